@@ -28,6 +28,7 @@ FOLDER = ROOT / "docs" / "reference"
 COMMANDS = (
     *("run", "preflight", "isolate", "pairs", "rails", "hang", "exec", "jobs", "attach", "cancel", "clean"),
     *("compare", "expect", "diagnose", "report", "list", "show", "import", "export", "devices"),
+    *("history", "history accept", "history exclude"),
     *("presets list", "presets show", "presets check", "completion"),
     *("nccl-tests", "nccom-test"),
 )

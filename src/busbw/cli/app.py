@@ -26,6 +26,10 @@ TextOrJson = Literal["table", "json"]
 ALL_FLAGS: Final = "--help-all"
 FLAGS: Final = Group("Flags", sort_key=5)
 RUN_NAME: Final = "A run's name or id, or the start of either, its folder, or `last`."
+SELECTION: Final = (
+    "tag:NAME, host:NAME, version:NUMBER, a period (30d, 2026-11-01:, 2026-11-01:2026-11-08), or the start of"
+    " a run's name"
+)
 RUN_OR_LOG: Final = "A run's name or id, or the start of either, its folder, a log, or `last`."
 
 

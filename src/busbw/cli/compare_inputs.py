@@ -7,19 +7,21 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from busbw.errors import UsageError
-from busbw.judge.compare_arms import key_of
+from busbw.judge.compare_arms import key_of, version
+from busbw.judge.kept import launches_of_machine
 from busbw.judge.launch_history import prior_of
 from busbw.judge.run import started_folder
 from busbw.judge.scatter import Prior
 from busbw.launch.series import SERIES_FILE
 from busbw.model.record import RunRecord
-from busbw.record import launch_times
-from busbw.record.folder import LAUNCHES, environ_home, is_started
+from busbw.record.folder import LAUNCHES, environ_home, is_of_measuring, is_started, made, run_folders
 from busbw.record.read import read_record
+from busbw.record.selection import is_selection, selection_of
 
 if TYPE_CHECKING:
     from busbw.foreign.read_any import Reading
@@ -42,7 +44,7 @@ def known_scatter(records: Iterable[RunRecord]) -> Prior | None:
     given = [record for record in records if record.results]
     if not given:
         return None
-    return prior_of(launch_times.load(environ_home()), given[0], given[1:])
+    return prior_of(launches_of_machine(given[0]), given[0], given[1:])
 
 
 def setups_of(given: Given) -> set[str]:
@@ -176,8 +178,12 @@ def unique(arms: list[Given]) -> tuple[Given, ...]:
 
 
 def read_records(word: str) -> list[tuple[RunRecord, Path | None]]:
-    """All records of a run's name, its folder, a log, or a folder of logs. Raises UsageError."""
+    """All records of a run's name, its folder, a log, a folder of logs, or of the runs that fit a selection
+    (``record.selection``). Raises UsageError.
+    """
     path = Path(word)
+    if is_selection(word) and not path.exists():
+        return _selected(word)
     if path.is_file():
         return [(record, None) for record in read_log(path)]
     if is_log_folder(path):
@@ -186,6 +192,22 @@ def read_records(word: str) -> list[tuple[RunRecord, Path | None]]:
         return [(record, None) for file in log_files(path) for record in read_log(file)]
     folder = started_folder(word)
     return [(read_record(folder), folder)]
+
+
+def _selected(word: str) -> list[tuple[RunRecord, Path | None]]:
+    """The finished measurements that fit, the oldest first. Raises UsageError where none does."""
+    chosen = selection_of([word], datetime.now(UTC))
+    found: list[tuple[RunRecord, Path | None]] = []
+    for folder in reversed(run_folders(environ_home())):
+        if chosen.fits_folder(folder.name, made(folder)) and is_started(folder) and is_of_measuring(folder):
+            record = read_record(folder)
+            hosts = record.world.known_hosts if record.world is not None else ()
+            tags = record.settings.get("tag") or ()
+            if record.timed and chosen.fits_record(tags, hosts, version(record)):
+                found.append((record, folder))
+    if not found:
+        raise UsageError(f"no measurement fits {word!r}", hint="`busbw list` shows all runs")
+    return found
 
 
 def is_log_folder(path: Path) -> bool:

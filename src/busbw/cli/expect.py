@@ -25,6 +25,7 @@ from busbw.judge.expectation import (
     expect,
     overall,
 )
+from busbw.judge.kept import launches_of_machine
 from busbw.judge.launch_history import earlier_runs, prior_of
 from busbw.judge.own_reference import (
     is_known,
@@ -38,7 +39,6 @@ from busbw.judge.wires import Wires, wires_from_topology
 from busbw.model.collective import collective
 from busbw.model.record import RunRecord, RunStatus
 from busbw.plan.flags.compare import ExpectSettings
-from busbw.record import launch_times
 from busbw.record.folder import environ_home
 from busbw.report import ci
 from busbw.report import compare_expectation as report
@@ -105,7 +105,7 @@ def expected_of(
     them fits, against earlier runs of its machine. Times under a profiler are held against nothing.
     """
     options = options or ExpectSettings()
-    launches = launch_times.load(environ_home())
+    launches = launches_of_machine(records[0])
     held = partial(
         expect,
         records,

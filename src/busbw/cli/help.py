@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # The commands as `busbw --help` lists them, in the order of use.
 COMMANDS: Final[dict[str, str]] = {
     "Measure": "run check soak preflight devices presets",
-    "Read a result": "show list expect compare report import export",
+    "Read a result": "show list history expect compare report import export",
     "Find the fault": "diagnose isolate pairs rails hang",
     "Jobs": "jobs attach cancel clean exec",
     "Drop-ins": "nccl-tests nccom-test",

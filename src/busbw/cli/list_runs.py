@@ -7,11 +7,12 @@ import shutil
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from busbw.errors import BusbwError, ExitCode, UnknownWord
+from busbw.judge import compare_arms
 from busbw.model.collective import COLLECTIVES
 from busbw.model.record import RunRecord, RunStatus
 from busbw.model.result import Status
@@ -19,6 +20,7 @@ from busbw.record import folder as folders
 from busbw.record.close import requested
 from busbw.record.owner import is_abandoned
 from busbw.record.read import read_record
+from busbw.record.selection import selection_of
 from busbw.report.run_list import Listed, fields, table
 from busbw.units import counted
 
@@ -31,18 +33,19 @@ _KINDS = ("isolate", "pairs", "rails", "preflight", "exec")
 _WORDS = {"healthy": "healthy", "slow": "SLOW", "undecided": "undecided"}
 
 
-def list_runs(format_name: str, settings: ListSettings) -> ExitCode:
-    """One line a run; a run that cannot be read is listed with the reason, not left out."""
+def list_runs(words: Sequence[str], format_name: str, settings: ListSettings) -> ExitCode:
+    """One line a run; one that cannot be read is listed with the reason, not left out. Raises UsageError."""
     found = folders.run_folders(folders.environ_home())
-    rows: list[Listed] = []
-    more = 0
-    if settings.filters:
-        every = list(_rows(found, settings.since))
+    chosen = selection_of((*words, *settings.terms), datetime.now(UTC))
+    named = [folder for folder in found if chosen.fits_folder(folder.name, folders.made(folder))]
+    if chosen.needs_record or settings.operation or settings.status:
+        every = list(_rows(named, found))
         _check_operation(settings.operation, every)
-        chosen = [row for row in every if _fits(row, settings)]
-        rows, more = chosen[: settings.limit], len(chosen) - settings.limit
+        fitting = [row for row in every if chosen.fits_record(row.tags, row.hosts, row.version)]
+        fitting = [row for row in fitting if _fits(row, settings)]
+        rows, more = fitting[: settings.limit], len(fitting) - settings.limit
     else:  # only those that are shown are read
-        rows, more = list(_rows(found[: settings.limit], None, found)), len(found) - settings.limit
+        rows, more = list(_rows(named[: settings.limit], found)), len(named) - settings.limit
     if format_name == "json":
         print(json.dumps([fields(row) for row in rows], indent=1))
     elif rows:
@@ -79,25 +82,18 @@ def _print(rows: Sequence[Listed]) -> None:
         console.print(Text(line, style), soft_wrap=True)
 
 
-def _rows(
-    wanted: Sequence[Path], since_s: float | None, every: Sequence[Path] | None = None
-) -> Iterator[Listed]:
-    """The runs, newest first, none that is older than that many seconds."""
-    stamps = Counter(folder.name[:_STAMP] for folder in every or wanted)
-    oldest = None if since_s is None else datetime.now(UTC) - timedelta(seconds=since_s)
+def _rows(wanted: Sequence[Path], every: Sequence[Path]) -> Iterator[Listed]:
+    """The runs, newest first, with the least of their ids that means none of ``every`` other."""
+    stamps = Counter(folder.name[:_STAMP] for folder in every)
     for folder in wanted:
-        if oldest is not None and folders.made(folder) < oldest:
-            return
         short = folder.name[:_STAMP]
         yield row_of(folder, short if stamps[short] == 1 else folder.name)
 
 
 def _fits(row: Listed, settings: ListSettings) -> bool:
     status = settings.status
-    return (
-        set(settings.tag) <= set(row.tags)
-        and (not settings.operation or settings.operation in (row.kind, *row.operations))
-        and (not status or row.status == status or (status == "wrong" and row.verdict.startswith("WRONG")))
+    return (not settings.operation or settings.operation in (row.kind, *row.operations)) and (
+        not status or row.status == status or (status == "wrong" and row.verdict.startswith("WRONG"))
     )
 
 
@@ -132,6 +128,8 @@ def _of_record(folder: Path, record: RunRecord, status: str) -> dict[str, Any]:
         "verdict": _verdict(folder, record, kind, status),
         "name": str(record.settings.get("name") or log),
         "tags": tuple(record.settings.get("tag") or ()),
+        "hosts": record.world.known_hosts if record.world is not None else (),
+        "version": compare_arms.version(record),
         "backend": record.plan.backend,
         "ranks": record.world.size if record.world is not None else None,
         "cases": f"{len(record.finished)}/{len(cases)}",

@@ -273,7 +273,7 @@ def _run_under_launcher(
     hear: Emit,
 ) -> ExitCode:
     """Be rank 0 of somebody else's launch (the other ranks never come here: see ``__main__``)."""
-    from busbw.launch.remember import remember
+    from busbw.judge.kept import remember
     from busbw.rank.entry import Director, live
     from busbw.rank.guard import Guard
     from busbw.rank.rank0 import Request

@@ -13,25 +13,27 @@ import hashlib
 import json
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from statistics import median
 from typing import Final
 
 from busbw.judge import compare_arms
 from busbw.judge.compare_arms import LAUNCH_TIMES, CaseKey
 from busbw.judge.matching import machine_of, measurement_of
+from busbw.judge.measured_with import measured_with
 from busbw.judge.own_reference import launches_of, reference_of
 from busbw.judge.references.reference import Reference
 from busbw.judge.scatter import LARGE, SMALL, Prior, Scatter, SizeClass, size_class
+from busbw.model.history import KeptCase, Launch, Measured, Testbed
 from busbw.model.record import RunRecord, RunStatus
-from busbw.record.launch_times import LaunchTimes
 from busbw.stats.moderated import moderated
 from busbw.units import counted
 
 EARLIER_RUNS: Final = "earlier-runs"  # how references of them are named
 LEAST_LAUNCHES: Final = 4
-_NEWEST: Final = 50  # of each kind of run: a machine that was mended forgets
+NEWEST: Final = 50  # of each kind of run: a machine that was mended forgets
 _DEFAULT_DEGREES: Final = 10
 _NORMAL: Final = 1.4826  # median of |x| to standard deviation, of normal x
 # A launch is out of line where all of its cases together are this far off, and four deviations of launches.
@@ -43,40 +45,103 @@ _A_SIZE: Final = {SizeClass.SMALL: 1, SizeClass.MEDIUM: SMALL, SizeClass.LARGE: 
 _Launch = Mapping[tuple[str, int], float]  # the logarithm of its time, by kind and size
 
 
-def launch_times(record: RunRecord, run: str) -> LaunchTimes | None:
-    """What is kept of a run; None where it did not come to its end, was imported, profiled or a hunt, or is
-    the summary of launches that are kept one by one.
+def launch_of(record: RunRecord, run: str, *, excluded: str = "", accepted: str = "") -> Launch | None:
+    """What is kept of a run; None where it did not come to its end, was profiled or a hunt, measured nothing,
+    or is the summary of launches that are kept one by one.
     """
     is_summary = any(LAUNCH_TIMES in result.evidence for result in record.results)
-    is_other = record.source is not None or record.hunt or record.profiled or is_summary
-    if is_other or record.status is not RunStatus.COMPLETE:
+    if is_summary or record.hunt or record.profiled or record.status is not RunStatus.COMPLETE:
         return None
-    times: dict[str, dict[str, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
-    for key, (time_ns, *_) in launches_of((record,)).items():
-        if time_ns > 0:
-            times[key.collective][key.kind][key.size_bytes] = time_ns
-    if not times:
+    cases = _cases_of(record)
+    if not cases:
         return None
-    return LaunchTimes(run, record.ended or record.created, machine_of(record), _alike(record), times)
+    explains = dict(_explains(record))
+    return Launch(
+        run=run,
+        ended=_in_utc(record.ended or record.created),
+        testbed=testbed_of(record),
+        alike=_alike(record),
+        cases=cases,
+        explains=explains,
+        name=str(record.settings.get("name") or ""),
+        tags=tuple(record.settings.get("tag") or ()),
+        hosts=record.world.known_hosts if record.world is not None else (),
+        version=compare_arms.version(record),
+        imported=record.source is not None,
+        excluded=excluded,
+        accepted=accepted,
+    )
+
+
+def testbed_of(record: RunRecord) -> Testbed:
+    """What the launches of one series share: the machine, and the settings without the library's version,
+    which is one of the things that may explain why a level changed.
+    """
+    settings = {name: value for name, value in measurement_of(record).items() if name != "version"}
+    settings["backend"] = record.plan.backend
+    machine = machine_of(record)
+    return Testbed(_digest([machine, settings]), machine, settings)
+
+
+def case_of(key: CaseKey) -> KeptCase:
+    """A case as the index names it."""
+    return KeptCase(key.collective, key.kind, key.size_bytes)
+
+
+def _cases_of(record: RunRecord) -> dict[KeptCase, Measured]:
+    moved = {
+        compare_arms.key_of(case, record): result.busbw_gb_per_s * result.time_ns
+        for case, result in record.timed
+        if result.busbw_gb_per_s is not None and result.time_ns is not None
+    }
+    return {
+        case_of(key): Measured(time_ns, moved.get(key))
+        for key, (time_ns, *_) in launches_of((record,)).items()
+        if time_ns > 0
+    }
+
+
+def _explains(record: RunRecord) -> Iterator[tuple[str, str]]:
+    """What may explain a change of level, by name; what the record does not say is left out."""
+    if version := compare_arms.version(record):
+        yield "version", version
+    found = measured_with((record,))
+    yield from ((name, ", ".join(values)) for name, values in found.facts.items())
+    nics = record.machine.get("nics", {}).get("rdma", ())
+    if firmware := sorted({nic["firmware"] for nic in nics if nic.get("firmware")}):
+        yield "NIC firmware", ", ".join(firmware)
+    yield from ((name, found.value_of(name)) for name in sorted(found.told))
+
+
+def _in_utc(text: str) -> str:
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        time = datetime.fromtimestamp(0, UTC)
+    time = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+    return time.astimezone(UTC).isoformat(timespec="milliseconds")
 
 
 def _alike(record: RunRecord) -> str:
     """A digest of what changes a measurement."""
-    what = tuple(measurement_of(record).values())
+    return _digest(tuple(measurement_of(record).values()))
+
+
+def _digest(what: object) -> str:
     return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def prior_of(launches: Iterable[LaunchTimes], record: RunRecord, others: Sequence[RunRecord] = ()) -> Prior:
+def prior_of(launches: Iterable[Launch], record: RunRecord, others: Sequence[RunRecord] = ()) -> Prior:
     """What earlier launches on this run's kind of machine say, without those of the run itself, or of others
     that it is held against.
     """
     machine, own = machine_of(record), (record, *others)
-    groups: dict[str, list[LaunchTimes]] = defaultdict(list)
+    groups: dict[str, list[Launch]] = defaultdict(list)
     for launch in sorted(launches, key=lambda launch: launch.ended):
-        if launch.machine == machine and not any(_is_of(each, launch) for each in own):
+        if launch.testbed.machine == machine and not any(_is_of(each, launch) for each in own):
             groups[launch.alike].append(launch)
-    newest = [group[-_NEWEST:] for group in groups.values()]
-    operations = {"", *(operation for group in newest for launch in group for operation in launch.times_ns)}
+    newest = [group[-NEWEST:] for group in groups.values()]
+    operations = {"", *(case.operation for group in newest for launch in group for case in launch.cases)}
     default = Prior(on_device(record))
     found = {
         (operation, sizes): scatter
@@ -87,25 +152,25 @@ def prior_of(launches: Iterable[LaunchTimes], record: RunRecord, others: Sequenc
     return replace(default, known=found)
 
 
-def earlier_runs(launches: Iterable[LaunchTimes], record: RunRecord) -> tuple[Reference, ...]:
+def earlier_runs(launches: Iterable[Launch], record: RunRecord) -> tuple[Reference, ...]:
     """References of what earlier launches of the same cases reached, equal in machine, versions and settings.
     On GPUs those that were out of line as a whole are left out, as for the scatter.
     """
-    machine, alike, ended = machine_of(record), _alike(record), record.ended or record.created
+    machine, alike, ended = machine_of(record), _alike(record), _in_utc(record.ended or record.created)
     same = [
         launch
         for launch in sorted(launches, key=lambda launch: launch.ended)
-        if launch.machine == machine and launch.alike == alike and launch.ended <= ended
+        if launch.testbed.machine == machine and launch.alike == alike and launch.ended <= ended
         if not _is_of(record, launch)
-    ][-_NEWEST:]
+    ][-NEWEST:]
     if on_device(record):
         large = [_logs(launch, "", SizeClass.LARGE) for launch in same]
         same = [launch for launch, ok in zip(same, _are_in_line(large), strict=True) if ok]
     times: dict[CaseKey, tuple[float, ...]] = {}
     for case, _ in record.timed:
         key = compare_arms.key_of(case, record)
-        of_kind = (launch.times_ns.get(key.collective, {}).get(key.kind, {}) for launch in same)
-        if found := tuple(sizes[key.size_bytes] for sizes in of_kind if key.size_bytes in sizes):
+        kept = case_of(key)
+        if found := tuple(launch.cases[kept].time_ns for launch in same if kept in launch.cases):
             times[key] = found
     return tuple(
         replace(each, source=f"{counted(len(same), 'earlier run')} of this machine", date=same[-1].ended[:10])
@@ -113,7 +178,7 @@ def earlier_runs(launches: Iterable[LaunchTimes], record: RunRecord) -> tuple[Re
     )
 
 
-def _is_of(record: RunRecord, launch: LaunchTimes) -> bool:
+def _is_of(record: RunRecord, launch: Launch) -> bool:
     return record.run_id in launch.run.split("/")
 
 
@@ -122,20 +187,17 @@ def on_device(record: RunRecord) -> bool:
     return record.plan.backend in compare_arms.ON_DEVICE
 
 
-def _logs(launch: LaunchTimes, operation: str, sizes: SizeClass) -> _Launch:
+def _logs(launch: Launch, operation: str, sizes: SizeClass) -> _Launch:
     """Of one operation, or of all."""
     return {
-        (kind, size): math.log(time_ns)
-        for name, kinds in launch.times_ns.items()
-        if operation in ("", name)
-        for kind, times in kinds.items()
-        for size, time_ns in times.items()
-        if size_class(size) is sizes
+        (case.kind, case.size_bytes): math.log(seen.time_ns)
+        for case, seen in launch.cases.items()
+        if operation in ("", case.operation) and size_class(case.size_bytes) is sizes
     }
 
 
 def _scatter(
-    groups: Sequence[Sequence[LaunchTimes]], operation: str, sizes: SizeClass, default: Prior
+    groups: Sequence[Sequence[Launch]], operation: str, sizes: SizeClass, default: Prior
 ) -> Scatter | None:
     """Of the differences of successive launches of each group; None of too few launches."""
     usual = default.of(operation, _A_SIZE[sizes]).deviation

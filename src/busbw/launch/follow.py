@@ -19,7 +19,6 @@ from busbw.launch.engine import Engine, Handle, JobState, Output, Phase, load
 from busbw.launch.here import close_record
 from busbw.launch.interrupt import Interrupt
 from busbw.launch.listener import Listener
-from busbw.launch.remember import remember
 from busbw.launch.submit import is_command, read_handle
 from busbw.launch.verdict import Story, Verdict, judge
 from busbw.model.event import Emit, Event, EventKind, decode, event, now_utc
@@ -138,6 +137,8 @@ class Hearing:
         if is_good and close.read_status(self._folder) is RunStatus.RUNNING:  # the ranks' own did not arrive
             close.close(self._folder, RunStatus.COMPLETE, now_utc())
         close_record(self._folder, verdict)
+        from busbw.judge.kept import remember  # once the run has ended
+
         remember(self._folder)
         return verdict
 

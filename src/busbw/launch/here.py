@@ -79,7 +79,7 @@ def measure(
             raise
         verdict = judge(story)
         close_record(folder, verdict)
-    from busbw.launch.remember import remember  # it needs numpy, and no rank waits for that
+    from busbw.judge.kept import remember  # it needs numpy, and no rank waits for that
 
     remember(folder)
     if verdict.error is not None:
@@ -185,11 +185,11 @@ def _take_line(line: Line, heard: Listener, show: Emit, log: TextIO, witness: Wi
 
 def _load_answer() -> None:
     """Load what says how the run was, while the ranks start, or take down their libraries."""
+    from busbw.judge import kept
     from busbw.judge.diagnose import engine
-    from busbw.launch import remember
     from busbw.report import answer
 
-    del engine, remember, answer
+    del engine, kept, answer
 
 
 def close_record(folder: Path, verdict: Verdict) -> None:

@@ -55,7 +55,7 @@ SERIES_FILE: Final = "setups.json"  # of a series of setups, whose launches are 
 LAST: Final = "last"
 _STAMP_FORM: Final = "%Y%m%d-%H%M%S"
 _STAMP: Final = re.compile(r"\d{8}-\d{6}(?=-)")
-_ID: Final = re.compile(r"\d{8}-\d{6}-(.+)-[0-9a-z]{4}")
+ID: Final = re.compile(r"\d{8}-\d{6}-(.+)-[0-9a-z]{4}")
 _NAMED: Final = 3  # runs that a refusal names
 
 
@@ -209,7 +209,7 @@ def _stamp(moment: datetime) -> str:
 
 def label_of(folder: Path) -> str:
     """What the run was called: its id between the time and the last four letters, else all of it."""
-    found = _ID.fullmatch(folder.name)
+    found = ID.fullmatch(folder.name)
     return found.group(1) if found else folder.name
 
 

@@ -302,16 +302,15 @@ def _scatter_lines(folder: str, plan: Plan, results: Sequence[CaseResult]) -> li
     """What saved runs say of other launches of this kind; nothing where the record is not here."""
     from pathlib import Path
 
+    from busbw.judge.kept import launches_of_machine
     from busbw.judge.launch_history import prior_of
-    from busbw.record import launch_times
-    from busbw.record.folder import environ_home
     from busbw.record.read import read_record
 
     try:
         record = read_record(Path(folder))
     except (OSError, BusbwError):
         return []
-    return screen_table.scatter_line(prior_of(launch_times.load(environ_home()), record), plan, results)
+    return screen_table.scatter_line(prior_of(launches_of_machine(record), record), plan, results)
 
 
 class JsonLinesDisplay:

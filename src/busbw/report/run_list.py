@@ -35,6 +35,8 @@ class Listed:
     device: str = ""
     peak_busbw_gb_per_s: float | None = None
     tags: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    version: str = ""
 
     @property
     def is_bad(self) -> bool:

@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 from busbw_testing.compared import record_of
 
-from busbw.judge.launch_history import launch_times, prior_of
-from busbw.judge.matching import machine_of
+from busbw.judge import launch_history
+from busbw.judge.launch_history import launch_of, prior_of
 from busbw.judge.scatter import DEVICE_BOUND, HOST_BOUND, Scatter
+from busbw.model.history import KeptCase, Launch, Measured
 from busbw.model.record import ImportSource, RunRecord, RunStatus
-from busbw.record.launch_times import LaunchTimes
 
 MIB = 2**20
 
@@ -27,22 +27,23 @@ RUN = on_gpus(record_of({MIB: 100.0}))
 EXPECTED = pytest.approx(0.025, rel=0.15)
 
 
-def history(
-    levels: Sequence[float], alike: str = "x", seed: int = 1, first_bytes: int = MIB
-) -> list[LaunchTimes]:
+def history(levels: Sequence[float], alike: str = "x", seed: int = 1, first_bytes: int = MIB) -> list[Launch]:
     """Launches in order, each with a level of its own beside 3 % of scatter at each size."""
     draw = random.Random(seed)
     sizes = [first_bytes * 2**power for power in range(8)]
     return [
-        LaunchTimes(
-            f"run-{number}", f"2026-11-27T00:{number:02}:00", machine_of(RUN), alike,
-            {"all_reduce": {"kind": {size: 1e5 * level * (1 + draw.gauss(0, 0.03)) for size in sizes}}},
+        Launch(
+            f"run-{number}", f"2026-11-27T00:{number:02}:00", launch_history.testbed_of(RUN), alike,
+            {
+                KeptCase("all_reduce", "kind", size): Measured(1e5 * level * (1 + draw.gauss(0, 0.03)))
+                for size in sizes
+            },
         )
         for number, level in enumerate(levels)
     ]  # fmt: skip
 
 
-def known(launches: Sequence[LaunchTimes], run: RunRecord = RUN, size_bytes: int = MIB) -> Scatter:
+def known(launches: Sequence[Launch], run: RunRecord = RUN, size_bytes: int = MIB) -> Scatter:
     return prior_of(launches, run).of("all_reduce", size_bytes)
 
 
@@ -85,15 +86,15 @@ def test_a_run_is_not_judged_by_itself() -> None:
 
 
 def test_what_is_kept_of_a_run_and_of_which_runs() -> None:
-    kept = launch_times(RUN, "a/launches/1")
+    kept = launch_of(RUN, "a/launches/1")
     assert kept is not None
-    assert kept.times_ns == {"all_reduce": {"all_reduce float sum out-of-place": {MIB: 100_000.0}}}
+    case = KeptCase("all_reduce", "all_reduce float sum out-of-place", MIB)
+    assert kept.cases == {case: Measured(100_000.0, pytest.approx(MIB))}
     others = (
         replace(RUN, status=RunStatus.FAILED),
-        replace(RUN, source=ImportSource("a.log", "nccl-tests")),
         record_of({MIB: [100.0, 101.0]}),  # a summary of launches
     )
-    assert [launch_times(other, "b") for other in others] == [None] * 3
-    other = launch_times(record_of({MIB: 100.0}, version="5.1"), "c")
-    assert other is not None
-    assert (other.machine, other.alike == kept.alike) == (kept.machine, False)
+    assert [launch_of(other, "b") for other in others] == [None] * 2
+    log = launch_of(replace(RUN, source=ImportSource("a.log", "nccl-tests")), "c")
+    assert log is not None
+    assert log.imported

@@ -9,7 +9,7 @@ import pytest
 from busbw_testing.compared import record_of
 
 from busbw.judge.expectation import expect
-from busbw.judge.launch_history import earlier_runs, launch_times
+from busbw.judge.launch_history import earlier_runs, launch_of
 from busbw.judge.own_reference import launches_of, reference_of
 from busbw.judge.references.reference import Reference
 from busbw.model.conclusion import Conclusion
@@ -111,7 +111,7 @@ def test_no_line_is_wider_than_asked_for(columns: int) -> None:
 
 def test_earlier_runs_are_held_against_those_that_are_alike() -> None:
     earlier = [replace(RUN, run_id=f"run-{number}") for number in range(3)]
-    kept = [launch for each in earlier if (launch := launch_times(each, each.run_id)) is not None]
+    kept = [launch for each in earlier if (launch := launch_of(each, each.run_id)) is not None]
     (found,) = earlier_runs(kept, RUN)
     said = answer(references=[found])
     assert said.verdict == "as expected"

@@ -99,7 +99,8 @@ def write_report(
     *runs: Annotated[
         str,
         Parameter(
-            help="Runs, hunts and series of setups (names, folders, or `last`), and logs. [default: last]"
+            help="Runs, hunts and series of setups (names, folders, `last`, or a selection as `busbw list`"
+            " takes it, its terms joined by +), and logs. [default: last]"
         ),
     ],
     output: Annotated[

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from busbw.cli.app import FLAGS, RUN_NAME, TextOrJson, app, examples, run_names
+from busbw.cli.app import FLAGS, RUN_NAME, SELECTION, TextOrJson, app, examples, run_names
 from busbw.errors import ExitCode
 from busbw.foreign.forms.formats import ExportFormat
 from busbw.foreign.logs.settings import ImportSettings
@@ -19,19 +19,20 @@ from busbw.plan.flags.ranks import FormatName
     name="list",
     help_epilogue=examples(
         "busbw list",
-        "busbw list --tag nightly --since 7d",
+        "busbw list tag:nightly 7d",
+        "busbw list host:node7 version:2.28 2026-11-01:",
         "busbw list --operation all_reduce --status failed -n 50",
     ),
 )
 def list_runs(
-    *,
+    *runs: Annotated[str, Parameter(help=f"Only runs for which all of these hold: {SELECTION}.")],
     format: Annotated[TextOrJson, Parameter(group=FLAGS, help="How to print it.")] = "table",  # noqa: A002
     settings: ListSettings = ListSettings(),
 ) -> ExitCode:
     """List earlier runs, hunts, preflights and series of setups, newest first."""
     from busbw.cli.list_runs import list_runs as list_command
 
-    return list_command(format, settings)
+    return list_command(runs, format, settings)
 
 
 @app.command(

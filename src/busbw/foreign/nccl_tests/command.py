@@ -106,7 +106,7 @@ def _start(door: _Door) -> int:
 def _join(door: _Door, identity: Identity) -> int:
     """Be rank 0 of somebody's launch; the other ranks live in ``follow``."""
     from busbw.foreign.nccl_tests.settings import backend_wanted, operation
-    from busbw.launch.remember import remember
+    from busbw.judge.kept import remember
     from busbw.machine.backends import choose_backend
     from busbw.rank.entry import Director, live, world_choice
     from busbw.rank.guard import Guard

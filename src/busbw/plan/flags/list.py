@@ -40,6 +40,6 @@ class ListSettings:
         check_ranges(self)
 
     @property
-    def filters(self) -> bool:
-        """Whether anything but the number is limited."""
-        return bool(self.tag or self.operation or self.status or self.since)
+    def terms(self) -> tuple[str, ...]:
+        """The flags that are terms of a selection (``record.selection``), as such."""
+        return (*(f"tag:{tag}" for tag in self.tag), *([f"{self.since:g}s"] if self.since else []))

@@ -1,0 +1,63 @@
+"""Commands about what is known of many runs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from busbw.cli.app import FLAGS, RUN_NAME, SELECTION, CleanApp, app, examples, run_names
+from busbw.errors import ExitCode
+from busbw.plan.flags.history import HistorySettings
+
+history = CleanApp(
+    name="history",
+    help="Show how results changed from launch to launch: levels, trends, and what changed with them.",
+    help_epilogue=examples(
+        "busbw history",
+        "busbw history all_reduce --size 1G --since 30d",
+        "busbw history tag:nightly host:node7 --format csv",
+    ),
+)
+app.command(history)
+
+
+@history.default
+def show_history(
+    *what: Annotated[
+        str, Parameter(help=f"Operations, and launches for which all of these hold: {SELECTION}.")
+    ],
+    settings: HistorySettings = HistorySettings(),
+) -> ExitCode:
+    """Show how results changed from launch to launch: levels, trends, and what changed with them."""
+    from busbw.cli.history import history as history_command
+
+    return history_command(what, settings)
+
+
+@history.command(help_epilogue=examples('busbw history accept last --why "the new firmware costs 3 percent"'))
+def accept(
+    run: Annotated[str, Parameter(help=RUN_NAME, completer=run_names)],
+    /,
+    *,
+    why: Annotated[str, Parameter(group=FLAGS, help="The reason; empty takes it back.")],
+) -> ExitCode:
+    """Take the level of a run as the new one: what comes is held against it."""
+    from busbw.cli.history import say
+
+    return say(run, "accepted", why)
+
+
+@history.command(
+    help_epilogue=examples('busbw history exclude 20261121-1815 --why "another job used the links"')
+)
+def exclude(
+    run: Annotated[str, Parameter(help=RUN_NAME, completer=run_names)],
+    /,
+    *,
+    why: Annotated[str, Parameter(group=FLAGS, help="The reason; empty takes it back.")],
+) -> ExitCode:
+    """Leave a run out of its series, and of what later ones are held against."""
+    from busbw.cli.history import say
+
+    return say(run, "excluded", why)

@@ -1,0 +1,133 @@
+"""``busbw history``: the series of this home, one of them, and what the user says of a run."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from busbw.errors import ExitCode, UsageError
+from busbw.judge import kept
+from busbw.judge.levels import level_of
+from busbw.judge.run import started_folder
+from busbw.model.collective import COLLECTIVES
+from busbw.model.history import Launch, Series
+from busbw.record.folder import environ_home
+from busbw.record.selection import Selection, selection_of
+from busbw.report import history as report
+from busbw.report.console import columns, print_lines
+from busbw.report.history import Told
+from busbw.stats.change_points import WINDOW
+from busbw.units import format_flag_size
+
+if TYPE_CHECKING:
+    from busbw.plan.flags.history import HistorySettings
+    from busbw.record.index import Index
+
+_OPERATIONS: Final = frozenset(row.name for row in COLLECTIVES)
+_WIDTH: Final = 100
+
+
+def history(words: Sequence[str], settings: HistorySettings) -> ExitCode:
+    """Show every series that fits, one in detail where a size is named. Raises UsageError."""
+    operations = {word for word in words if word in _OPERATIONS}
+    terms = [word for word in words if word not in operations]
+    chosen = selection_of((*terms, *settings.terms), datetime.now(UTC))
+    is_whole = settings.format != "table" or settings.size is not None
+
+    def read(index: Index) -> list[Told]:
+        return list(_told(index, operations, settings, chosen, whole=is_whole))
+
+    told = kept.reading(environ_home(), read, whole=True)
+    if not told:
+        _print_none(operations, settings)
+    elif settings.format == "json":
+        print(json.dumps([report.fields(each) for each in told], indent=1))
+    elif settings.format == "csv":
+        print(report.csv_text(told), end="")
+    elif settings.size is not None:
+        for each in told[: settings.limit]:
+            print_lines(report.detail(each, columns(_WIDTH), unicode=_has_unicode()))
+    else:
+        print_lines(report.overview(told, settings.limit))
+    return ExitCode.OK
+
+
+def _print_none(operations: set[str], settings: HistorySettings) -> None:
+    size = f" of {format_flag_size(settings.size)}" if settings.size is not None else ""
+    what = ", ".join(sorted(operations)) or "any operation"
+    print(
+        f"no launch of {what}{size} fits in {environ_home()}; `busbw history` shows all series",
+        file=sys.stderr,
+    )
+
+
+def _told(
+    index: Index, operations: set[str], settings: HistorySettings, chosen: Selection, *, whole: bool
+) -> Iterator[Told]:
+    """The series that fit, those of the newest testbed first. ``whole``: with all of their points."""
+    fitting = _fitting(index, chosen)
+    for testbed in index.testbeds():
+        for series in index.series(testbed):
+            if operations and series.case.operation not in operations:
+                continue
+            if settings.size in (None, series.case.size_bytes):
+                told = _series(index, series, fitting, whole=whole)
+                if told is not None:
+                    yield told
+
+
+def _fitting(index: Index, chosen: Selection) -> Mapping[int, Launch] | None:
+    """The launches that a selection means; None where it means all."""
+    if chosen == Selection():
+        return None
+    return {
+        number: launch
+        for number, launch in index.launches().items()
+        if chosen.fits_folder(launch.run.partition("/")[0], datetime.fromisoformat(launch.ended))
+        and chosen.fits_record(launch.tags, launch.hosts, launch.version)
+    }
+
+
+def _series(
+    index: Index, series: Series, fitting: Mapping[int, Launch] | None, *, whole: bool
+) -> Told | None:
+    """Levels are those of all launches; points and changes those of the launches that fit."""
+    number = series.number
+    newest = index.points(number, WINDOW)
+    every = index.points(number) if whole or fitting is not None else newest
+    changes, accepted = index.changes(number), index.accepted(number)
+    level = level_of(series, newest, changes, accepted)
+    if fitting is not None:
+        every = [point for point in every if point.launch in fitting]
+        changes = [change for change in changes if change.launch in fitting]
+    if not every:
+        return None
+    needed = {change.launch for change in changes}
+    if whole:
+        needed |= {point.launch for point in every}
+    launches = index.launches(needed)
+    count = len(every) if fitting is not None else index.count(number)
+    return Told(series, every, changes, level, launches, accepted, count)
+
+
+def _has_unicode() -> bool:
+    return sys.stdout.isatty() and (sys.stdout.encoding or "").lower().startswith("utf")
+
+
+def say(run: str, word: str, why: str) -> ExitCode:
+    """Keep what the user says of a run: ``accepted`` or ``excluded``, and why; an empty ``why`` takes it back.
+    Raises UsageError.
+    """
+    folder = started_folder(run)
+    said = {**kept.read_said(folder), word: why}
+    try:
+        kept.say(folder, {name: text for name, text in said.items() if text})
+    except OSError as error:
+        raise UsageError(
+            f"cannot write into {folder}: {error.strerror}", hint="ask whoever owns the run"
+        ) from error
+    print(f"{folder.name}: {f'{word}: {why}' if why else f'no longer {word}'}")
+    return ExitCode.OK

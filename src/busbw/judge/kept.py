@@ -1,0 +1,175 @@
+"""The index of the run home, with the launches in it: added at the end of every run and import, and read.
+
+A failure of the index fails no run. A damaged one is made again; where there can be none (a file system
+without locks, a folder that cannot be written) the run folders are read instead, into memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final, TypeVar
+
+from busbw.errors import BusbwError
+from busbw.judge.launch_history import NEWEST, launch_of, testbed_of
+from busbw.judge.levels import changes_of, level_of
+from busbw.judge.matching import machine_of
+from busbw.model.history import KeptCase, Launch, Level
+from busbw.model.record import RunRecord, RunStatus
+from busbw.record import folder as folders
+from busbw.record.close import read_status
+from busbw.record.index import FILE, Index, moment
+from busbw.record.read import read_record
+from busbw.stats.change_points import WINDOW
+
+T = TypeVar("T")
+# In a run folder: what the user said of its launch, by ``excluded`` and ``accepted``.
+_SAID_FILE: Final = "history.json"
+_OWN: Final = 8  # launches of a run that is held against the others, which are newest themselves
+
+
+def remember(*run_folders: Path) -> None:
+    """Add finished runs of this home to its index; all of its runs, where it has none yet. Never raises for
+    what is wrong with the index, the folders or the records.
+    """
+    home = folders.environ_home()
+    with contextlib.suppress(OSError, BusbwError, sqlite3.Error):
+        _on_file(home, lambda index: add(index, _launches(home, run_folders)))
+
+
+def reading(home: Path, use: Callable[[Index], T], *, whole: bool = False) -> T:
+    """What ``use`` reads from the index of a home; ``whole``: once every finished run is in it."""
+    try:
+        return _on_file(home, use, whole=whole)
+    except (OSError, sqlite3.Error):
+        index = Index(None)
+        _bring(index, home)
+        return use(index)
+
+
+def _on_file(home: Path, use: Callable[[Index], T], *, whole: bool = False) -> T:
+    """A file that turns out to be damaged is removed and made again, once."""
+    try:
+        return _once(home, use, whole=whole)
+    except sqlite3.OperationalError:
+        raise
+    except sqlite3.DatabaseError:
+        (home / FILE).unlink(missing_ok=True)
+        return _once(home, use, whole=whole)
+
+
+def _once(home: Path, use: Callable[[Index], T], *, whole: bool) -> T:
+    with contextlib.closing(Index(home / FILE)) as index:
+        if whole or index.is_new:
+            _bring(index, home)
+        return use(index)
+
+
+def _bring(index: Index, home: Path) -> None:
+    """Add the runs of the home that the index does not have."""
+    have = index.runs()
+    missing = [folder for folder in folders.run_folders(home) if folder.name not in have]
+    ended = [folder.name for folder in missing if _has_ended(folder)]
+    add(index, _launches(home, missing, have), ended)
+
+
+def _has_ended(folder: Path) -> bool:
+    """Whether no launch of it is still to come."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        return read_status(folder) not in (None, RunStatus.RUNNING)
+    return False
+
+
+def add(index: Index, launches: Iterable[Launch], seen: Iterable[str] = ()) -> None:
+    """Add launches, and look for the changes of level that they show. ``seen`` are folders to which nobody
+    need come back. Raises sqlite3.Error.
+    """
+    found = sorted(launches, key=lambda launch: moment(launch.ended, launch.run))
+    with index.writing():
+        touched: dict[int, int] = {}  # since when a series has other points
+        for launch in found:
+            for series, since in index.add(launch).items():
+                touched[series] = min(since, touched.get(series, since))
+        known: dict[int, Launch] = {}
+        for series, since in touched.items():
+            _look(index, series, since, known)
+        index.see(seen)
+
+
+def _look(index: Index, series: int, since: int, known: dict[int, Launch]) -> None:
+    """Find the changes of a series that its points from ``since`` on show. ``known`` are launches that were
+    read for other series, which mostly have the same.
+    """
+
+    def launches(numbers: Sequence[int]) -> Mapping[int, Launch]:
+        if missing := [number for number in numbers if number not in known]:
+            known.update(index.launches(missing))
+        return known
+
+    points = index.points(series, WINDOW, since)
+    changes = index.changes(series) if since else ()
+    index.put_changes(series, changes_of(points, changes, since, launches))
+
+
+def _launches(home: Path, run_folders: Iterable[Path], but: Collection[str] = ()) -> Iterator[Launch]:
+    """Those of the runs that have any, ``but`` these; of a summary, and of a series of setups, the launches
+    one by one.
+    """
+    for folder in run_folders:
+        for run in folders.launch_folders(folder) or (folder,):
+            path, base = run.absolute(), home.absolute()
+            name = str(path.relative_to(base)) if path.is_relative_to(base) else path.name
+            if name in but:
+                continue
+            with contextlib.suppress(OSError, BusbwError):
+                launch = launch_of(read_record(run), name, **read_said(run))
+                if launch is not None:
+                    yield launch
+
+
+def read_said(folder: Path) -> dict[str, str]:
+    """What the user said of a run: ``excluded`` and ``accepted`` with the reason, where he did."""
+    try:
+        fields = json.loads((folder / _SAID_FILE).read_text())
+        return {name: str(fields[name]) for name in ("excluded", "accepted") if name in fields}
+    except (OSError, ValueError, TypeError):
+        return {}
+
+
+def say(folder: Path, said: Mapping[str, str]) -> None:
+    """Keep what the user says of a run and all of its launches. Raises OSError."""
+    for run in folders.launch_folders(folder) or (folder,):
+        folders.replace_text(run / _SAID_FILE, (json.dumps(said), "\n"))
+    remember(folder)
+
+
+# ---- what verdicts read -----------------------------------------------------------------------------------
+
+
+def launches_of_machine(record: RunRecord) -> list[Launch]:
+    """The newest launches of the kind of machine that a run was on, with their cases: what ``prior_of`` and
+    ``earlier_runs`` take.
+    """
+    machine = machine_of(record)
+    return reading(folders.environ_home(), lambda index: index.of_machine(machine, NEWEST + _OWN))
+
+
+def levels_of(record: RunRecord, cases: Iterable[KeptCase]) -> dict[KeptCase, Level]:
+    """Where the series of these cases stand, by this home's launches on the machine and with the settings of
+    a run; without those that have no launch yet. Name cases with ``launch_history.case_of(key_of(...))``.
+    """
+    testbed = testbed_of(record).key
+
+    def read(index: Index) -> dict[KeptCase, Level]:
+        found = {}
+        for case in cases:
+            for series in index.series(testbed, case):
+                if points := index.points(series.number, WINDOW):
+                    changes, accepted = index.changes(series.number), index.accepted(series.number)
+                    found[case] = level_of(series, points, changes, accepted)
+        return found
+
+    return reading(folders.environ_home(), read)

@@ -1,0 +1,101 @@
+"""Where the level of a series changed, what else changed there, and where it stands. Pure."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from busbw.model.history import Change, Launch, Level, Point, Series
+from busbw.stats.change_points import LASTING, LEAST, WINDOW, find_change, likely_places, scatter_of
+from busbw.stats.interval import Float64Array
+
+Explains = Callable[[Sequence[int]], Mapping[int, Launch]]
+
+
+def changes_of(
+    points: Sequence[Point], known: Sequence[Change], since: int, launches: Explains
+) -> list[Change]:
+    """The changes that a series shows, where ``known`` are those that its points before ``since`` showed. The
+    others come one by one: each can show one change, and say better where a new one was. ``points`` reach
+    back for ``WINDOW`` launches before, and ``launches`` gives those of some numbers.
+    """
+    moments = [point.at for point in points]
+    logs = np.log([point.time_ns for point in points])
+    changes = list(known)
+    for end in range(bisect_left(moments, since) + 1, len(points) + 1):
+        start = max(0, end - WINDOW)
+        places = [at - start for each in changes if (at := bisect_left(moments, each.at)) > start]
+        window, values, now = points[start:end], logs[start:end], moments[end - 1]
+        place = find_change(values, places)
+        if place is not None:
+            changes.append(_change(window, values, [*places, place], now, launches))
+        elif places and len(values) - places[-1] < LASTING:
+            changes[-1] = _change(window, values, places, changes[-1].found, launches)
+    return changes
+
+
+def _change(
+    points: Sequence[Point], logs: Float64Array, places: Sequence[int], found: int, launches: Explains
+) -> Change:
+    """The last of these; where anything else changed at a likely place of it, that is the place."""
+    first = places[-2] if len(places) > 1 else 0
+    numbers = [point.launch for point in points[first:]]
+    known = launches(numbers)
+    explains = [known[number].explains for number in numbers]
+    likely = likely_places(logs, places)
+    changed = ((place, tuple(_changed(explains, place - first))) for place in likely)
+    place, explained = next((pair for pair in changed if pair[1]), (likely[0], ()))
+    before, after = logs[first:place], logs[place:]
+    return Change(
+        points[place].at,
+        points[place].launch,
+        found,
+        math.exp(float(np.median(before))),
+        math.exp(float(np.median(after))),
+        explained,
+    )
+
+
+def _changed(explains: Sequence[Mapping[str, str]], place: int) -> Iterator[str]:
+    """What had one value in the last launches before the place, and another in all from there on: nodes that
+    differ from launch to launch explain nothing. What a launch does not say is no value.
+    """
+    before, after = explains[max(0, place - LEAST) : place], explains[place:]
+    for name in before[-1]:
+        was = {each.get(name, "") for each in before}
+        now = {each.get(name, "") for each in after}
+        if len(was) == len(now) == 1 and was != now and "" not in was | now:
+            yield f"{name} {was.pop()} -> {now.pop()}"
+
+
+def level_of(
+    series: Series, points: Sequence[Point], changes: Sequence[Change], accepted: Mapping[int, str]
+) -> Level:
+    """Where a series stands; ``points`` are its newest (one at least), ``accepted`` as ``Index.accepted``."""
+    moments = [point.at for point in points]
+    logs = np.log([point.time_ns for point in points])
+    starts = [moments[0], *(change.at for change in changes if change.at > moments[0])]
+    ends = [*starts[1:], moments[-1] + 1]
+    levels = [
+        (start, float(np.median(logs[bisect_left(moments, start) : bisect_left(moments, end)])), end)
+        for start, end in zip(starts, ends, strict=True)
+    ]
+    expected = levels[0]
+    for _, level in pairwise(levels):
+        is_accepted = any(level[0] <= at < level[2] for at in accepted)
+        if level[1] <= expected[1] or is_accepted:
+            expected = level
+    scatter = scatter_of(logs, [bisect_left(moments, start) for start in starts[1:]])
+    return Level(
+        expected_ns=math.exp(expected[1]),
+        now_ns=math.exp(levels[-1][1]),
+        deviation=scatter.deviation,
+        degrees=scatter.degrees,
+        launches=bisect_left(moments, expected[2]) - bisect_left(moments, expected[0]),
+        bus_bytes=series.bus_bytes,
+        change=changes[-1] if changes else None,
+    )

@@ -1,0 +1,256 @@
+"""What the run home's history shows: of all series a screen, of one its launches and changes of level. Pure."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import groupby
+from statistics import median
+from typing import Any, Final
+
+from busbw.model.history import Change, Launch, Level, Point, Series
+from busbw.units import (
+    counted,
+    first_of,
+    format_flag_size,
+    format_gb_per_s,
+    format_share,
+    format_time,
+    gb_per_s,
+)
+
+_RECENT: Final = 5  # launches of which a trend is the median
+_MOST_POINTS: Final = 10
+_MOST_WORDS: Final = 3  # of what changed
+_BARS: Final = (" .:-=+*#", "▁▂▃▄▅▆▇█")
+_PLACEMENTS: Final = (" out-of-place", " in-place")
+
+
+@dataclass(frozen=True)
+class Told:
+    """A series with what is shown of it: its ``points`` (one at least) in order, its ``changes``, where it
+    stands, the runs of the points that are shown one by one or begin a level, by their number, and why its
+    levels were accepted, by the ``at`` of the launch that was named.
+    """
+
+    series: Series
+    points: Sequence[Point]
+    changes: Sequence[Change]
+    level: Level
+    launches: Mapping[int, Launch]
+    accepted: Mapping[int, str]
+    count: int
+
+    def speed(self, time_ns: float) -> str:
+        """Bus bandwidth at a time, with its unit; the time itself where there is none."""
+        if self.series.bus_bytes is None:
+            return format_time(time_ns)
+        return f"{format_gb_per_s(gb_per_s(self.series.bus_bytes, time_ns))} GB/s"
+
+    @property
+    def trend(self) -> float | None:
+        """By how much the newest launches are faster than their level, as a share; None of too few."""
+        own = [point.time_ns for point in self.points if not self.changes or point.at >= self.changes[-1].at]
+        if len(own) <= _RECENT:
+            return None
+        return self.level.now_ns / median(own[-_RECENT:]) - 1
+
+    def why(self, change: Change) -> str:
+        """Why the level that began with a change was accepted; empty where it was not."""
+        ends = [each.at for each in self.changes if each.at > change.at]
+        until = ends[0] if ends else None
+        found = (
+            why for at, why in self.accepted.items() if at >= change.at and (until is None or at < until)
+        )
+        return next(found, "")
+
+
+def testbed_words(series: Series) -> str:
+    """``8 ranks, 2 nodes, NVIDIA H100, libfabric efa, NCCL_ALGO=Ring``."""
+    machine, settings = series.testbed.machine, series.testbed.settings
+    nodes = int(machine.get("nodes") or 0)
+    tuning = str(settings.get("settings", ""))
+    words = (
+        counted(int(machine.get("ranks") or 0), "rank"),
+        counted(nodes, "node") if nodes > 1 else "",
+        str(machine.get("device") or settings.get("backend", "")),
+        str(machine.get("network", "")),
+        "" if tuning == "no tuning variable" else tuning,
+    )
+    return ", ".join(filter(None, words))
+
+
+# ---- all series -------------------------------------------------------------------------------------------
+
+
+def overview(told: Sequence[Told], most: int) -> Iterator[str]:
+    """A line a regime: neighbouring sizes whose newest change of level is the same one. ``told`` are in order
+    of testbed, kind and size; the regimes beyond ``most`` are counted.
+    """
+    shown = left = 0
+    for _, several in groupby(told, key=lambda each: (each.series.testbed.key, _curve(each))):
+        own = list(several)
+        regimes = list(_regimes(own))
+        if shown >= most:
+            left += len(regimes)
+            continue
+        yield f"# {_curve(own[0])}: {testbed_words(own[0].series)}"
+        for regime in regimes[: most - shown]:
+            yield from _regime_lines(regime)
+        left += max(0, len(regimes) - (most - shown))
+        shown += len(regimes)
+    if left:
+        yield f"# and {left} more; name an operation, or -n {shown + left} shows all"
+
+
+def _curve(told: Told) -> str:
+    """What is one curve over sizes, in both placements."""
+    kind = told.series.case.kind
+    for word in _PLACEMENTS:
+        kind = kind.replace(word, "")
+    return kind
+
+
+def _regimes(told: Sequence[Told]) -> Iterator[list[Told]]:
+    by_size = sorted(told, key=lambda each: (each.series.case.size_bytes, each.series.case.kind))
+    for _, several in groupby(by_size, key=_newest_change):
+        yield list(several)
+
+
+def _newest_change(told: Told) -> tuple[object, ...]:
+    """What tells the newest change of a series from another one, and what became of it."""
+    change = told.level.change
+    if change is None:
+        return ()
+    when = change.explained or (_day(change.at),)
+    return when, change.speed > 0, told.level.is_lost
+
+
+def _regime_lines(regime: Sequence[Told]) -> Iterator[str]:
+    """Sizes, the newest value of the largest one, its trend, and the newest change."""
+    largest = regime[-1]
+    sizes = dict.fromkeys(format_flag_size(each.series.case.size_bytes) for each in (regime[0], largest))
+    trend = largest.trend
+    newest = largest.speed(largest.points[-1].time_ns)
+    yield (
+        f"  {'-'.join(sizes):<10} {newest:>11} at {next(reversed(sizes)):<5}"
+        f" trend {'n/a' if trend is None else format_share(trend, '+'):>6}"
+        f"  {counted(largest.count, 'launch').replace('launchs', 'launches'):>14}"
+        f"  {'LOST' if largest.level.is_lost else 'level kept' if largest.level.change is None else 'moved'}"
+    )
+    if largest.level.change is not None:
+        speed = median(each.level.change.speed for each in regime if each.level.change is not None)
+        yield f"    {change_words(largest, largest.level.change, speed)}"
+
+
+def change_words(told: Told, change: Change, speed: float | None = None) -> str:
+    """``-5.1% since 2026-11-20: version NCCL 2.27 -> NCCL 2.28; accepted: ...``."""
+    share = format_share(change.speed if speed is None else speed, "+")
+    cause = first_of(change.explained, _MOST_WORDS) or f"run {_run(told, change.launch)}, nothing else known"
+    why = told.why(change)
+    return f"{share} since {_day(change.at)}: {cause}" + (f"; accepted: {why}" if why else "")
+
+
+def _run(told: Told, number: int) -> str:
+    launch = told.launches.get(number)
+    return launch.run if launch is not None else ""
+
+
+def _day(at: int) -> str:
+    return _time(at)[:10]
+
+
+def _time(at: int) -> str:
+    return datetime.fromtimestamp(at / 1e6, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+# ---- one series -------------------------------------------------------------------------------------------
+
+
+def detail(told: Told, columns: int, *, unicode: bool) -> Iterator[str]:
+    """One series: where it stands, its course, its changes, and its newest launches."""
+    case, level = told.series.case, told.level
+    first, last = told.points[0], told.points[-1]
+    yield f"# {case.kind}, {format_flag_size(case.size_bytes)}: {testbed_words(told.series)}"
+    yield (
+        f"# {counted(len(told.points), 'point')}, {_day(first.at)} to {_day(last.at)}:"
+        f" newest {told.speed(last.time_ns)}, level {told.speed(level.now_ns)},"
+        f" launches differ by {format_share(level.deviation)}"
+    )
+    if level.is_lost:
+        yield f"# LOST: the level was {told.speed(level.expected_ns)}; `busbw history accept RUN --why TEXT`"
+    yield f"  {sparkline([point.time_ns for point in told.points], columns - 4, unicode=unicode)}"
+    for change in told.changes:
+        yield f"  {told.speed(change.before_ns)} -> {told.speed(change.after_ns)}: {change_words(told, change)}"
+    yield f"  {'ended (UTC)':<17} {'value':>11}  run"
+    for point in told.points[-_MOST_POINTS:]:
+        yield f"  {_time(point.at):<17} {told.speed(point.time_ns):>11}  {_run(told, point.launch)}"
+    if len(told.points) > _MOST_POINTS:
+        yield f"# the newest {_MOST_POINTS} of {len(told.points)}; --format csv writes all"
+
+
+def sparkline(times_ns: Sequence[float], columns: int, *, unicode: bool) -> str:
+    """The course of speed, a letter a launch, or for the median of several; the fastest is the highest."""
+    speeds = [1 / time for time in times_ns]
+    width = min(columns, len(speeds))
+    parts = [speeds[len(speeds) * at // width : len(speeds) * (at + 1) // width] for at in range(width)]
+    middles = [median(part) for part in parts]
+    low, high = min(middles), max(middles)
+    letters = _BARS[unicode]
+    steps = (len(letters) - 1) / (high - low) if high > low else 0.0
+    return "".join(letters[round((middle - low) * steps)] for middle in middles)
+
+
+# ---- for programs -----------------------------------------------------------------------------------------
+
+_COLUMNS: Final = ("operation", "kind", "size_bytes", "ranks", "nodes", "device", "network", "testbed", "run",
+                   "ended", "version", "time_ns", "busbw_gb_per_s", "begins_level")  # fmt: skip
+
+
+def csv_text(told: Sequence[Told]) -> str:
+    """A line a point."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(_COLUMNS)
+    for each in told:
+        for point in fields(each)["points"]:
+            case, machine = each.series.case, each.series.testbed.machine
+            of_series = (*case, *(machine[name] for name in ("ranks", "nodes", "device", "network")))
+            writer.writerow((*of_series, each.series.testbed.key, *point.values()))
+    return out.getvalue()
+
+
+def fields(told: Told) -> dict[str, Any]:
+    """One series for programs."""
+    series, level = told.series, told.level
+    starts = {change.at for change in told.changes}
+
+    def busbw(time_ns: float) -> float | None:
+        return None if series.bus_bytes is None else gb_per_s(series.bus_bytes, time_ns)
+
+    def point(each: Point) -> dict[str, Any]:
+        launch = told.launches[each.launch]
+        return {
+            "run": launch.run, "ended": launch.ended, "version": launch.version, "time_ns": each.time_ns,
+            "busbw_gb_per_s": busbw(each.time_ns), "begins_level": each.at in starts,
+        }  # fmt: skip
+
+    return {
+        **series.case._asdict(),
+        "testbed": series.testbed.key,
+        "machine": dict(series.testbed.machine),
+        "settings": dict(series.testbed.settings),
+        "level": {
+            "expected_ns": level.expected_ns, "now_ns": level.now_ns, "deviation": level.deviation,
+            "launches": level.launches, "lost": level.is_lost,
+        },
+        "changes": [
+            {"run": _run(told, each.launch), "speed": each.speed, "before_ns": each.before_ns,
+             "after_ns": each.after_ns, "explained": list(each.explained), "accepted": told.why(each)}
+            for each in told.changes
+        ],
+        "points": [point(each) for each in told.points],
+    }  # fmt: skip

@@ -1,0 +1,187 @@
+"""The index of the run home: every good launch is in it, from any process, and no run fails over it."""
+
+from __future__ import annotations
+
+import multiprocessing
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from busbw_testing.compared import record_of
+
+from busbw.judge import kept
+from busbw.judge.compare_arms import key_of
+from busbw.judge.launch_history import case_of, launch_of
+from busbw.model.history import Level
+from busbw.model.record import RunRecord
+from busbw.record.folder import create
+from busbw.record.index import FILE, Index
+from busbw.record.write import write_record
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("BUSBW_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+def at(minute: int) -> str:
+    return f"2026-11-27T{minute // 60:02}:{minute % 60:02}:00.000+00:00"
+
+
+def measured(minute: int, time_us: float, version: str = "5.0", **fields: object) -> RunRecord:
+    """A launch of one size that ended in that minute of the day."""
+    record = record_of({1 << 20: time_us}, version=version, name=f"20261127-00{minute:04}-x-{minute:04x}")
+    return replace(record, ended=at(minute), **fields)  # type: ignore[arg-type]
+
+
+def stored(home: Path, record: RunRecord) -> Path:
+    folder = create(home, record.run_id)
+    write_record(folder, record)
+    return folder
+
+
+def slower_since_an_update(count: int = 30) -> list[RunRecord]:
+    """Launches that scatter by 1 % and lose 10 % with a new version, 20 in."""
+    wobble = (0.99, 1.0, 1.01, 1.0)
+    return [
+        measured(n, 100 * wobble[n % 4] * (1.1 if n >= 20 else 1.0), "5.1" if n >= 20 else "5.0")
+        for n in range(count)
+    ]
+
+
+def everything(home: Path) -> list[tuple[object, ...]]:
+    """What the index says, without the numbers that it gave."""
+
+    def read(index: Index) -> list[tuple[object, ...]]:
+        return [
+            (
+                series.testbed,
+                series.case,
+                [(point.at, point.time_ns) for point in index.points(series.number)],
+                [replace(change, launch=0) for change in index.changes(series.number)],
+            )
+            for series in index.series()
+        ]
+
+    return kept.reading(home, read)
+
+
+def level(record: RunRecord) -> Level:
+    (case,) = (case_of(key_of(case, record)) for case, _ in record.timed)
+    return kept.levels_of(record, [case])[case]
+
+
+def test_runs_one_by_one_in_any_order_and_all_at_once_make_the_same_index(home: Path) -> None:
+    records = slower_since_an_update()
+    for record in (*records[::2], *records[1::2]):
+        kept.remember(stored(home, record))
+    one_by_one = everything(home)
+    (_, _, points, (change,)) = one_by_one[0]
+    assert len(points) == 30  # type: ignore[arg-type]
+    assert change.explained == ("version MPI 5.0 -> MPI 5.1",)  # type: ignore[attr-defined]
+    (home / FILE).unlink()
+    assert everything(home) == one_by_one
+
+
+def test_a_slower_level_is_lost_until_it_is_accepted(home: Path) -> None:
+    records = slower_since_an_update()
+    folders = [stored(home, record) for record in records]
+    found = level(records[-1])
+    assert found.is_lost
+    assert (found.expected_ns, found.now_ns) == (pytest.approx(1e5), pytest.approx(1.1e5))
+    assert (found.launches, found.deviation) == (20, pytest.approx(0.007, abs=0.002))
+    kept.say(folders[25], {"accepted": "the new firmware costs 10 %"})
+    found = level(records[-1])
+    assert (found.is_lost, found.expected_ns, found.launches) == (False, pytest.approx(1.1e5), 10)
+
+
+def test_a_run_that_was_excluded_is_in_no_series_until_it_is_said_again(home: Path) -> None:
+    records = [measured(n, 100.0) for n in range(3)]
+    folders = [stored(home, record) for record in records]
+    kept.say(folders[1], {"excluded": "a neighbour used the links"})
+    assert level(records[0]).launches == 2
+    kept.say(folders[1], {})
+    assert level(records[0]).launches == 3
+
+
+def test_each_launch_of_a_series_is_one_and_its_summary_is_none(home: Path) -> None:
+    folder = stored(home, record_of({1024: [10.0, 11.0]}, name="20261127-000002-series-0001"))
+    for number in (1, 2):
+        inner = create(folder / "launches", str(number))
+        write_record(inner, record_of({1024: 10.0 + number}, name=inner.name))
+        kept.remember(inner)
+    assert len(everything(home)[0][2]) == 2  # type: ignore[arg-type]
+    kept.reading(home, lambda index: None, whole=True)
+    assert len(everything(home)[0][2]) == 2  # type: ignore[arg-type]
+
+
+def _remember(home: str, first: int) -> None:
+    for minute in range(first, first + 15):
+        kept.remember(Path(home) / f"20261127-00{minute:04}-x-{minute:04x}")
+
+
+def test_several_processes_add_at_once_and_nothing_is_lost(home: Path) -> None:
+    for minute in range(60):
+        stored(home, measured(minute, 100.0))
+    fresh = multiprocessing.get_context("spawn")
+    writers = [fresh.Process(target=_remember, args=(str(home), first)) for first in range(0, 60, 15)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert [writer.exitcode for writer in writers] == [0] * 4
+    assert (home / FILE).is_file()
+    assert len(everything(home)[0][2]) == 60  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("damage", [b"this is no database", b"SQLite format 3\0" + bytes(2000)])
+def test_a_damaged_index_is_made_again(home: Path, damage: bytes) -> None:
+    for minute in range(3):
+        kept.remember(stored(home, measured(minute, 100.0)))
+    whole = everything(home)
+    (home / FILE).write_bytes(damage)
+    assert everything(home) == whole
+
+
+def test_an_index_that_is_damaged_in_its_middle_is_made_again(home: Path) -> None:
+    for minute in range(40):
+        kept.remember(stored(home, measured(minute, 100.0)))
+    whole = everything(home)
+    data = (home / FILE).read_bytes()
+    (home / FILE).write_bytes(data[:8192] + b"\xff" * (len(data) - 8192))
+    assert everything(home) == whole
+
+
+def test_where_there_can_be_no_index_the_folders_are_read(home: Path) -> None:
+    folders = [stored(home, measured(minute, 100.0)) for minute in range(3)]
+    (home / FILE).mkdir()
+    kept.remember(folders[0])
+    assert len(everything(home)[0][2]) == 3  # type: ignore[arg-type]
+
+
+def test_while_another_process_holds_the_index_a_run_ends_well(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("busbw.record.index._BUSY_S", 0.1)
+    kept.remember(stored(home, measured(0, 100.0)))
+    other = sqlite3.connect(home / FILE, isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    kept.remember(stored(home, measured(1, 100.0)))
+    assert len(everything(home)[0][2]) == 2  # type: ignore[arg-type]
+    other.execute("ROLLBACK")
+    kept.reading(home, lambda index: None, whole=True)
+    assert len(everything(home)[0][2]) == 2  # type: ignore[arg-type]
+
+
+def test_what_explains_is_no_part_of_the_series_and_settings_are() -> None:
+    first, updated = (launch_of(measured(0, 100.0, version), "x") for version in ("5.0", "5.1"))
+    assert first is not None
+    assert updated is not None
+    assert first.testbed == updated.testbed
+    assert (first.alike == updated.alike, first.explains["version"]) == (False, "MPI 5.0")
+    tuned = measured(0, 100.0, environment={"variables": {"NCCL_ALGO": "Ring"}})
+    other = launch_of(tuned, "x")
+    assert other is not None
+    assert other.testbed != first.testbed
