@@ -67,13 +67,13 @@ def alarms(values: np.ndarray) -> int:
 
 
 def seen(values: np.ndarray, random: np.random.Generator, windows: int) -> bool:
-    """Whether a loss is reported that begins anywhere in a window and lasts as long as ``windows`` + 1."""
+    """Whether a loss is reported that begins anywhere in a window and lasts as long as ``windows``."""
     begin = float(random.uniform(BLIND, len(values) - windows - 2))
     place = np.arange(len(values))
-    overlap = np.minimum(place + 1, begin + windows + 1) - np.maximum(place, begin)
+    overlap = np.minimum(place + 1, begin + windows) - np.maximum(place, begin)
     lossy = values - math.log1p(-LOSS) * (overlap > 0.5)  # a window's median moves where half of it did
     watch = LevelWatch()
-    for number, value in enumerate(lossy[: math.ceil(begin + windows + 1)]):
+    for number, value in enumerate(lossy[: math.ceil(begin + windows)]):
         change = watch.add(float(value))
         if change is not None and change.after > change.before and number >= int(begin):
             return True

@@ -304,7 +304,7 @@ class SoakLog:
 
     def _powers(self, elapsed_s: float) -> list[Power]:
         """What would have been seen of each case that was timed, by the formula of ``LevelWatch.power``. A
-        loss begins within a window, so the whole windows that it needs last one more.
+        loss moves the median of a window that it covers by more than half: as many as it is windows long.
         """
         found = []
         for case, series in sorted(self._series.items()):
@@ -316,7 +316,7 @@ class SoakLog:
             )
             loss, windows = next(seen, (None, 0))
             if series.windows:
-                seconds = None if loss is None else (windows + 1) * period_s
+                seconds = None if loss is None else windows * period_s
                 found.append(Power(case, loss, seconds, BLIND * period_s))
         return found
 
