@@ -101,7 +101,7 @@ def preflight(
 
 
 CHECK_HELP: Final = (
-    "Measure a few sizes in seconds and say in one line whether they are as before.\n\n"
+    "Say in one line, within seconds, whether this machine is as before.\n\n"
     "For NHC, Slurm's HealthCheckProgram, cron and Kubernetes. The sizes are held against references, else"
     " against earlier runs of this machine; an alarm is confirmed by a second launch. Exit code 0: OK;"
     " 1: slow or wrong; 3: undecided; 4, 5: the ranks could not measure."
@@ -131,7 +131,7 @@ def check(
 
 
 SOAK_HELP: Final = (
-    "Repeat a collective for hours, and look for wrong data, slow calls and changes of level.\n\n"
+    "Repeat a collective for hours: wrong data, slow calls, changes of level.\n\n"
     "Every window of 10 s is checked at full width. The first wrong element ends the soak; at its end, or"
     " after Ctrl-C, busbw says which loss would have been seen. Exit code 1: wrong data or a loss of level."
 )
