@@ -24,7 +24,7 @@ def test_a_link_that_is_slow_for_a_while_is_a_change_of_level(fresh_cluster: Any
     words = ("-b", "256K", "--time", "60s", "--backend", "mpi", "--on", "hosts", "--hosts", "h1,h2")
     front = cluster.start("soak", "all_reduce", *words)
     deadline = time.monotonic() + 120
-    while windows(cluster) < 25:
+    while windows(cluster) < 40:
         assert time.monotonic() < deadline, front.err
         time.sleep(0.2)
     send_at(cluster.hosts, "h2", NOMINAL_MBIT / 4)
@@ -33,6 +33,6 @@ def test_a_link_that_is_slow_for_a_while_is_a_change_of_level(fresh_cluster: Any
     code = front.finish()
     found = [each for each in cluster.record()["soak"]["changes"] if each["share"] < -0.3]
     clear(cluster.hosts, "h2")
-    assert code == 1
-    assert found, cluster.record()["soak"]
+    medians = [round(each["median_ns"] / 1e6, 1) for each in cluster.record()["soak"]["kept"]]
+    assert (code, bool(found)) == (1, True), medians
     assert ": level -" in front.out

@@ -14,9 +14,9 @@ from busbw.plan.flags.run import RunSettings
 # So many windows make a level known (``stats.levels``) while a short soak lasts. Where there are several
 # cases, each waits for the windows of the others.
 _WINDOW_S: Final = 10.0
-_SHORTEST_S: Final = 0.5
+_SHORTEST_S: Final = 0.25
 _OF_SEVERAL_S: Final = 1.0
-_LEAST_WINDOWS: Final = 60
+_LEAST_WINDOWS: Final = 120
 
 
 def check_soak(settings: RunSettings) -> None:
