@@ -168,7 +168,7 @@ def power_lines(soak: Mapping[str, Any], cases: Sequence[Case]) -> Iterator[str]
     """What would have been seen: wrong data, and as the last line a loss."""
     checks = int(soak["checks"])
     if checks and least_often(checks) > 1:
-        seen = f"would have been seen with probability {_PROBABILITY}"
+        seen = f"would have been seen with a probability of at least {_PROBABILITY}"
         yield f"wrong data in 1 of {least_often(checks)} calls {seen}"
     yield _loss_words(soak, cases)
 
@@ -185,7 +185,7 @@ def _loss_words(soak: Mapping[str, Any], cases: Sequence[Case]) -> str:
         return f"which loss would have been seen{of} is not known: too few windows, or too much scatter"
     loss, probability = format_share(worst["loss"], decimals=0), worst["probability"]
     lasting = _at_least(float(worst["seconds"]))
-    seen = f"would have been seen with probability {probability:g}"
+    seen = f"would have been seen with a probability of at least {probability:g}"
     blind = f"after the first {_at_least(float(worst['blind_s']))}"
     return f"{blind}, a loss of {loss}{of} that lasts {lasting} or more {seen}"
 
