@@ -15,9 +15,9 @@ from busbw.cli.ci import write_for_ci
 from busbw.cli.run import run
 from busbw.errors import BusbwError, ExitCode, UsageError, why
 from busbw.files import store
-from busbw.judge.expectation import Judgement
 from busbw.machine.gpus import gpu_presence
 from busbw.model.event import Event, EventKind, error_words
+from busbw.model.result import Status
 from busbw.plan.flags.check import CheckRanks, CheckSettings
 from busbw.plan.flags.compare import ExpectSettings
 from busbw.plan.flags.launch import LaunchSettings
@@ -103,7 +103,7 @@ def _judged(folder: Path, own: CheckSettings) -> Checked:
     held = hold((record,), ExpectSettings(reference=own.reference, least=own.least))
     code = check_code(record, held.expectation, held.gates)
     suite = replace(ci.of_expectation(held.expectation, held.gates), name="busbw check")
-    only_slow = not any(case.answer is Judgement.FAILED for case in held.expectation.cases)
+    only_slow = not any(result.status in (Status.WRONG, Status.FAILED) for result in record.results)
     return Checked(
         code,
         check_line(record, held.expectation, held.gates, code),

@@ -132,7 +132,8 @@ def run(world: World, plan: Plan, observer: Observer | None, deadline: Deadline 
         from busbw.rank.soak import go_soaking
 
         ranks = info.ranks if info is not None else ()
-        outcome = Outcome(go_soaking(world, plan, backend, given, deadline, observer, ranks))
+        code = go_soaking(world, plan, backend, given, deadline, observer, ranks)
+        outcome = Outcome(0, verdict=code)
     else:
         outcome = _measured(Session(plan, backend, given, deadline, observer), plan, observer)
     memory_bytes = _most(backend.memory_report(), world)

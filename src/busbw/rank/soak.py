@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
+from busbw.errors import ExitCode
 from busbw.model.result import CaseResult, Status
 from busbw.rank.cases import Session
 from busbw.rank.soak_log import Soaked, SoakLog
@@ -47,10 +48,8 @@ def go_soaking(
     deadline: Deadline,
     observer: Soaker | None,
     ranks: tuple[RankInfo, ...],
-) -> int:
-    """Window after window; how many had wrong data. Collective over the world; ``observer`` and ``ranks`` are
-    rank 0's.
-    """
+) -> ExitCode:
+    """Window after window. Collective over the world; ``observer`` and ``ranks`` are rank 0's."""
     soak = plan.soak
     assert soak is not None, "made for a plan with a soak"
     began_s, wrong = time.monotonic(), 0
@@ -66,13 +65,14 @@ def go_soaking(
             elapsed_s = float(world.max(np.array([time.monotonic() - began_s]))[0])
             is_over = soak.seconds is not None and elapsed_s >= soak.seconds
             is_over = is_over or (wrong > 0 and not soak.keep_going)
+            code = ExitCode.OK
             if ear is not None:
-                ear.window(result, kept, elapsed_s, last=is_over)
+                code = ear.window(result, kept, elapsed_s, last=is_over)
             if is_over:
-                return wrong
+                return ExitCode(int(world.max(np.array([int(code)]))[0]))
         if not measured:
-            return 0  # no rank's library has any of the cases
-    return wrong
+            break  # no rank's library has any of the cases
+    return ExitCode.OK
 
 
 class _Ear:
@@ -82,10 +82,12 @@ class _Ear:
         self._observer, self._log = observer, log
         self._files: dict[str, bytes] = {}
 
-    def window(self, result: CaseResult, kept: Kept, elapsed_s: float, *, last: bool) -> None:
-        """One window is over."""
+    def window(self, result: CaseResult, kept: Kept, elapsed_s: float, *, last: bool) -> ExitCode:
+        """One window is over; what the soak comes to, where it is the last."""
         files, self._files = self._files, {}
-        self._observer.soaked(self._log.with_window(result, kept, files, elapsed_s, last=last))
+        soaked = self._log.with_window(result, kept, files, elapsed_s, last=last)
+        self._observer.soaked(soaked)
+        return soaked.state.code if soaked.state is not None else ExitCode.OK
 
     def passed(self, result: CaseResult) -> None:
         """Never called."""

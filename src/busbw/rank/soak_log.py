@@ -21,10 +21,9 @@ from busbw.model.soak import SOAK_CHECK, LevelChange, SlowCall, Window, WrongEle
 from busbw.rank.summarize import bandwidths
 from busbw.stats.interval import estimate
 from busbw.stats.levels import BLIND, Change, LevelWatch
-from busbw.units import counted, first_of, format_gb_per_s, format_share, format_size
+from busbw.units import counted, first_of, format_gb_per_s, format_share
 
 if TYPE_CHECKING:
-    from busbw.model.case import Case
     from busbw.model.plan import Plan
     from busbw.model.record import RankInfo
     from busbw.rank.retain import Kept
@@ -350,16 +349,10 @@ class SoakLog:
         until = f"until {clock(change.ended)}" if change.ended else "and lasts"
         level = f", {values} GB/s" if values else ""
         share = format_share(change.share, "+")
-        return f"{case_words(case)}: level {share}{level}, from {clock(change.began)} {until}"
+        return f"{case.short}: level {share}{level}, from {clock(change.began)} {until}"
 
     def _at(self, elapsed_s: float) -> str:
         return _utc(self._began + elapsed_s)
-
-
-def case_words(case: Case) -> str:
-    """Short, as a soak has few cases."""
-    size = f" {format_size(case.size_bytes)}" if case.row.sized else ""
-    return f"{case.collective}{size}{' in-place' if case.in_place else ''}"
 
 
 def slow_words(slow: SlowCall) -> str:

@@ -21,13 +21,13 @@ def check_code(record: RunRecord, expectation: Expectation, gates: Sequence[tupl
     """1 for wrong data, a failure, and what is below its level or a limit; 3 where a case was not measured, a
     limit or all cases are undecided. What has no level yet is right as far as is known.
     """
-    answers = [case.answer for case in expectation.cases]
-    bad = Judgement.BELOW in answers or Judgement.FAILED in answers or expectation.arm.failures
-    if _wrong(record) or bad or Gate.FAIL in (gate for _, gate in gates):
+    answers, ends = {case.answer for case in expectation.cases}, {result.status for result in record.results}
+    answered = {gate for _, gate in gates}
+    if ends & {Status.WRONG, Status.FAILED} or Judgement.BELOW in answers or Gate.FAIL in answered:
         return ExitCode.BAD_VERDICT
-    lacking = any(result.status is Status.NOT_RUN for result in record.results)
-    undecided = {*answers} == {Judgement.UNDECIDED} or Gate.UNDECIDED in (gate for _, gate in gates)
-    return ExitCode.UNDECIDED if undecided or lacking else ExitCode.OK
+    if Status.NOT_RUN in ends or answers == {Judgement.UNDECIDED} or Gate.UNDECIDED in answered:
+        return ExitCode.UNDECIDED
+    return ExitCode.OK
 
 
 def check_line(
@@ -53,13 +53,12 @@ def _what(
     ends = {ExitCode.BAD_VERDICT: Gate.FAIL, ExitCode.UNDECIDED: Gate.UNDECIDED}
     if gate := next((text for text, gate in gates if gate is ends.get(code)), ""):
         return gate
-    for answer in (Judgement.FAILED, Judgement.BELOW, Judgement.UNDECIDED):
-        found = [case for case in expectation.cases if case.answer is answer]
-        if found and (code is ExitCode.UNDECIDED or answer is not Judgement.UNDECIDED):
-            return _judged_words(min(found, key=lambda case: case.ratio or 0.0))
-    lacking = [result for result in record.results if result.status is Status.NOT_RUN]
-    if lacking:
-        return f"{_case_words(record.plan.cases[lacking[0].case])}: {lacking[0].error or 'not measured'}"
+    for status in (Status.FAILED, Status.NOT_RUN):
+        if found := [result for result in record.results if result.status is status]:
+            return f"{_case_words(record.plan.cases[found[0].case])}: {found[0].error or 'not measured'}"
+    worst = {ExitCode.BAD_VERDICT: Judgement.BELOW, ExitCode.UNDECIDED: Judgement.UNDECIDED}.get(code)
+    if judged := [case for case in expectation.cases if case.answer is worst]:
+        return _judged_words(min(judged, key=lambda case: case.ratio or 0.0))
     cases = [case for case in expectation.cases if case.answer is not Judgement.UNDECIDED]
     best = max(cases, key=lambda case: case.measured_gb_per_s or 0.0, default=None)
     if best is None or best.measured_gb_per_s is None:

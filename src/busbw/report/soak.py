@@ -22,7 +22,7 @@ from busbw.report.console import columns, print_lines
 from busbw.report.events import finding_lines, read_header, read_result, show_error, show_state
 from busbw.report.fields import UNBOUND
 from busbw.report.progress import ProgressLine
-from busbw.units import counted, format_duration, format_gb_per_s, format_share, format_size, format_time
+from busbw.units import counted, format_duration, format_gb_per_s, format_share, format_time
 
 _STEPS: Final = 1000  # of a progress bar
 _PROBABILITY: Final = 0.95  # of wrong data, as of a loss
@@ -74,7 +74,7 @@ class SoakDisplay:
             return
         result, elapsed_s, seconds = read_result(item), float(item["elapsed_s"]), plan.soak.seconds
         case = plan.cases[result.case]
-        words = f"{case_words(case)} {_level(result)}".rstrip()
+        words = f"{case.short} {_level(result)}".rstrip()
         if seconds is None:
             self._progress.step(0, f"{format_duration(elapsed_s)}, {words}, until Ctrl-C")
         else:
@@ -115,7 +115,7 @@ def header_lines(plan: Plan, world: WorldInfo, version: str) -> list[str]:
     first = world.ranks[0]
     library = f"{first.library} {first.library_version}".strip()
     where = f"{world.size} on {counted(len(world.hosts), 'host')}"
-    what = case_words(plan.cases[0]) if len(plan.cases) == 1 else f"{len(plan.cases)} cases in turn"
+    what = plan.cases[0].short if len(plan.cases) == 1 else f"{len(plan.cases)} cases in turn"
     long = "until it is ended" if plan.soak.seconds is None else f"for {format_duration(plan.soak.seconds)}"
     window = f"windows of {format_duration(plan.limits.case_seconds)}"
     window = window if plan.limits.calls is None else f"windows of {plan.limits.calls} calls"
@@ -125,12 +125,6 @@ def header_lines(plan: Plan, world: WorldInfo, version: str) -> list[str]:
         f"# ranks    {where}, world {world.kind}, started by {world.launcher}",
         f"# soak     {long}, {window}, {checked}",
     ]
-
-
-def case_words(case: Case) -> str:
-    """Short, as a soak has few cases."""
-    size = f" {format_size(case.size_bytes)}" if case.row.sized else ""
-    return f"{case.collective}{size}{' in-place' if case.in_place else ''}"
 
 
 def _level(result: CaseResult) -> str:
@@ -144,7 +138,7 @@ def _result_words(case: Case, result: CaseResult) -> str:
     spread = "" if result.half_width is None else f" +-{format_share(result.half_width)}"
     wrong = "; WRONG DATA" if result.status is Status.WRONG else ""
     over = f"median over {counted(result.samples, 'window')}"
-    return f"{case_words(case)}: {_level(result)}{spread}, {over}{wrong}"
+    return f"{case.short}: {_level(result)}{spread}, {over}{wrong}"
 
 
 def _call_words(soak: Mapping[str, Any]) -> str:
@@ -180,7 +174,7 @@ def _loss_words(soak: Mapping[str, Any], cases: Sequence[Case]) -> str:
         return "no window was measured, so no loss would have been seen"
     blind = next((each for each in powers if each["loss"] is None), None)
     worst = blind or max(powers, key=lambda each: (each["loss"], each["seconds"]))
-    of = "" if len(powers) == 1 else f" in {case_words(cases[worst['case']])}"
+    of = "" if len(powers) == 1 else f" in {cases[worst['case']].short}"
     if blind is not None:
         return f"which loss would have been seen{of} is not known: too few windows, or too much scatter"
     loss, probability = format_share(worst["loss"], decimals=0), worst["probability"]
