@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "support"))
 from busbw_testing.compared import record_of
 
 from busbw.judge.expectation import Judgement, expect
-from busbw.judge.launch_history import launch_times, on_device, prior_of
+from busbw.judge.launch_history import launch_of, on_device, prior_of
 from busbw.judge.own_reference import launches_of, reference_of
 from busbw.judge.references.load import built_in
 from busbw.judge.references.reference import Reference
@@ -149,7 +149,7 @@ def show(name: str, trials: Iterable[Trial]) -> None:
 
 def known_of(trial: Trial) -> Prior:
     """By launches that are neither judged nor in the reference."""
-    kept = [launch_times(record, f"history/{number}") for number, record in enumerate(trial.history)]
+    kept = [launch_of(record, f"history/{number}") for number, record in enumerate(trial.history)]
     found = prior_of([launch for launch in kept if launch is not None], trial.judged)
     return replace(found, on_device=on_device(trial.judged))
 

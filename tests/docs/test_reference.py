@@ -50,8 +50,10 @@ def test_a_generated_page_is_up_to_date(name: str) -> None:
 def test_every_command_is_generated() -> None:
     # Names of the flags --help and --version are commands to cyclopts.
     top = {name for name in app if not name.startswith("-")}
-    groups = {group: {name for name in app[group] if not name.startswith("-")} for group in ("presets",)}
-    whole = (top - groups.keys()) | {f"{group} {name}" for group, names in groups.items() for name in names}
+    groups = {
+        group: {name for name in app[group] if not name.startswith("-")} for group in ("presets", "history")
+    }
+    whole = (top - {"presets"}) | {f"{group} {name}" for group, names in groups.items() for name in names}
     assert whole == set(GENERATOR.COMMANDS)
 
 

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Final
 
 from busbw.errors import ExitCode, UsageError
 from busbw.judge import kept
+from busbw.judge.compare_arms import key_of
+from busbw.judge.launch_history import case_of, testbed_of
 from busbw.judge.levels import level_of
 from busbw.judge.run import started_folder
 from busbw.model.collective import COLLECTIVES
-from busbw.model.history import Launch, Series
+from busbw.model.history import KeptCase, Launch, Series
 from busbw.record.folder import environ_home
 from busbw.record.selection import Selection, selection_of
 from busbw.report import history as report
@@ -23,11 +25,13 @@ from busbw.stats.change_points import WINDOW
 from busbw.units import format_flag_size
 
 if TYPE_CHECKING:
+    from busbw.model.record import RunRecord
     from busbw.plan.flags.history import HistorySettings
     from busbw.record.index import Index
 
 _OPERATIONS: Final = frozenset(row.name for row in COLLECTIVES)
 _WIDTH: Final = 100
+_LEAST_DRAWN: Final = 4  # launches
 
 
 def history(words: Sequence[str], settings: HistorySettings) -> ExitCode:
@@ -69,7 +73,8 @@ def _told(
 ) -> Iterator[Told]:
     """The series that fit, those of the newest testbed first. ``whole``: with all of their points."""
     fitting = _fitting(index, chosen)
-    for testbed in index.testbeds():
+    newest = index.testbeds()
+    for testbed in newest if whole else newest[: settings.limit]:  # each has a line at least
         for series in index.series(testbed):
             if operations and series.case.operation not in operations:
                 continue
@@ -113,13 +118,29 @@ def _series(
     return Told(series, every, changes, level, launches, accepted, count)
 
 
+def history_of(record: RunRecord) -> tuple[Told, ...]:
+    """The series of a run at its largest size of each operation, those that have a few launches."""
+    largest: dict[str, KeptCase] = {}
+    cases = (case_of(key_of(case, record)) for case, _ in record.timed)
+    for case in sorted(cases, key=lambda each: each.size_bytes):
+        largest[case.operation] = case
+    testbed = testbed_of(record).key
+
+    def read(index: Index) -> list[Told | None]:
+        found = (series for case in largest.values() for series in index.series(testbed, case))
+        return [_series(index, series, None, whole=True) for series in found]
+
+    every = kept.reading(environ_home(), read)
+    return tuple(told for told in every if told is not None and len(told.points) >= _LEAST_DRAWN)
+
+
 def _has_unicode() -> bool:
     return sys.stdout.isatty() and (sys.stdout.encoding or "").lower().startswith("utf")
 
 
 def say(run: str, word: str, why: str) -> ExitCode:
-    """Keep what the user says of a run: ``accepted`` or ``excluded``, and why; an empty ``why`` takes it back.
-    Raises UsageError.
+    """Keep that the user ``accepted`` or ``excluded`` a run, and why; an empty ``why`` takes it back. Raises
+    UsageError.
     """
     folder = started_folder(run)
     said = {**kept.read_said(folder), word: why}

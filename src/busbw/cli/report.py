@@ -14,6 +14,7 @@ from busbw.cli.compare import series_folder
 from busbw.cli.compare_inputs import known_scatter, read_arm
 from busbw.cli.compare_series import compared
 from busbw.cli.diagnose import diagnosed
+from busbw.cli.history import history_of
 from busbw.errors import ExitCode, UsageError
 from busbw.files import store
 from busbw.judge.compare import compare_all
@@ -146,6 +147,7 @@ def _run(name: str, record: RunRecord, folder: Path | None) -> Reported | HuntRe
         samples=subject.samples,
         digests=subject.digests,
         machine=_machine(subject.kind),
+        history=history_of(record),
     )
 
 

@@ -71,7 +71,7 @@ def _once(home: Path, use: Callable[[Index], T], *, whole: bool) -> T:
 def _bring(index: Index, home: Path) -> None:
     """Add the runs of the home that the index does not have."""
     have = index.runs()
-    missing = [folder for folder in folders.run_folders(home) if folder.name not in have]
+    missing = folders.run_folders(home, have)
     ended = [folder.name for folder in missing if _has_ended(folder)]
     add(index, _launches(home, missing, have), ended)
 

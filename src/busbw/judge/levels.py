@@ -10,7 +10,15 @@ from itertools import pairwise
 import numpy as np
 
 from busbw.model.history import Change, Launch, Level, Point, Series
-from busbw.stats.change_points import LASTING, LEAST, WINDOW, find_change, likely_places, scatter_of
+from busbw.stats.change_points import (
+    LASTING,
+    LEAST,
+    LEAST_CHANGE,
+    WINDOW,
+    find_change,
+    likely_places,
+    scatter_of,
+)
 from busbw.stats.interval import Float64Array
 
 Explains = Callable[[Sequence[int]], Mapping[int, Launch]]
@@ -75,27 +83,31 @@ def _changed(explains: Sequence[Mapping[str, str]], place: int) -> Iterator[str]
 def level_of(
     series: Series, points: Sequence[Point], changes: Sequence[Change], accepted: Mapping[int, str]
 ) -> Level:
-    """Where a series stands; ``points`` are its newest (one at least), ``accepted`` as ``Index.accepted``."""
+    """Where a series stands; ``points`` are its newest (one at least), ``changes`` all of its changes,
+    ``accepted`` is as ``Index.accepted``.
+    """
     moments = [point.at for point in points]
     logs = np.log([point.time_ns for point in points])
-    starts = [moments[0], *(change.at for change in changes if change.at > moments[0])]
-    ends = [*starts[1:], moments[-1] + 1]
+    starts = [0, *(change.at for change in changes)]
+    places = [*(bisect_left(moments, start) for start in starts), len(points)]
+    known_ns = [changes[0].before_ns, *(change.after_ns for change in changes)] if changes else [0.0]
     levels = [
-        (start, float(np.median(logs[bisect_left(moments, start) : bisect_left(moments, end)])), end)
-        for start, end in zip(starts, ends, strict=True)
+        float(np.median(logs[first:last])) if last > first else math.log(known)
+        for (first, last), known in zip(pairwise(places), known_ns, strict=True)
     ]
-    expected = levels[0]
-    for _, level in pairwise(levels):
-        is_accepted = any(level[0] <= at < level[2] for at in accepted)
-        if level[1] <= expected[1] or is_accepted:
-            expected = level
-    scatter = scatter_of(logs, [bisect_left(moments, start) for start in starts[1:]])
+    scatter = scatter_of(logs, [place for place in places[1:-1] if place > 0])
+    expected = 0
+    for at, (start, end) in enumerate(pairwise([*starts, moments[-1] + 1])):
+        if levels[at] <= levels[expected] or any(start <= named < end for named in accepted):
+            expected = at
+    slower = levels[-1] - levels[expected]
     return Level(
-        expected_ns=math.exp(expected[1]),
-        now_ns=math.exp(levels[-1][1]),
+        expected_ns=math.exp(levels[expected]),
+        now_ns=math.exp(levels[-1]),
+        is_lost=slower >= max(LEAST_CHANGE, scatter.deviation),
         deviation=scatter.deviation,
         degrees=scatter.degrees,
-        launches=bisect_left(moments, expected[2]) - bisect_left(moments, expected[0]),
+        launches=places[expected + 1] - places[expected],
         bus_bytes=series.bus_bytes,
         change=changes[-1] if changes else None,
     )

@@ -100,20 +100,17 @@ class Change:
 @dataclass(frozen=True)
 class Level:
     """Where a series stands. ``expected_ns`` is the level that a new launch is held against: the newest that
-    is as fast as the one before it, or was accepted. ``now_ns`` is the newest level, ``deviation`` the
-    relative standard deviation of launches about their levels with its ``degrees`` of freedom, ``launches``
-    how many the expected level has. ``change`` is the newest change, None where there was none.
+    is as fast as those before it, or was accepted. ``now_ns`` is the newest level; ``is_lost``: it is slower
+    than the expected one by more than launches differ. ``deviation`` is the relative standard deviation of
+    launches about their levels with its ``degrees`` of freedom, ``launches`` how many of the newest are of
+    the expected level. ``change`` is the newest change, None where there was none.
     """
 
     expected_ns: float
     now_ns: float
+    is_lost: bool
     deviation: float
     degrees: int
     launches: int
     bus_bytes: float | None = None
     change: Change | None = None
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether the series is on a slower level that nobody accepted."""
-        return self.now_ns > self.expected_ns

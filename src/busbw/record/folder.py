@@ -15,7 +15,7 @@ import re
 import secrets
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -102,11 +102,14 @@ def create(run_home: Path, run_id: str) -> Path:
     return folder
 
 
-def run_folders(run_home: Path) -> list[Path]:
-    """All runs and series of setups, newest first, with those that were requested and never started."""
+def run_folders(run_home: Path, but: Collection[str] = ()) -> list[Path]:
+    """All runs and series of setups, newest first, with those that were requested and never started; ``but``
+    those of these names, into which nobody looks.
+    """
     if not run_home.is_dir():
         return []
-    return sorted(filter(_is_run, run_home.iterdir()), key=_age_key, reverse=True)
+    own = (folder for folder in run_home.iterdir() if folder.name not in but)
+    return sorted(filter(_is_run, own), key=_age_key, reverse=True)
 
 
 def launch_folders(folder: Path) -> tuple[Path, ...]:

@@ -1,18 +1,24 @@
-"""What the run home's history shows: of all series a screen, of one its launches and changes of level. Pure."""
+"""What the run home's history shows: of all series a screen, of one its launches and levels. Pure."""
 
 from __future__ import annotations
 
 import csv
 import io
+import math
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import groupby
+from itertools import groupby, pairwise
 from statistics import median
 from typing import Any, Final
 
 from busbw.model.history import Change, Launch, Level, Point, Series
+from busbw.report.curves import BANDWIDTH
+from busbw.report.plots import Plot, Table
+from busbw.report.text_plots import sparkline
 from busbw.units import (
+    NS_PER_US,
     counted,
     first_of,
     format_flag_size,
@@ -25,7 +31,6 @@ from busbw.units import (
 _RECENT: Final = 5  # launches of which a trend is the median
 _MOST_POINTS: Final = 10
 _MOST_WORDS: Final = 3  # of what changed
-_BARS: Final = (" .:-=+*#", "▁▂▃▄▅▆▇█")
 _PLACEMENTS: Final = (" out-of-place", " in-place")
 
 
@@ -60,12 +65,8 @@ class Told:
 
     def why(self, change: Change) -> str:
         """Why the level that began with a change was accepted; empty where it was not."""
-        ends = [each.at for each in self.changes if each.at > change.at]
-        until = ends[0] if ends else None
-        found = (
-            why for at, why in self.accepted.items() if at >= change.at and (until is None or at < until)
-        )
-        return next(found, "")
+        until = next((each.at for each in self.changes if each.at > change.at), math.inf)
+        return next((why for at, why in self.accepted.items() if change.at <= at < until), "")
 
 
 def testbed_words(series: Series) -> str:
@@ -135,11 +136,11 @@ def _regime_lines(regime: Sequence[Told]) -> Iterator[str]:
     sizes = dict.fromkeys(format_flag_size(each.series.case.size_bytes) for each in (regime[0], largest))
     trend = largest.trend
     newest = largest.speed(largest.points[-1].time_ns)
+    launches = "1 launch" if largest.count == 1 else f"{largest.count} launches"
     yield (
         f"  {'-'.join(sizes):<10} {newest:>11} at {next(reversed(sizes)):<5}"
-        f" trend {'n/a' if trend is None else format_share(trend, '+'):>6}"
-        f"  {counted(largest.count, 'launch').replace('launchs', 'launches'):>14}"
-        f"  {'LOST' if largest.level.is_lost else 'level kept' if largest.level.change is None else 'moved'}"
+        f" trend {'n/a' if trend is None else format_share(trend, '+'):>6} {launches:>15}"
+        f"{'  below its level' if largest.level.is_lost else ''}"
     )
     if largest.level.change is not None:
         speed = median(each.level.change.speed for each in regime if each.level.change is not None)
@@ -181,10 +182,13 @@ def detail(told: Told, columns: int, *, unicode: bool) -> Iterator[str]:
         f" launches differ by {format_share(level.deviation)}"
     )
     if level.is_lost:
-        yield f"# LOST: the level was {told.speed(level.expected_ns)}; `busbw history accept RUN --why TEXT`"
-    yield f"  {sparkline([point.time_ns for point in told.points], columns - 4, unicode=unicode)}"
+        was = told.speed(level.expected_ns)
+        yield f"# below its level of {was}; `busbw history accept` takes the new one"
+    speeds = [1 / point.time_ns for point in told.points]
+    yield f"  {sparkline(speeds, columns - 4, unicode=unicode)}"
     for change in told.changes:
-        yield f"  {told.speed(change.before_ns)} -> {told.speed(change.after_ns)}: {change_words(told, change)}"
+        levels = f"{told.speed(change.before_ns)} -> {told.speed(change.after_ns)}"
+        yield f"  {levels}: {change_words(told, change)}"
     yield f"  {'ended (UTC)':<17} {'value':>11}  run"
     for point in told.points[-_MOST_POINTS:]:
         yield f"  {_time(point.at):<17} {told.speed(point.time_ns):>11}  {_run(told, point.launch)}"
@@ -192,16 +196,34 @@ def detail(told: Told, columns: int, *, unicode: bool) -> Iterator[str]:
         yield f"# the newest {_MOST_POINTS} of {len(told.points)}; --format csv writes all"
 
 
-def sparkline(times_ns: Sequence[float], columns: int, *, unicode: bool) -> str:
-    """The course of speed, a letter a launch, or for the median of several; the fastest is the highest."""
-    speeds = [1 / time for time in times_ns]
-    width = min(columns, len(speeds))
-    parts = [speeds[len(speeds) * at // width : len(speeds) * (at + 1) // width] for at in range(width)]
-    middles = [median(part) for part in parts]
-    low, high = min(middles), max(middles)
-    letters = _BARS[unicode]
-    steps = (len(letters) - 1) / (high - low) if high > low else 0.0
-    return "".join(letters[round((middle - low) * steps)] for middle in middles)
+# ---- in a report ------------------------------------------------------------------------------------------
+
+
+def plot(of: tuple[str, ...], told: Told) -> Plot:
+    """The course of one series: a point a launch, its levels as lines, its changes in words."""
+    case, places = told.series.case, [point.at for point in told.points]
+    starts = sorted(bisect_left(places, change.at) for change in told.changes if change.at > places[0])
+    rows, cells = [], []
+    for start, end in pairwise([0, *starts, len(places)]):
+        level_ns = median(point.time_ns for point in told.points[start:end])
+        for place, point in enumerate(told.points[start:end], start):
+            value, run = told.speed(point.time_ns), _run(told, point.launch)
+            rows.append({"x": place + 1, "y": _height(told, point.time_ns), "level": _height(told, level_ns),
+                         "part": start, "text": f"{run}, {_time(point.at)}: {value}"})  # fmt: skip
+            cells.append((run, _time(point.at), value))
+    note = "A point a launch, the newest last; lines are levels."
+    words = tuple(change_words(told, change) for change in told.changes)
+    return Plot(
+        "history", of, "history", f"History of {case.kind} at {format_flag_size(case.size_bytes)}",
+        " ".join((note, *(f"{each}." for each in words))), tuple(rows),
+        Table(("run", "ended (UTC)", "value"), tuple(cells[-_MOST_POINTS:]), keys=2),
+        {"x": "launch", "y": "time (us)" if told.series.bus_bytes is None else BANDWIDTH},
+    )  # fmt: skip
+
+
+def _height(told: Told, time_ns: float) -> float:
+    bus_bytes = told.series.bus_bytes
+    return time_ns / NS_PER_US if bus_bytes is None else gb_per_s(bus_bytes, time_ns)
 
 
 # ---- for programs -----------------------------------------------------------------------------------------

@@ -437,9 +437,26 @@ def _histogram(plot: Plot, colour: Colour) -> Picture:
     return alt.layer(bars, rules).properties(width=WIDTH, height=HEIGHT - 60)
 
 
+def _history(plot: Plot, colour: Colour) -> Picture:
+    """Rows: x (number of the launch), y, level, ``part``: launches of one level. Words: x, y."""
+    import altair as alt
+
+    base = alt.Chart(_data(plot.rows))
+    x = alt.X("x:Q", title=plot.words["x"], scale=alt.Scale(nice=False), axis=alt.Axis(tickMinStep=1))
+    scale = alt.Scale(zero=False)
+    points = base.mark_point(color=colour("c1"), size=26, filled=True).encode(
+        x=x, y=alt.Y("y:Q", title=plot.words["y"], scale=scale), description="text:N"
+    )
+    levels = base.mark_line(color=colour("c2"), strokeWidth=2, aria=False).encode(
+        x=x, y=alt.Y("level:Q", scale=scale), detail="part:N"
+    )
+    return alt.layer(levels, points).properties(width=WIDTH, height=HEIGHT - 60)
+
+
 CHARTS: Final[Mapping[str, Callable[[Plot, Colour], Picture]]] = {
     "curve": _curve,
     "heat": _heat,
     "bars": _bars,
     "histogram": _histogram,
+    "history": _history,
 }

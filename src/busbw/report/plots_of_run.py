@@ -15,7 +15,7 @@ from busbw.judge.traffic import Fellows, LinkUse, byte_paths, traffic
 from busbw.model.case import Case
 from busbw.model.conclusion import Answer, Question
 from busbw.model.result import CaseResult
-from busbw.report import curves, sizes
+from busbw.report import curves, history, sizes
 from busbw.report.columns import NOT_APPLICABLE
 from busbw.report.histogram import left_out
 from busbw.report.plots import LINEAR, LOG, Plot, Table
@@ -59,6 +59,8 @@ def evidence_of(run: Reported) -> Iterator[Plot]:
         yield from _evidence(run, kind)
     yield from _links(run)
     yield from _histograms(run)
+    for told in run.history:
+        yield history.plot((run.name, told.series.case.operation), told)
 
 
 def _curves(run: Reported, kind: Kind) -> Iterator[Plot]:

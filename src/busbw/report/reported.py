@@ -14,6 +14,7 @@ from busbw.model.case import Case
 from busbw.model.conclusion import Answer, Conclusion, Question
 from busbw.model.record import RunRecord
 from busbw.model.result import CaseResult
+from busbw.report.history import Told
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,7 +28,7 @@ Kind = tuple[str, str, str]
 @dataclass(frozen=True, eq=False)
 class Reported:
     """A run with everything that a report shows of it. ``name`` is unique in the report; ``machine`` says
-    what it ran on ("2 x p5.48xlarge"), empty where only its devices do.
+    what it ran on ("2 x p5.48xlarge"), empty where only its devices do; ``history`` has series that it is in.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Reported:
     samples: npt.NDArray[np.void]
     digests: npt.NDArray[np.void]
     machine: str = ""
+    history: tuple[Told, ...] = ()
 
     @property
     def whole_name(self) -> str:

@@ -8,6 +8,7 @@ import math
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
+from statistics import median
 from typing import Any, Final
 
 from busbw.report.plots import LOG, SERIES, Plot, names_of, value_label
@@ -22,6 +23,7 @@ _CELLS: Final[Mapping[str, str]] = {
 _LINES: Final = {"measured": ".·", "limit": "=═", "reference": "--"}
 _POINTS: Final = ("o●", "x○", "+▲", "#△", "@■", "%□", "*◆", "^◇", "v▼", "$▽")
 _BAR, _SEVERAL = "*█", "&"
+_SPARKS: Final = (" .:-=+*#", "▁▂▃▄▅▆▇█")
 _ROWS: Final = 14  # of a curve
 _TICKS: Final = 4
 _LABEL: Final = 9  # columns left of its axis
@@ -221,7 +223,24 @@ def _histogram(plot: Plot, form: Form) -> Iterator[Line]:
         yield ((f"{edge:>{width}} {row['count']:>6} ", ""), (f"{block:<{room}}", "c1"), (f" {mark}", "bold"))
 
 
+def sparkline(values: Sequence[float], columns: int, *, unicode: bool) -> str:
+    """The course of values in one line: a letter each, or for the median of several."""
+    width = min(columns, len(values))
+    parts = [values[len(values) * at // width : len(values) * (at + 1) // width] for at in range(width)]
+    middles, letters = [median(part) for part in parts], _SPARKS[unicode]
+    up = _scale(middles, len(letters) - 1)
+    return "".join(letters[up(middle)] for middle in middles)
+
+
+def _history(plot: Plot, form: Form) -> Iterator[Line]:
+    """The course of a series of launches, with the ends of its scale."""
+    values = [row["y"] for row in plot.rows]
+    yield ((sparkline(values, form.columns, unicode=form.unicode), "c1"),)
+    of = str(plot.words["y"])
+    yield ((f"{of}: {value_label(of, min(values))} to {value_label(of, max(values))}", "soft"),)
+
+
 # A kind of plot in letters: a row each, as plots.CHARTS has one for pictures.
 TEXTS: Final[Mapping[str, Callable[[Plot, Form], Iterator[Line]]]] = {
-    "curve": _curve, "heat": _heat, "bars": _bars, "histogram": _histogram,
+    "curve": _curve, "heat": _heat, "bars": _bars, "histogram": _histogram, "history": _history,
 }  # fmt: skip

@@ -26,14 +26,14 @@ Places = npt.NDArray[np.int64]
 WINDOW: Final = 100  # launches that are looked at: a machine that was mended forgets
 LEAST: Final = 3  # launches that make a level
 KNOWN: Final = 8  # launches before it, of which the scatter is known
-FALSE_ALARM: Final = 8e-4  # of the first look at a place
-LEAST_CHANGE: Final = 0.01  # and a deviation of launches: nobody looks for less
+FALSE_ALARM: Final = 5e-4  # of the first look at a place
+# A smaller change is none, however well it is seen: nobody looks for it.
+LEAST_CHANGE, LEAST_DEVIATIONS = 0.01, 1.25
 # A level that did not last for so many launches is scatter when the next change is looked for.
 LASTING: Final = 10
 _BESIDE: Final = 2  # launches from the proposed place in which the likeliest is taken
 _FAR: Final = 3.5  # deviations from the level, beyond which a launch counts as so far
-_NEAR: Final = 0.5  # all but a quarter of a new level's launches are further from the old one
-_TOGETHER: Final = 5.0  # deviations from the first to the last of few launches that are a new level
+_TOGETHER: Final = 4.0  # deviations from the first to the last of few launches that are a new level
 _MOST_ALIKE: Final = 0.95  # autocorrelation
 _BY_CHANCE, _UPPER_END = 1.65, 2.0  # standard errors of it
 _LEAST_DEVIATION: Final = 1e-4  # launches are not known to be more alike than this
@@ -77,12 +77,12 @@ def find_change(values: Float64Array, known: Sequence[int]) -> int | None:
     if by_chance > FALSE_ALARM * LEAST / (len(level) - place):
         return None
     moved = float(np.median(level[place:]) - np.median(level[:place]))
-    if abs(moved) < max(LEAST_CHANGE, scatter.deviation):
+    if abs(moved) < max(LEAST_CHANGE, LEAST_DEVIATIONS * scatter.deviation):
         return None
-    new = np.sort((level[place:] - centre) * math.copysign(1.0, moved))
-    is_beyond = new[len(new) // 4] >= _NEAR * scatter.deviation
-    holds_together = len(new) >= 2 * LEAST or new[-1] - new[0] <= _TOGETHER * scatter.deviation
-    return first + place if is_beyond and holds_together else None
+    is_short = len(level) - place < 2 * LEAST
+    if is_short and np.ptp(level[place:]) > _TOGETHER * scatter.deviation:
+        return None
+    return first + place
 
 
 def likely_places(values: Float64Array, known: Sequence[int]) -> tuple[int, ...]:

@@ -97,6 +97,19 @@ def test_a_slower_level_is_lost_until_it_is_accepted(home: Path) -> None:
     assert (found.is_lost, found.expected_ns, found.launches) == (False, pytest.approx(1.1e5), 10)
 
 
+def test_a_loss_is_not_forgotten_after_a_hundred_launches_and_is_over_when_it_is_mended(home: Path) -> None:
+    wobble = (0.99, 1.0, 1.01, 1.0)
+    lost = [measured(n, 100 * wobble[n % 4] * (1.1 if n >= 20 else 1.0)) for n in range(160)]
+    for record in lost:
+        stored(home, record)
+    found = level(lost[-1])
+    assert (found.is_lost, found.expected_ns, found.launches) == (True, pytest.approx(1e5), 0)
+    for record in (measured(160 + n, 100.2 * wobble[n % 4]) for n in range(12)):
+        kept.remember(stored(home, record))
+    found = level(lost[-1])
+    assert (found.is_lost, found.now_ns) == (False, pytest.approx(1.002e5, rel=1e-3))
+
+
 def test_a_run_that_was_excluded_is_in_no_series_until_it_is_said_again(home: Path) -> None:
     records = [measured(n, 100.0) for n in range(3)]
     folders = [stored(home, record) for record in records]

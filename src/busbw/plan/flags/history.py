@@ -24,7 +24,7 @@ class HistorySettings:
     limit: Annotated[
         int,
         Between(1),
-        Parameter(name=["--limit", "-n"], group=HISTORY, help="Show at most this many lines."),
+        Parameter(name=["--limit", "-n"], group=HISTORY, help="Show at most this many."),
     ] = 20
     format: Annotated[
         Literal["table", "csv", "json"],
