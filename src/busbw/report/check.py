@@ -53,9 +53,10 @@ def _what(
     ends = {ExitCode.BAD_VERDICT: Gate.FAIL, ExitCode.UNDECIDED: Gate.UNDECIDED}
     if gate := next((text for text, gate in gates if gate is ends.get(code)), ""):
         return gate
-    for status in (Status.FAILED, Status.NOT_RUN):
+    for status, why in ((Status.FAILED, "failed"), (Status.NOT_RUN, "no time was left to measure it")):
         if found := [result for result in record.results if result.status is status]:
-            return f"{_case_words(record.plan.cases[found[0].case])}: {found[0].error or 'not measured'}"
+            error = found[0].error if status is Status.FAILED else ""
+            return f"{_case_words(record.plan.cases[found[0].case])}: {error or why}"
     worst = {ExitCode.BAD_VERDICT: Judgement.BELOW, ExitCode.UNDECIDED: Judgement.UNDECIDED}.get(code)
     if judged := [case for case in expectation.cases if case.answer is worst]:
         return _judged_words(min(judged, key=lambda case: case.ratio or 0.0))

@@ -63,7 +63,10 @@ def test_a_limit_decides_too(gate: Gate, code: int, word: str) -> None:
 def test_what_was_not_measured_is_no_ok() -> None:
     first, *others = LEVEL.results
     lacking = replace(
-        first, status=Status.NOT_RUN, time_ns=None, busbw_gb_per_s=None, error="no time was left"
+        first, status=Status.NOT_RUN, time_ns=None, busbw_gb_per_s=None, error="the budget ended"
     )
     code, line = said(replace(LEVEL, results=(lacking, *others)))
-    assert (code, line) == (ExitCode.UNDECIDED, "UNDECIDED busbw: all_reduce 1M: no time was left")
+    assert (code, line) == (
+        ExitCode.UNDECIDED,
+        "UNDECIDED busbw: all_reduce 1M: no time was left to measure it",
+    )
