@@ -102,15 +102,14 @@ def main() -> None:
     parser.add_argument("--soaks", type=int, default=40, help="of 8 hours, a shape")
     parser.add_argument("--plants", type=int, default=200, help="losses of 5 %%, a shape")
     parser.add_argument("--windows", type=int, default=300, help="of a soak in which a loss is planted")
+    parser.add_argument("--length", type=int, default=WINDOWS_OF_8_H, help="windows of a soak without a loss")
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
     random = np.random.default_rng(asked.seed)
-    print(
-        f"## False alarms of 8 h ({asked.soaks} soaks of {WINDOWS_OF_8_H} windows a row, seed {asked.seed})\n"
-    )
+    print(f"## False alarms ({asked.soaks} soaks of {asked.length} windows a row, seed {asked.seed})\n")
     print("| windows | a soak | most |\n|---|---|---|")
     for name, series in SHAPES.items():
-        found = [alarms(series(random, WINDOWS_OF_8_H)) for _ in range(asked.soaks)]
+        found = [alarms(series(random, asked.length)) for _ in range(asked.soaks)]
         print(f"| {name} | {np.mean(found):.2f} | {max(found)} |", flush=True)
     print(f"\n## A loss of 5 % in {asked.windows} windows ({asked.plants} soaks a row)\n")
     print("| windows | said: windows for 0.95 | seen | 95 % interval |\n|---|---|---|---|")
