@@ -477,7 +477,10 @@ def _random(seed: int, sample: int) -> np.random.Generator:
 
 # ---- windows of a soak --------------------------------------------------------------------------------
 WINDOW_SAMPLE_NS: Final = 10e6
-WINDOW_LOOK_NS: Final = 0.5e9  # what a look takes: a slow rank makes a window longer by no more
+# What a look takes, and which part of a window at most: calls that become slow make a window longer by one
+# look of theirs.
+WINDOW_LOOK_NS: Final = 0.5e9
+WINDOW_LOOKS: Final = 8
 
 
 def measure_window(prepared: PreparedCase, given: Conditions, limits: Limits) -> Samples:
@@ -489,11 +492,13 @@ def measure_window(prepared: PreparedCase, given: Conditions, limits: Limits) ->
     fitting = _calls_in(WINDOW_SAMPLE_NS, pace.call_ns, sampling)
     k = 1 if given.timing.mode == "latency" else max(pace.k, fitting)
     taken = Taken.none(min(_multiple(k, sampling.calls_per_issue), prepared.max_calls))
+    window_ns = limits.case_seconds * 1e9
+    look_ns = min(WINDOW_LOOK_NS, window_ns / WINDOW_LOOKS)
     wanted = 1  # the warm-up's pace may be a fraction of the pace to come
-    while (left_ns := limits.case_seconds * 1e9 - _spent_ns(taken)) > 0:
+    while (left_ns := window_ns - _spent_ns(taken)) > 0:
         taken = sampling.add(taken, max(1, min(wanted, given.max_samples_per_look)))
         sample_ns = _spent_ns(taken) / len(taken.across)
-        wanted = min(2 * len(taken.across), _fitting(min(left_ns, WINDOW_LOOK_NS), sample_ns))
+        wanted = min(2 * len(taken.across), _fitting(min(left_ns, look_ns), sample_ns))
     return Samples(
         taken,
         pace.warmup_calls,
