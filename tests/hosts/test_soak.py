@@ -34,5 +34,5 @@ def test_a_link_that_is_slow_for_a_while_is_a_change_of_level(fresh_cluster: Any
     found = [each for each in cluster.record()["soak"]["changes"] if each["share"] < -0.3]
     clear(cluster.hosts, "h2")
     medians = [round(each["median_ns"] / 1e6, 1) for each in cluster.record()["soak"]["kept"]]
-    assert (code, bool(found)) == (1, True), medians
+    assert (code, bool(found)) == (1, True), " ".join(map(str, medians))
     assert ": level -" in front.out

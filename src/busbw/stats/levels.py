@@ -4,8 +4,8 @@ Values are logarithms of times, one a window. A block of the newest windows is h
 it by normal scores (van der Waerden): each value becomes the normal quantile of its place among the earlier
 ones, so that outliers and other shapes raise no more alarms than a normal distribution does. The level has
 changed where the sum of a block's scores is LIMIT standard errors from 0, and its median LEAST_CHANGE from
-that of the windows before. A standard error takes in the autocorrelation time of the series, and that the
-earlier windows are a sample too.
+that of the windows before; or where FAR_WINDOWS in a row lie far outside of all before. A standard error
+takes in the autocorrelation time of the series, and that the earlier windows are a sample too.
 """
 
 from __future__ import annotations
@@ -27,6 +27,10 @@ MOST_BLOCK: Final = 64  # windows of a block
 # soaks (benchmarks/soak).
 LIMIT: Final = 4.7
 LEAST_CHANGE: Final = 0.02
+# While few windows are known, ranks cannot tell a great loss from a small one: so many windows in a row that
+# lie further from the level than so many of its ranges are a change too.
+FAR_WINDOWS: Final = 4
+FAR_RANGES: Final = 2.0
 SETTLED: Final = 60  # windows after which a change is the level that others are held against
 BLIND: Final = 2 * LEAST_HISTORY  # windows of a soak before which nothing is promised
 POSITIONS: Final = 8
@@ -71,7 +75,16 @@ class Level:
         far = np.abs(self.deviations(values))
         length = int(far.argmax()) + 1
         moved = abs(float(np.median(values[-length:])) - self.middle)
-        return length if far[length - 1] > LIMIT and moved >= LEAST_CHANGE else 0
+        if far[length - 1] > LIMIT and moved >= LEAST_CHANGE:
+            return length
+        beyond = self._beyond(values)
+        return beyond if beyond >= FAR_WINDOWS else 0
+
+    def _beyond(self, values: Float64Array) -> int:
+        """How many of the newest values in a row lie far outside, on one side of the level."""
+        reach = max(FAR_RANGES * float(self.ordered[-1] - self.ordered[0]), LEAST_CHANGE)
+        newest = values[::-1] - self.middle
+        return max(int((side * newest > reach).cumprod().sum()) for side in (1, -1))
 
     def power(self, loss: float, windows: int, earlier: int) -> float:
         """Probability that a loss of bandwidth (a share of it) over so many whole windows is seen, where so

@@ -48,6 +48,15 @@ def test_a_level_that_stays_is_the_one_that_others_are_held_against() -> None:
     assert slower.first - faster.first > SETTLED
 
 
+def test_a_great_loss_is_found_while_few_windows_of_a_wandering_level_are_known() -> None:
+    """Windows of a link of 200 Mbit/s on a busy machine, then at a quarter of its rate."""
+    wandering = 0.15 * np.sin(np.arange(40) / 4)
+    values = np.concatenate((wandering, np.full(6, math.log(4)))) + noise(46, scatter=0.02)
+    (begun,) = changes(values)
+    assert begun.first == 40
+    assert begun.share == pytest.approx(-0.75, abs=0.05)
+
+
 def test_a_change_under_two_percent_is_none() -> None:
     values = noise(400, scatter=0.001)
     values[200:] += 0.015
