@@ -20,6 +20,8 @@ _INTERRUPTED = 130
 _NCCL_TESTS = "nccl-tests"
 _OF_RANKS = {
     "run",
+    "check",
+    "soak",
     "preflight",
     "isolate",
     "pairs",

@@ -79,6 +79,10 @@ static int faulty(const void *send, void *recv, int64_t count, int type, int op,
     last_type = type, last_op = op, last_place = place;
     if (++seen > 4) to[3 * size] ^= 1;
   }
+  if (strcmp(fault, "from a call on") == 0) {
+    static int64_t calls = 0;
+    if (++calls >= atoll(getenv("SHIM_CALL"))) to[3 * size] ^= 1;
+  }
   if (strcmp(fault, "past the end") == 0) memset(to + bytes, 0x5a, 16);
   if (strcmp(fault, "before the start") == 0) memset(to - 16, 0x5a, 16);
   if (strcmp(fault, "send buffer changed") == 0 && send != IN_PLACE) ((unsigned char *)send)[5] ^= 1;

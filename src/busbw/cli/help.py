@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # The commands as `busbw --help` lists them, in the order of use.
 COMMANDS: Final[dict[str, str]] = {
-    "Measure": "run preflight tune devices presets",
+    "Measure": "run tune check soak preflight devices presets",
     "Read a result": "show list history expect compare report import export",
     "Find the fault": "diagnose isolate pairs rails hang",
     "Jobs": "jobs attach cancel clean exec",
@@ -32,6 +32,8 @@ FIRST_FLAGS: Final[dict[str, str]] = {
     " --dry-run",
     "tune": "-b -e -f -d --blocks --knobs --emit --output --plugin --ranks --on -N --hosts --preset --name"
     " --format --dry-run",
+    "check": "--plan --reference --least --junit --prometheus --ranks --on -N --hosts --preset --dry-run",
+    "soak": "-b --time --keep-going -d --ranks --on -N --hosts --preset --env --name --format --dry-run",
     "isolate": "-b --loss --slower --rounds --each-nic --ranks --on -N --hosts --preset --format --dry-run",
     "pairs": "-b --halves --ranks --ranks-per-node --on -N --hosts --preset --env --format --dry-run",
     "rails": "-b --loss --ranks --ranks-per-node --on -N --hosts --preset --env --format --dry-run",

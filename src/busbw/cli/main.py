@@ -104,7 +104,7 @@ def _deliver(arguments: list[str]) -> int:
 def _refuse(error: UsageError, arguments: list[str]) -> int:
     """Words that cannot be understood. Under a launcher the other ranks of a run wait to hear so."""
     error = with_command(error, arguments)
-    if arguments[:1] in (["run"], ["preflight"], ["isolate"], ["pairs"], ["rails"]):
+    if arguments[:1] in (["run"], ["check"], ["soak"], ["preflight"], ["isolate"], ["pairs"], ["rails"]):
         from busbw.cli.run import refuse
         from busbw.rank.entry import world_choice
 

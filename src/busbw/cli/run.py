@@ -64,14 +64,14 @@ def run(
     hear: Emit = lambda item: None,
     before: tuple[Finding, ...] = (),
 ) -> ExitCode:
-    """Measure ``operations``. Where this process starts the ranks, here or on an engine, ``hear`` gets every
-    event that is shown, and ``before`` was found earlier and belongs into the record. Raises BusbwError for
+    """Measure ``operations``. ``hear`` gets every event that is shown. Where this process starts the ranks,
+    here or on an engine, ``before`` was found earlier and belongs into the record. Raises BusbwError for
     everything that ends the run before it starts.
     """
     identity = identify(os.environ)
     match launch.on, identity:
         case None, Identity() as joined if not settings.dry_run:
-            return _run_under_launcher(operations, settings, launch, argv, joined)
+            return _run_under_launcher(operations, settings, launch, argv, joined, hear)
         case None, _:
             return _run_here(operations, settings, launch, argv, identity, hear, before)
         case _:
@@ -272,6 +272,7 @@ def _run_under_launcher(
     launch: LaunchSettings,
     argv: tuple[str, ...],
     identity: Identity,
+    hear: Emit,
 ) -> ExitCode:
     """Be rank 0 of somebody else's launch (the other ranks never come here: see ``__main__``)."""
     from busbw.judge.kept import remember
@@ -300,7 +301,13 @@ def _run_under_launcher(
         return _plan_of_launcher(operations, settings, identity, ranks)
 
     with contextlib.closing(create(shown_as(settings), sys.stdout, sys.stderr)) as display:
-        show = Ended(unless_nobody_reads(display.handle))
+        handle = unless_nobody_reads(display.handle)
+
+        def shown(item: Event) -> None:
+            hear(item)
+            handle(item)
+
+        show = Ended(shown)
         code = live(identity, settings.world, Director(request, plan, show, Guard()), show, None)
     if show.folder is not None:
         remember(show.folder)

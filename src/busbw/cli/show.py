@@ -14,6 +14,7 @@ from busbw.cli.samples import samples_and_digests, say_damage
 from busbw.errors import ExitCode, UsageError
 from busbw.judge.run import started_folder
 from busbw.model.event import EventKind, event
+from busbw.model.plan import Plan
 from busbw.model.record import Method, RunRecord, RunStatus
 from busbw.record.folder import (
     EVIDENCE_FOLDER,
@@ -27,7 +28,7 @@ from busbw.record.read import read_record, read_rounds
 from busbw.report.console import print_lines
 from busbw.report.events import show_hang
 from busbw.report.hunt import lost_rounds
-from busbw.report.live import FORMATS, HUNT, PREFLIGHT, WIDE, create
+from busbw.report.live import FORMATS, HUNT, PREFLIGHT, SOAK, WIDE, create
 from busbw.report.provenance import provenance, provenance_lines
 
 if TYPE_CHECKING:
@@ -94,11 +95,17 @@ def _show_series(folder: Path, format_name: str) -> ExitCode:
     return show_series((folder,), CompareSettings(), format_name)
 
 
+def _shown_as(plan: Plan, format_name: str) -> str:
+    """The display of what a plan measures."""
+    if plan.hunt is not None and format_name != "jsonl":
+        return f"{HUNT}{'table-wide' if format_name == WIDE else format_name}"
+    if format_name in ("table", WIDE) and (plan.preflight.stops or plan.soak is not None):
+        return SOAK if plan.soak is not None else PREFLIGHT
+    return format_name
+
+
 def _replay(folder: Path, record: RunRecord, format_name: str, name: str) -> None:
-    stops = record.plan.preflight.stops and format_name in ("table", WIDE)
-    is_hunt = record.plan.hunt is not None and format_name != "jsonl"
-    shown = f"{HUNT}{'table-wide' if format_name == WIDE else format_name}" if is_hunt else format_name
-    display = create(PREFLIGHT if stops else shown, sys.stdout, sys.stderr, live=False)
+    display = create(_shown_as(record.plan, format_name), sys.stdout, sys.stderr, live=False)
     for finding in record.findings:
         display.handle(event(EventKind.FINDING, finding=finding))
     is_headed = record.world is not None and record.method is not None

@@ -7,6 +7,7 @@ from typing import Final
 
 from busbw.model.collective import Collective, Placement, Role, Shape, collective
 from busbw.model.datatype import DataType, ReduceOp, data_type, reduce_op
+from busbw.units import format_size
 
 ALONE: Final = -1  # the stream of a case that runs by itself
 
@@ -58,6 +59,12 @@ class Case:
     def reduce_op(self) -> ReduceOp | None:
         """The reduction's row; None for collectives that only move data."""
         return reduce_op(self.op) if self.op else None
+
+    @property
+    def short(self) -> str:
+        """For lines about few cases: all_reduce 64 MiB in-place."""
+        size = f" {format_size(self.size_bytes)}" if self.row.sized else ""
+        return f"{self.collective}{size}{' in-place' if self.in_place else ''}"
 
     @property
     def in_place(self) -> bool:

@@ -2,17 +2,15 @@
 
 A line starts with ``{"busbw":`` and carries the stream's version, so that it is recognised behind a
 launcher's prefix (``0: ``, ``[1,0]<stdout>:``) and between other programs' output. Kinds: hello (a rank is
-there), header (world, backend, method, run folder), pass (a CaseResult so far, before that of the case), case
-(one CaseResult, final), progress (cases done, seconds left, after every case), round and verdict (of a hunt),
-memory (most bytes of any rank, by use), finding, stall (the ranks of a host do not move any more), error,
-end. A front process adds state (what an engine says of the job); where the ranks cannot write its run folder,
-record carries the finished record home, and ``seq`` numbers rank 0's events, so that a stream may be read
-twice.
-
-On its way through launchers an event is cut into part lines where it is long. A write of up to PIPE_BUF
-(4,096) bytes reaches a pipe whole; of a longer one, MPICH's hydra may read a piece at a time, and puts its
-label before each (``-prepend-rank``, 5.0.2: 9 of 120 lines of 6 kB had a label inside, 80 of 120 of 61 kB,
-none of 4 kB).
+there), header (world, backend, method, run folder), pass (a CaseResult so far, before that of the case),
+case (one CaseResult, final), progress (cases done, seconds left, after every case), round and verdict (of a
+hunt), window (of a soak), memory (most bytes of any rank, by use), finding, stall (the ranks of a host do
+not move any more), error, end. A front process adds state (what an engine says of the job); where the ranks
+cannot write its run folder, record carries the finished record home, and ``seq`` numbers rank 0's events,
+so that a stream may be read twice. On its way through launchers an event is cut into part lines where it is
+long. A write of up to PIPE_BUF (4,096) bytes reaches a pipe whole; of a longer one, MPICH's hydra may read
+a piece at a time, and puts its label before each (``-prepend-rank``, 5.0.2: 9 of 120 lines of 6 kB had a
+label inside, 80 of 120 of 61 kB, none of 4 kB).
 """
 
 from __future__ import annotations
@@ -49,6 +47,7 @@ class EventKind(StrEnum):
     FINDING = "finding"
     ROUND = "round"
     VERDICT = "verdict"
+    WINDOW = "window"
     MEMORY = "memory"
     STALL = "stall"
     ERROR = "error"

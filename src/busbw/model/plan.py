@@ -12,6 +12,7 @@ from busbw.model.collective import Role
 from busbw.model.counts import CountTable
 from busbw.model.hunt import Hunt
 from busbw.model.plain import from_plain
+from busbw.model.soak import Soak
 
 PLAN_VERSION = 1
 RAW_RANKS: Final = 16
@@ -181,6 +182,7 @@ class Plan:
     unique_buffers: bool = False  # of every call, instead of rotating
     tuner_table: str = ""  # what NCCL is to choose, as a tuner's file has it
     raw_ranks: int = RAW_RANKS  # up to so many ranks all samples of every rank are kept
+    soak: Soak | None = None  # the cases are measured again and again
 
     @property
     def has_gaps(self) -> bool:

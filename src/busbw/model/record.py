@@ -169,6 +169,7 @@ class RunRecord:
 
     Once a run has ended, ``results`` has one for every case of the plan; before, for the finished ones.
     ``hunt`` is the verdict of a hunt, whose rounds are a file of their own.
+    ``soak`` has the windows of a soak, and what was found in them (``rank.soak_log``).
     ``answer`` is what the run came to when it ended (``report.answer``), held against what was known then.
     ``hang`` is there where nothing moved any more: which ranks the others waited for.
     ``source`` is there where the numbers were not measured by busbw but imported.
@@ -197,6 +198,7 @@ class RunRecord:
     hunt: dict[str, Any] = field(default_factory=dict)
     answer: dict[str, Any] = field(default_factory=dict)
     hang: HangAnswer | None = None
+    soak: dict[str, Any] = field(default_factory=dict)
 
     @property
     def timed(self) -> tuple[tuple[Case, CaseResult], ...]:

@@ -14,6 +14,7 @@ from busbw.plan.flags.run import RunSettings
 from busbw.plan.flags.values import MOST_CALLS, Between
 from busbw.plan.hunt import check_hunt, make_hunt_plan
 from busbw.plan.preflight import make_preflight
+from busbw.plan.soak import check_soak, with_soak
 from busbw.plan.streams import check_streams, make_streams
 from busbw.plan.swept import check_sweep, operation_names, swept
 
@@ -48,7 +49,7 @@ def make_plan(operations: tuple[str, ...], settings: RunSettings, backend: str, 
         _require_last_arrival(timing, operation_names(operations))
     once = swept(operations, settings, backend, ranks) if streams is None else streams.swept
     _refuse_odd(settings, backend)
-    return Plan(
+    plan = Plan(
         backend=backend,
         cases=once.cases,
         buffer_bytes=once.buffer_bytes,
@@ -76,6 +77,7 @@ def make_plan(operations: tuple[str, ...], settings: RunSettings, backend: str, 
         tuner_table=settings.tuner_table,
         raw_ranks=settings.raw_ranks,
     )
+    return with_soak(plan, settings)
 
 
 def _profile(settings: RunSettings) -> str:
@@ -131,6 +133,7 @@ def check_settings(operations: tuple[str, ...], settings: RunSettings) -> None:
     make_preflight(settings)
     _evidence(settings)
     _profile(settings)
+    check_soak(settings)
 
 
 def _refuse_odd(settings: RunSettings, backend: str) -> None:

@@ -82,7 +82,7 @@ def make_streams(operations: tuple[str, ...], settings: RunSettings, backend: st
         streams.append(stream)
         sweeps.append(cases)
     _require_counted(streams, settings)
-    cases = _steps(streams, sweeps, settings.iters, settings.cycles)
+    cases = _steps(streams, sweeps, settings.iters, settings.cycles or 1)
     whole = Swept(Pattern((), (ranks,), (), ()), cases, sum(stream.buffer_bytes for stream in streams))
     return Streams(tuple(streams), whole)
 

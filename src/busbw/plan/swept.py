@@ -90,7 +90,7 @@ def _grid(operations: tuple[str, ...], settings: RunSettings) -> Grid:
         roots=settings.root,
         sizes_bytes=_sizes(settings, first, last),
         lenient=settings.datatype.is_all,
-        cycles=settings.cycles,
+        cycles=settings.cycles or 1,
         own_sizes=settings.minbytes is None and settings.maxbytes is None,
         coalesce=tuple(settings.coalesce),
     )

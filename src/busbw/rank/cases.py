@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Final, Protocol
 
@@ -24,7 +24,15 @@ from busbw.model.traffic import Burst
 from busbw.rank import progress
 from busbw.rank.backends.base import Backend, DeviceState, Int64Array, PreparedCase
 from busbw.rank.backends.buffers import checkable
-from busbw.rank.measure import Conditions, Samples, first_call, measure, measure_again, measure_repeated
+from busbw.rank.measure import (
+    Conditions,
+    Samples,
+    first_call,
+    measure,
+    measure_again,
+    measure_repeated,
+    measure_window,
+)
 from busbw.rank.process import Deadline
 from busbw.rank.race import losers, race_of
 from busbw.rank.reduce_samples import Grouping
@@ -293,7 +301,7 @@ class Session:
                 return _checked_only(case, *verdict), NOTHING_KEPT
             _guard(prepared, verdict[0])
             progress.phase(Phase.WARMUP, progress.expected_seconds(case.size_bytes))
-            take = measure_repeated if limits.outer_iters else measure
+            take = self._take(limits)
             measured_s = time.monotonic()
             samples = take(prepared, given, limits)
             progress.timed(case.size_bytes, samples.call_ns / 1e9)
@@ -306,6 +314,12 @@ class Session:
             return self._after_pass(opened, prepared)
         finally:
             prepared.close()
+
+    def _take(self, limits: Limits) -> Callable[[PreparedCase, Conditions, Limits], Samples]:
+        """How a visit of a case is measured."""
+        if limits.outer_iters:
+            return measure_repeated
+        return measure_window if self._plan.soak is not None and limits.calls is None else measure
 
     def _measured_again(self, opened: _Open) -> Entry:
         progress.measuring(_named(opened.case), opened.case.size_bytes)

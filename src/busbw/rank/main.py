@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from busbw.model.hunt import RoundResult
     from busbw.model.record import HostInfo
     from busbw.rank.nccl_output import NcclDump
+    from busbw.rank.soak_log import Soaked
 
 
 # Levels of small messages last for milliseconds to tenths of a second; passes that lie closer see one.
@@ -67,6 +68,9 @@ class Observer(Finder, Protocol):
 
     def finished(self, result: CaseResult, kept: Kept) -> None:
         """One case is done."""
+
+    def soaked(self, soaked: Soaked) -> None:
+        """See Soaker."""
 
     def carried(self, burst: Burst) -> None:
         """What links carried in an untimed burst."""
@@ -121,14 +125,32 @@ def run(world: World, plan: Plan, observer: Observer | None, deadline: Deadline 
         checks.go_deep(backend)
         backend.close()
         return Outcome(0)
+    deadline = deadline or Deadline.none()
     if plan.hunt is not None:
         from busbw.rank.hunt.rounds import go_hunting
 
         places = info.places if info is not None else ()
-        code = go_hunting(world, plan.hunt, backend, deadline or Deadline.none(), observer, places)
+        code = go_hunting(world, plan.hunt, backend, deadline, observer, places)
         backend.close()
         return Outcome(0, verdict=code)
-    session = Session(plan, backend, given, deadline or Deadline.none(), observer)
+    if plan.soak is not None:
+        from busbw.rank.soak import go_soaking
+
+        ranks = info.ranks if info is not None else ()
+        code = go_soaking(world, plan, backend, given, deadline, observer, ranks)
+        outcome = Outcome(0, verdict=code)
+    else:
+        outcome = _measured(Session(plan, backend, given, deadline, observer), plan, observer)
+    memory_bytes = _most(backend.memory_report(), world)
+    if observer is not None:
+        observer.used(memory_bytes)
+        observer.complete()  # before the libraries are taken down: readers of the record do not wait for them
+    backend.close()
+    return outcome
+
+
+def _measured(session: Session, plan: Plan, observer: Observer | None) -> Outcome:
+    """All cases, and what links carried. Collective."""
     ended = Counter[Status]()
     for result, kept in session.results():
         ended[result.status] += 1
@@ -136,11 +158,6 @@ def run(world: World, plan: Plan, observer: Observer | None, deadline: Deadline 
             observer.finished(result, kept)
     progress.phase(Phase.END)
     _watch_links(session, plan, observer)
-    memory_bytes = _most(backend.memory_report(), world)
-    if observer is not None:
-        observer.used(memory_bytes)
-        observer.complete()  # before the libraries are taken down: readers of the record do not wait for them
-    backend.close()
     measured = ended[Status.GOOD] + ended[Status.WRONG]
     return Outcome(ended[Status.WRONG], nothing_measured=ended[Status.NOT_RUN] > 0 and measured == 0)
 

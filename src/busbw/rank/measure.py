@@ -5,6 +5,7 @@ that the pass has enough; other cases may be measured between two passes.
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -136,6 +137,7 @@ class Samples:
     many samples; ``passes`` are wanted in all. ``singles`` are calls timed one by one where ``taken`` has
     several a sample. ``first_call_ns`` is of the case's first call, cold, on the slowest rank; ``lost_ns`` is
     how long this rank had no core, ``latest_ns`` by how much ranks were delayed on purpose at most.
+    ``ended_s`` is this rank's clock after a window of a soak.
     """
 
     taken: Taken
@@ -148,6 +150,7 @@ class Samples:
     singles: Taken | None = None
     latest_ns: float = 0.0
     call_ns: float = 1.0
+    ended_s: float = 0.0
 
     @property
     def complete(self) -> bool:
@@ -474,6 +477,41 @@ def delays_ns(
 
 def _random(seed: int, sample: int) -> np.random.Generator:
     return np.random.default_rng((seed, sample))
+
+
+# ---- windows of a soak --------------------------------------------------------------------------------
+WINDOW_SAMPLE_NS: Final = 10e6
+# What a look takes, and which part of a window at most: calls that become slow make a window longer by one
+# look of theirs.
+WINDOW_LOOK_NS: Final = 0.5e9
+WINDOW_LOOKS: Final = 8
+
+
+def measure_window(prepared: PreparedCase, given: Conditions, limits: Limits) -> Samples:
+    """Time one case for ``limits.case_seconds``. Collective over the world; time alone ends it, and samples
+    are long enough that a window of any size has a thousand or fewer.
+    """
+    pace = warm_up(prepared, given, limits)
+    sampling = Sampling(prepared, given, pace.call_ns)
+    fitting = _calls_in(WINDOW_SAMPLE_NS, pace.call_ns, sampling)
+    k = 1 if given.timing.mode == "latency" else max(pace.k, fitting)
+    taken = Taken.none(min(_multiple(k, sampling.calls_per_issue), prepared.max_calls))
+    window_ns = limits.case_seconds * 1e9
+    look_ns = min(WINDOW_LOOK_NS, window_ns / WINDOW_LOOKS)
+    wanted = 1  # the warm-up's pace may be a fraction of the pace to come
+    while (left_ns := window_ns - _spent_ns(taken)) > 0:
+        taken = sampling.add(taken, max(1, min(wanted, given.max_samples_per_look)))
+        sample_ns = _spent_ns(taken) / len(taken.across)
+        wanted = min(2 * len(taken.across), _fitting(min(left_ns, look_ns), sample_ns))
+    return Samples(
+        taken,
+        pace.warmup_calls,
+        (StopReason.CASE_TIME,),
+        (len(taken.across),),
+        lost_ns=sampling.lost_ns,
+        call_ns=pace.call_ns,
+        ended_s=time.time(),
+    )
 
 
 # ---- two-level iterations (nccom-test) --------------------------------------------------------------

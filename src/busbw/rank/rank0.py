@@ -16,6 +16,7 @@ from busbw.model.event import Emit, EventKind, error_event, event, now_utc
 from busbw.model.finding import Finding
 from busbw.model.record import SCHEMA_VERSION, Method, RunRecord, RunStatus, WorldInfo
 from busbw.model.result import CaseResult, Status
+from busbw.model.soak import SOAK_CHECK
 from busbw.record.results import append_round
 from busbw.record.write import RunWriter
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from busbw.model.record import HostInfo
     from busbw.model.traffic import Burst
     from busbw.rank.retain import Kept
+    from busbw.rank.soak_log import Soaked, State
 
 # Enough to even out a case that does not apply or takes long, few enough to follow growing sizes.
 _RECENT: Final = 8
@@ -176,6 +178,25 @@ class Lead:
             self._writer.append(result, kept.samples, kept.digests)
             self._emit(event(EventKind.CASE, result=result))
             self._emit(event(EventKind.PROGRESS, **self._pace.after(result, time.monotonic(), final=True)))
+
+    def soaked(self, soaked: Soaked) -> None:
+        """See Soaker. What a kill leaves is a second older than the newest window at most."""
+        with self._lock:
+            if self._ended:
+                return
+            if soaked.state is not None:
+                self._verdict = soaked.state.code
+                self._store_soak(soaked.state)
+            said = {"elapsed_s": round(soaked.elapsed_s, 3), "notes": list(soaked.notes)}
+            self._emit(event(EventKind.WINDOW, result=soaked.window, **said))
+
+    def _store_soak(self, state: State) -> None:
+        """All of it: launchers may kill this process without a word."""
+        others = (each for each in self._writer.record.findings if each.check != SOAK_CHECK)
+        results = tuple(replace(result, finished=now_utc()) for result in state.results)
+        self._writer.describe(soak=state.fields, results=results, findings=(*others, *state.findings))
+        for result in results:
+            self._writer.hold(result)
 
     def carried(self, burst: Burst) -> None:
         with self._lock:

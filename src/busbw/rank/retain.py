@@ -39,10 +39,11 @@ def rule(raw_ranks: int) -> str:
 
 @dataclass(frozen=True)
 class Kept:
-    """Rows for the record; empty on ranks other than 0."""
+    """Rows for the record; empty on ranks other than 0. ``ended_s``: see Samples."""
 
     samples: npt.NDArray[np.void]
     digests: npt.NDArray[np.void]
+    ended_s: float = 0.0
 
 
 NOTHING_KEPT: Final = Kept(np.empty(0, SAMPLE_DTYPE), np.empty(0, DIGEST_DTYPE))
@@ -67,6 +68,7 @@ def retain(
     return Kept(
         np.concatenate((*shared, np.frombuffer(b"".join(raw), SAMPLE_DTYPE))),
         np.frombuffer(b"".join(digests), DIGEST_DTYPE),
+        samples.ended_s,
     )
 
 

@@ -18,6 +18,7 @@ from busbw.model.hunt import BANDWIDTH, PairTest, Stage
 from busbw.model.network import FACT
 from busbw.model.record import RankInfo, RunRecord
 from busbw.model.result import CaseResult
+from busbw.model.soak import LevelChange, SlowCall, Window, WrongElement
 from busbw.record.checked import checked
 
 DAMAGED_HINT: Final = "it was changed or cut after it was written; restore it from a copy"
@@ -183,6 +184,33 @@ class Verdict:
 
 
 @dataclass(frozen=True)
+class _Power:
+    case: int
+    loss: float | None
+    seconds: float | None
+    blind_s: float
+    probability: float
+
+
+@dataclass(frozen=True)
+class SoakShape:
+    """``RunRecord.soak``."""
+
+    seconds: float = 0.0
+    windows: int = 0
+    calls: int = 0
+    checks: int = 0
+    wrong_windows: int = 0
+    slow_calls: int = 0
+    level_changes: int = 0
+    kept: tuple[Window, ...] = ()
+    slow: tuple[SlowCall, ...] = ()
+    changes: tuple[LevelChange, ...] = ()
+    wrong: tuple[WrongElement, ...] = ()
+    power: tuple[_Power, ...] = ()
+
+
+@dataclass(frozen=True)
 class _Group:
     ranks: tuple[int, ...]
     times_ns: tuple[float, ...]
@@ -236,6 +264,7 @@ def check_open(record: RunRecord, path: Path) -> None:
         (Environment, "environment", record.environment),
         (Settings, "settings", record.settings),
         (Verdict, "hunt", record.hunt),
+        (SoakShape, "soak", record.soak),
     ]
     if record.source is not None:
         parts.append((SourceEvidence, "source.evidence", record.source.evidence))

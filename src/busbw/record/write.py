@@ -25,7 +25,7 @@ from busbw.redact import redact_all
 
 # Fields that quote variables, command lines and logs. The others are numbers and names of devices.
 _QUOTING: Final = frozenset(
-    ("argv", "settings", "machine", "environment", "error", "hint", "source", "findings", "hunt")
+    ("argv", "settings", "machine", "environment", "error", "hint", "source", "findings", "hunt", "soak")
 )
 
 if TYPE_CHECKING:
@@ -54,6 +54,10 @@ class RunWriter:
     def note(self, result: CaseResult) -> None:
         """Keep what is known of a case so far."""
         append_result(self.folder, result)
+        self.hold(result)
+
+    def hold(self, result: CaseResult) -> None:
+        """Keep what is known of a case for the end alone."""
         self._passed[result.case] = result
 
     def append(

@@ -35,6 +35,7 @@ from busbw.report.events import (
 from busbw.report.fields import UNBOUND
 from busbw.report.hunt import HuntDisplay, HuntJsonDisplay, MatrixCsvDisplay
 from busbw.report.progress import ProgressLine
+from busbw.report.soak import SoakDisplay
 from busbw.units import counted
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ FORMATS: Final = ("table", "csv", "json", "jsonl")
 WIDE: Final = "wide"  # the full table, on a terminal too
 PREFLIGHT: Final = "preflight"  # the table of a run that measures nothing
 _COLUMNS: Final = 100  # at most, of sentences
+SOAK: Final = "soak"
 HUNT: Final = "hunt-"  # before the format of a hunt
 
 
@@ -59,11 +61,13 @@ class Display(Protocol):
 
 
 def create(format_name: str, out: TextIO, err: TextIO, *, live: bool = True) -> Display:
-    """The display of a format in FORMATS, WIDE or PREFLIGHT; ``live`` shows the progress of a run."""
+    """The display of a format in FORMATS, WIDE, PREFLIGHT or SOAK; ``live`` shows the progress of a run."""
     if format_name in ("table", WIDE):
         return TableDisplay(out, err, live=live, wide=format_name == WIDE)
     if format_name == PREFLIGHT:
         return PreflightDisplay(out, err)
+    if format_name == SOAK:
+        return SoakDisplay(out, err, live=live)
     name = format_name.removesuffix(f"-{WIDE}")
     if name.startswith(HUNT):
         hunts = {"hunt-csv": MatrixCsvDisplay, "hunt-json": HuntJsonDisplay, "hunt-table": HuntDisplay}
@@ -94,6 +98,8 @@ def shown_as(settings: RunSettings) -> str:
         return HUNT + settings.format
     if settings.format != "table":
         return settings.format
+    if settings.soak is not None or settings.cycles == 0:
+        return SOAK
     return PREFLIGHT if settings.stop_after else WIDE if settings.wide else "table"
 
 

@@ -12,6 +12,7 @@ from busbw.cli.app import FLAGS, OF_A_HUNT, OF_A_RUN, app, command_line, example
 from busbw.cli.preset_values import PresetValues
 from busbw.errors import ExitCode
 from busbw.model.collective import COLLECTIVES
+from busbw.plan.flags.check import CheckRanks, CheckSettings
 from busbw.plan.flags.hunt import (
     HuntRanks,
     HuntSettings,
@@ -23,6 +24,7 @@ from busbw.plan.flags.hunt import (
 )
 from busbw.plan.flags.launch import LaunchSettings
 from busbw.plan.flags.run import RunSettings
+from busbw.plan.flags.soak import SoakRanks, SoakSettings
 from busbw.plan.flags.tune import TuneSettings
 
 # Help is one string a paragraph: the page wraps them to the terminal, but keeps a docstring's line ends.
@@ -131,6 +133,65 @@ def tune(
 
     named = tuple(word for text in words for word in text.split(",") if word)
     return tune_command(named, own, settings, launch, command_line())
+
+
+CHECK_HELP: Final = (
+    "Say in one line, within seconds, whether this machine is as before.\n\n"
+    "For NHC, Slurm's HealthCheckProgram, cron and Kubernetes. The sizes are held against references, else"
+    " against earlier runs of this machine; an alarm is confirmed by a second launch. Exit code 0: OK;"
+    " 1: slow or wrong; 3: undecided; 4, 5: the ranks could not measure."
+)
+
+
+@app.command(
+    help=CHECK_HELP,
+    config=OF_A_HUNT,
+    help_epilogue=examples(
+        "busbw check",
+        "busbw check --least 1G=340 --prometheus /var/lib/node_exporter/busbw.prom",
+        "busbw check --plan check.yaml --on slurm -N 2",
+    ),
+)
+def check(
+    *operations: Annotated[str, Parameter(help="What to measure. [default: all_reduce]")],
+    own: CheckSettings = CheckSettings(),
+    ranks: CheckRanks = CheckRanks(),
+    launch: LaunchSettings = LaunchSettings(),
+) -> ExitCode:
+    """Say in one line whether this machine is as before."""
+    from busbw.cli.check import check_command
+
+    words = tuple(word for text in operations for word in text.split(",") if word)
+    return check_command(words, own, ranks, launch, command_line())
+
+
+SOAK_HELP: Final = (
+    "Repeat a collective for hours: wrong data, slow calls, changes of level.\n\n"
+    "Every window of 10 s is checked at full width. The first wrong element ends the soak; at its end, or"
+    " after Ctrl-C, busbw says which loss would have been seen. Exit code 1: wrong data or a loss of level."
+)
+
+
+@app.command(
+    help=SOAK_HELP,
+    config=OF_A_HUNT,
+    help_epilogue=examples(
+        "busbw soak all_reduce -b 1G --time 8h",
+        "busbw soak all_reduce --time 30min --on slurm -N 4",
+    ),
+)
+def soak(
+    *operations: Annotated[str, Parameter(help="What to repeat; several in turn. [default: all_reduce]")],
+    own: SoakSettings = SoakSettings(),
+    ranks: SoakRanks = SoakRanks(),
+    launch: LaunchSettings = LaunchSettings(),
+) -> ExitCode:
+    """Repeat a collective for hours."""
+    from busbw.cli.run import run as run_command
+
+    words = tuple(word for text in operations for word in text.split(",") if word)
+    settings = RunSettings(soak=own, **{each.name: getattr(ranks, each.name) for each in fields(ranks)})
+    return run_command(words or ("all_reduce",), settings, launch, command_line())
 
 
 ISOLATE_HELP: Final = (

@@ -77,7 +77,7 @@ class NcclTestsDisplay:
         kind, run = item["event"], self._run
         if kind == EventKind.HEADER:
             self._start(item)
-        elif kind == EventKind.CASE and run is not None:
+        elif run is not None and kind == (EventKind.CASE if run.plan.soak is None else EventKind.WINDOW):
             self._result(run, read_result(item))
         elif kind == EventKind.MEMORY:
             self._memory = item["most_bytes"]
@@ -139,6 +139,8 @@ class NcclTestsDisplay:
         if refused := case.row.refuses(run.first.ranks):
             self._skip(case, run.first.ranks, refused)
             return
+        if run.plan.soak is not None and result.case == 0:  # -N 0: the footer is of the last sweep
+            self._results, self._sides = [], []
         self._results.append(result)
         if result.status is Status.FAILED:
             self._errors.append(result.error)

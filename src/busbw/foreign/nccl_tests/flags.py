@@ -91,7 +91,7 @@ class Options:
     iters: Annotated[int, Flag("n", "timed iterations")] = 20
     agg_iters: Annotated[int, Flag("m", "operations that are one group")] = 1
     warmup_iters: Annotated[int, Flag("w", "untimed iterations")] = 1
-    run_cycles: Annotated[int, Flag("N", "how often the whole sweep is run")] = 1
+    run_cycles: Annotated[int, Flag("N", "how often the whole sweep is run; 0: until Ctrl-C")] = 1
     parallel_init: Annotated[int, Flag("p", "0/1; every GPU has a process here, so always parallel")] = 0
     check: Annotated[int, Flag("c", "checks of each case")] = 1
     op: Annotated[str, Flag("o", "/".join((*OPS, ALL)), _op)] = "sum"

@@ -81,6 +81,8 @@ def run_settings(line: Line, variables: Variables, backend: str, nccl_path: str 
     """The settings that measure what the line asks for. Raises UsageError for what busbw does not have."""
     options = line.options
     _refuse(options)
+    if options.run_cycles == 0 and options.per_iter_timing:
+        raise UsageError("-I keeps every iteration, and -N 0 has no end", hint="leave one of them out")
     isolated = options.blocking != 0
     name = operation(line.program)
     return RunSettings(

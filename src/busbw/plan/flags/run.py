@@ -16,6 +16,7 @@ from busbw.plan.flags.hunt import HuntSettings
 from busbw.plan.flags.pattern import PatternSettings
 from busbw.plan.flags.preflight import Asked, PreflightSettings
 from busbw.plan.flags.ranks import RankSettings, of_buffers, of_method, of_output, of_place, of_sweep
+from busbw.plan.flags.soak import SoakSettings
 from busbw.plan.flags.values import (
     MOST_CALLS,
     Between,
@@ -98,7 +99,11 @@ class RunSettings(RankSettings, PreflightSettings, PatternSettings):
             help="Root of rooted collectives, several, or all (-1).",
         ),
     ] = Roots("0")
-    cycles: Annotated[int, Between(1), of_sweep(help="Measure the whole sweep this many times.")] = 1
+    cycles: Annotated[
+        int,
+        Between(0),
+        of_sweep(help="Measure the whole sweep this many times; 0: as a soak, until --budget or Ctrl-C."),
+    ] = 1
     iters: Annotated[
         int | None,
         Between(0, MOST_CALLS),
@@ -305,6 +310,7 @@ class RunSettings(RankSettings, PreflightSettings, PatternSettings):
     # What busbw itself says, in the requests of jobs: no flags.
     deliver: Annotated[str, Parameter(parse=False)] = ""  # the front process's run folder
     hunt: Annotated[HuntSettings | None, Parameter(parse=False)] = None  # what to do instead of measuring
+    soak: Annotated[SoakSettings | None, Parameter(parse=False)] = None
     asked: Annotated[Asked | None, Parameter(parse=False)] = None
     # Of `busbw tune`: every way in which NCCL can do each case, or what it was found to do best.
     arms: Annotated[bool, Parameter(parse=False)] = False
@@ -316,11 +322,12 @@ class RunSettings(RankSettings, PreflightSettings, PatternSettings):
         names = tuple(dict.fromkeys(operations))
         many = f"{names[0]}+{len(names) - 1}-more" if len(names) > _MOST_NAMED else ""
         does = self.hunt.kind if self.hunt is not None else "preflight" if self.stop_after else ""
+        does = does or ("soak" if self.soak is not None else "")
         return self.name or does or many or "+".join(names) or "streams"
 
     def written(self) -> dict[str, Any]:
         """As records keep settings: plain JSON values, and texts as users wrote them."""
-        unsaid = {"hunt": "", "asked": ""}  # as in records of earlier versions
+        unsaid = {"hunt": "", "asked": "", "soak": ""}  # as in records of earlier versions
         return {
             name: unsaid[name] if value is None and name in unsaid else value
             for name, value in as_written(self).items()

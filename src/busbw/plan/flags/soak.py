@@ -1,0 +1,80 @@
+"""Flags of ``busbw soak`` beside those of ``run``."""
+
+# No postponed annotations here: cyclopts would look the names up in the module of the class that inherits.
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+from cyclopts import Parameter
+
+from busbw.plan.flags.flag import Group
+from busbw.plan.flags.preflight import PreflightSettings
+from busbw.plan.flags.ranks import METHOD, SWEEP, RankSettings
+from busbw.plan.flags.values import (
+    Countable,
+    DataTypes,
+    LeavesTime,
+    ReduceOps,
+    Roots,
+    Seconds,
+    Size,
+    check_ranges,
+)
+
+SOAK = Group("Soak", sort_key=0)
+_WRITTEN: Final = ("time", "keep_going")
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class SoakSettings:
+    """One soak."""
+
+    time: Annotated[
+        Seconds | None,
+        LeavesTime(),
+        Parameter(group=SOAK, help="How long: 8h, 30min. [default: until Ctrl-C]"),
+    ] = None
+    keep_going: Annotated[
+        bool,
+        Parameter(group=SOAK, help="Go on after wrong data, which else ends the soak."),
+    ] = False
+
+    def __post_init__(self) -> None:
+        """Raises UsageError for a number outside of its flag's range."""
+        check_ranges(self)
+
+    @property
+    def text(self) -> str:
+        """In one word, as records keep it."""
+        values = {name: getattr(self, name) for name in _WRITTEN}
+        return ",".join(f"{name}={getattr(value, 'text', value)}" for name, value in values.items())
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class SoakRanks(RankSettings, PreflightSettings):
+    """The ranks of a soak, and what they repeat; see ``flags.run.RunSettings``."""
+
+    minbytes: Annotated[
+        Size,
+        Parameter(name=["--minbytes", "-b"], group=SOAK, help="Size of a message, and of each buffer."),
+    ] = Size("64M")
+    datatype: Annotated[
+        DataTypes, Parameter(name=["--datatype", "-d"], group=SWEEP, help="Element type.")
+    ] = DataTypes("float")
+    op: Annotated[ReduceOps, Parameter(name=["--op", "-o"], group=SWEEP, help="Reduction.")] = ReduceOps(
+        "sum"
+    )
+    root: Annotated[
+        Roots,
+        Parameter(
+            name=["--root", "-r"], allow_leading_hyphen=True, group=SWEEP, help="Root of rooted collectives."
+        ),
+    ] = Roots("0")
+    timeout: Annotated[
+        float,
+        Countable(),
+        Parameter(
+            name=["--timeout", "-T"], group=METHOD, help="A window that takes this many seconds hangs."
+        ),
+    ] = 600.0

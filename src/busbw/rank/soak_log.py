@@ -1,0 +1,411 @@
+"""What rank 0 keeps of a soak: windows as digests, slow calls, changes of level, wrong elements, and which
+loss would have been seen. However long a soak is, what is kept is bounded.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections import defaultdict, deque
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from busbw.errors import ExitCode
+from busbw.model.finding import Finding, Severity
+from busbw.model.result import CaseResult, Status, StopReason
+from busbw.model.sample import MAX_OVER_RANKS
+from busbw.model.soak import SOAK_CHECK, LevelChange, SlowCall, Window, WrongElement, kept
+from busbw.rank.summarize import bandwidths
+from busbw.stats.interval import estimate
+from busbw.stats.levels import BLIND, Change, LevelWatch
+from busbw.units import counted, first_of, format_gb_per_s, format_share
+
+if TYPE_CHECKING:
+    from busbw.model.plan import Plan
+    from busbw.model.record import RankInfo
+    from busbw.rank.retain import Kept
+
+# A slow call takes this much more than its window's median, and at least twice as long.
+SLOW_NS: Final = 100e6
+MOST_SLOW: Final = 50  # kept of each soak: the slowest
+MOST_WRONG: Final = 50
+MOST_CHANGES: Final = 200
+# A rank that had no core for this part of what a call took too long is named.
+_OWN_SHARE: Final = 0.5
+LOSSES: Final = (0.05, 0.1, 0.2, 0.5)  # the first that would have been seen is what a soak says
+PROBABILITY: Final = 0.95
+_SHOWN: Final = 3
+_STATE_S: Final = 1.0
+# Windows whose untimed part (checks, warm-up) shows what is usual, and how many are needed for that.
+_UNTIMED: Final = 64
+_LEAST_UNTIMED: Final = 3
+_CONFIDENCE: Final = 0.95
+
+
+@dataclass(frozen=True)
+class Power:
+    """A loss of ``loss`` that begins after ``blind_s`` and lasts ``seconds`` would have been seen with
+    ``probability``; None where no loss in LOSSES would have been.
+    """
+
+    case: int
+    loss: float | None
+    seconds: float | None
+    blind_s: float
+    probability: float = PROBABILITY
+
+
+@dataclass(frozen=True)
+class State:
+    """What a soak has come to; ``fields`` is ``RunRecord.soak``."""
+
+    results: tuple[CaseResult, ...]
+    fields: dict[str, Any]
+    findings: tuple[Finding, ...]
+    code: ExitCode
+
+
+@dataclass(frozen=True)
+class Soaked:
+    """One window. ``notes`` are what it has shown, for people; ``state`` is made once a second at most."""
+
+    window: CaseResult
+    notes: tuple[str, ...]
+    elapsed_s: float
+    state: State | None
+
+
+@dataclass
+class _Series:
+    """Of one case."""
+
+    windows: tuple[Window, ...] = ()
+    watch: LevelWatch = field(default_factory=LevelWatch)
+    # The beginnings of windows by number, from the first that a change can begin in.
+    begins: dict[int, float] = field(default_factory=dict)
+    count: int = 0
+    calls: int = 0
+    changes: dict[int, LevelChange] = field(default_factory=dict)  # by the window that they begin in
+    last: CaseResult | None = None
+    untimed_s: deque[float] = field(default_factory=lambda: deque(maxlen=_UNTIMED))  # of the last windows
+
+
+class SoakLog:
+    """Takes the windows of a soak in order. ``began`` is the clock's time at its start."""
+
+    def __init__(self, plan: Plan, ranks: tuple[RankInfo, ...], began: float) -> None:
+        self._plan, self._ranks, self._began = plan, ranks, began
+        self._series: dict[int, _Series] = defaultdict(_Series)
+        self._slow: list[SlowCall] = []
+        self._slow_count = self._checks = self._wrong_windows = self._changes = 0
+        self._wrong: list[WrongElement] = []
+        self._elapsed_s = self._stated_s = 0.0
+
+    def with_window(
+        self, result: CaseResult, kept_rows: Kept, files: dict[str, bytes], elapsed_s: float, *, last: bool
+    ) -> Soaked:
+        """The soak with one window more, which ended ``elapsed_s`` after the start; ``files`` are what failed
+        checks in it have left.
+        """
+        series = self._series[result.case]
+        series.last = result
+        notes: list[str] = []
+        if result.time_ns:
+            slow = [
+                *self._slow_calls(series, result, kept_rows),
+                *self._stops(series, result, kept_rows, elapsed_s),
+            ]
+            notes += self._took_slow(slow)
+            notes += self._took_window(series, result, kept_rows, elapsed_s)
+        if result.wrong is not None:
+            self._checks += self._plan.checks + 1
+        if result.status is Status.WRONG:
+            notes += self._took_wrong(result, files, elapsed_s)
+        self._elapsed_s = elapsed_s
+        if not last and elapsed_s - self._stated_s < _STATE_S:
+            return Soaked(result, tuple(notes), elapsed_s, None)
+        self._stated_s = elapsed_s
+        results = tuple(self._result(case, each) for case, each in sorted(self._series.items()))
+        state = State(results, self._fields(elapsed_s), tuple(self._findings()), self._code())
+        return Soaked(result, tuple(notes), elapsed_s, state)
+
+    # ---- one window ---------------------------------------------------------------------------------
+
+    def _took_window(
+        self, series: _Series, result: CaseResult, kept_rows: Kept, elapsed_s: float
+    ) -> list[str]:
+        rows = _worst(kept_rows)
+        times = rows["elapsed_ns"] / rows["k"]
+        calls = int(rows["k"].sum())
+        assert result.time_ns is not None
+        begin_s = max(0.0, elapsed_s - float(rows["elapsed_ns"].sum()) / 1e9)
+        wrong = int(result.status is Status.WRONG)
+        window = Window(
+            result.case,
+            round(begin_s, 3),
+            round(elapsed_s - begin_s, 3),
+            calls,
+            result.time_ns,
+            float(times.min()),
+            float(times.max()),
+            wrong,
+        )
+        series.windows = kept(series.windows, window)
+        series.begins[series.count] = begin_s
+        series.begins.pop(series.count - 2 * len(series.windows), None)
+        series.count += 1
+        series.calls += calls
+        change = series.watch.add(math.log(result.time_ns))
+        return [] if change is None else [self._changed(series, result.case, change, elapsed_s)]
+
+    def _changed(self, series: _Series, case: int, change: Change, elapsed_s: float) -> str:
+        began = series.begins.get(change.first, 0.0)
+        ended = "" if change.last is None else self._at(series.begins.get(change.last + 1, elapsed_s))
+        before, after = math.exp(change.before), math.exp(change.after)
+        found = LevelChange(case, self._at(began), ended, before, after, change.share)
+        self._changes += change.first not in series.changes
+        if len(series.changes) < MOST_CHANGES or change.first in series.changes:
+            series.changes[change.first] = found
+        return self._change_words(found)
+
+    def _took_slow(self, found: list[SlowCall]) -> list[str]:
+        self._slow_count += len(found)
+        self._slow = sorted((*self._slow, *found), key=lambda each: -each.excess_s)[:MOST_SLOW]
+        if not found:
+            return []
+        worst = max(found, key=lambda each: each.excess_s)
+        return [f"{counted(len(found), 'slow call')} in this window: {slow_words(worst)}"]
+
+    def _stops(
+        self, series: _Series, result: CaseResult, kept_rows: Kept, elapsed_s: float
+    ) -> list[SlowCall]:
+        """Where the window took much longer than its timed calls and what else windows take."""
+        timed_s = float(_worst(kept_rows)["elapsed_ns"].sum()) / 1e9
+        untimed_s = elapsed_s - self._elapsed_s - timed_s
+        usual_s = float(np.median(series.untimed_s)) if len(series.untimed_s) >= _LEAST_UNTIMED else untimed_s
+        excess_s = untimed_s - usual_s
+        series.untimed_s.append(untimed_s)
+        if excess_s < SLOW_NS / 1e9 or excess_s < usual_s:
+            return []
+        at = self._at(self._elapsed_s)
+        return [SlowCall(result.case, at, series.calls, round(excess_s, 4), timed=False)]
+
+    def _slow_calls(self, series: _Series, result: CaseResult, kept_rows: Kept) -> list[SlowCall]:
+        """Of the samples of a window, those that are slow."""
+        rows = _worst(kept_rows)
+        taken_ns = rows["elapsed_ns"].astype(float)
+        excess = taken_ns - rows["k"] * (result.time_ns or 0.0)
+        places = np.flatnonzero((excess >= SLOW_NS) & (excess >= taken_ns / 2))
+        after_s = (taken_ns.sum() - np.cumsum(taken_ns)) / 1e9
+        calls = series.calls + np.cumsum(rows["k"])
+        found = []
+        for place in places.tolist():
+            excess_s = float(excess[place]) / 1e9
+            rank = _without_core(kept_rows, excess_s)
+            at = _utc(kept_rows.ended_s - float(after_s[place]))
+            host = "" if rank is None else self._ranks[rank].host
+            found.append(SlowCall(result.case, at, int(calls[place]), round(excess_s, 4), rank, host))
+        return found
+
+    def _took_wrong(self, result: CaseResult, files: dict[str, bytes], elapsed_s: float) -> list[str]:
+        self._wrong_windows += 1
+        found = []
+        for place in result.wrong_at:
+            own = (content for name, content in files.items() if name.endswith(f"-rank-{place.rank}.npz"))
+            expected, was = _first_element(next(own, b""))
+            device = self._ranks[place.rank].device
+            found.append(
+                WrongElement(
+                    result.case,
+                    self._at(elapsed_s),
+                    place.rank,
+                    place.host,
+                    device,
+                    place.first_offset,
+                    place.wrong,
+                    expected,
+                    was,
+                    place.fault,
+                )
+            )
+        self._wrong = [*self._wrong, *found][:MOST_WRONG]
+        return [wrong_words(each) for each in found]
+
+    # ---- the whole soak -----------------------------------------------------------------------------
+
+    def _result(self, case: int, series: _Series) -> CaseResult:
+        """As of a run whose samples are the windows."""
+        assert series.last is not None
+        if not series.windows:
+            return series.last
+        medians = np.array([window.median_ns for window in series.windows])
+        found = estimate(medians, _CONFIDENCE)
+        wrong = sum(window.wrong for window in series.windows) > 0
+        algbw, busbw = series.last.algbw_gb_per_s, series.last.busbw_gb_per_s
+        if not series.last.groups:
+            time_ns = None if wrong else found.median
+            algbw, busbw = bandwidths(self._plan.cases[case], len(self._ranks), time_ns)
+        return replace(
+            series.last,
+            status=Status.WRONG if wrong else Status.GOOD,
+            time_ns=found.median,
+            low_ns=found.low if found.attained else None,
+            high_ns=found.high if found.attained else None,
+            mean_ns=found.mean,
+            tau=found.tau,
+            algbw_gb_per_s=algbw,
+            busbw_gb_per_s=busbw,
+            samples=len(medians),
+            calls_per_sample=max(1, series.calls // max(1, series.count)),
+            stop=StopReason.CASE_TIME,
+            stats={},
+            marks=(),
+            evidence={},
+            wrong_at=self._wrong_at(case) or series.last.wrong_at,
+            wrong=sum(each.wrong for each in self._wrong if each.case == case)
+            if series.last.wrong is not None
+            else None,
+            pass_samples=(len(medians),),
+        )
+
+    def _wrong_at(self, case: int) -> tuple[Any, ...]:
+        from busbw.model.result import WrongData
+
+        first = {each.rank: each for each in reversed(self._wrong) if each.case == case}
+        return tuple(
+            WrongData(each.rank, each.host, each.wrong, each.offset, each.fault)
+            for _, each in sorted(first.items())
+        )
+
+    def _fields(self, elapsed_s: float) -> dict[str, Any]:
+        """``RunRecord.soak``."""
+        return {
+            "seconds": round(elapsed_s, 3),
+            "windows": sum(series.count for series in self._series.values()),
+            "calls": sum(series.calls for series in self._series.values()),
+            "checks": self._checks,
+            "wrong_windows": self._wrong_windows,
+            "slow_calls": self._slow_count,
+            "level_changes": self._changes,
+            "kept": [asdict(window) for series in self._series.values() for window in series.windows],
+            "slow": [asdict(each) for each in self._slow],
+            "changes": [asdict(each) for each in self._level_changes()],
+            "wrong": [asdict(each) for each in self._wrong],
+            "power": [asdict(each) for each in self._powers(elapsed_s)],
+        }
+
+    def _level_changes(self) -> list[LevelChange]:
+        every = [change for series in self._series.values() for change in series.changes.values()]
+        return sorted(every, key=lambda each: each.began)
+
+    def _powers(self, elapsed_s: float) -> list[Power]:
+        """What would have been seen of each case that was timed, by the formula of ``LevelWatch.power``. A
+        loss moves the median of a window that it covers by more than half: as many as it is windows long.
+        """
+        found = []
+        for case, series in sorted(self._series.items()):
+            period_s = elapsed_s / max(1, series.count)
+            seen = (
+                (loss, windows)
+                for loss in LOSSES
+                if (windows := series.watch.shortest(loss, PROBABILITY)) is not None
+            )
+            loss, windows = next(seen, (None, 0))
+            if series.windows:
+                seconds = None if loss is None else windows * period_s
+                found.append(Power(case, loss, seconds, BLIND * period_s))
+        return found
+
+    def _findings(self) -> list[Finding]:
+        found = []
+        if self._wrong:
+            claims = first_of((wrong_words(each) for each in self._wrong), _SHOWN, "; ")
+            windows = counted(self._wrong_windows, "window")
+            hint = "take the host of the wrong element out of work"
+            found.append(
+                Finding(Severity.ERROR, f"wrong data in {windows}: {claims}", hint=hint, check=SOAK_CHECK)
+            )
+        for each in self._level_changes():
+            worse = each.after_ns > each.before_ns
+            severity = Severity.WARNING if worse else Severity.INFO
+            found.append(Finding(severity, self._change_words(each), check=SOAK_CHECK))
+        if self._slow:
+            words = first_of((slow_words(each) for each in self._slow), _SHOWN, "; ")
+            claim = f"{counted(self._slow_count, 'slow call')}, the slowest: {words}"
+            found.append(Finding(Severity.WARNING, claim, check=SOAK_CHECK))
+        return found
+
+    def _code(self) -> ExitCode:
+        worse = any(each.after_ns > each.before_ns for each in self._level_changes())
+        return ExitCode.BAD_VERDICT if self._wrong or worse else ExitCode.OK
+
+    def _change_words(self, change: LevelChange) -> str:
+        case = self._plan.cases[change.case]
+        rates = (bandwidths(case, len(self._ranks), time)[1] for time in (change.before_ns, change.after_ns))
+        values = " to ".join(format_gb_per_s(rate) for rate in rates if rate is not None)
+        until = f"until {clock(change.ended)}" if change.ended else "and lasts"
+        level = f", {values} GB/s" if values else ""
+        share = format_share(change.share, "+")
+        return f"{case.short}: level {share}{level}, from {clock(change.began)} {until}"
+
+    def _at(self, elapsed_s: float) -> str:
+        return _utc(self._began + elapsed_s)
+
+
+def slow_words(slow: SlowCall) -> str:
+    """When, how long, and who."""
+    who = "" if slow.rank is None else f"; rank {slow.rank} on {slow.host} had no core"
+    if not slow.timed:
+        return f"{clock(slow.at)} a check after call {slow.call} took {slow.excess_s:.2f} s longer"
+    return f"{clock(slow.at)} call {slow.call} took {slow.excess_s:.2f} s longer{who}"
+
+
+def wrong_words(wrong: WrongElement) -> str:
+    """Where, and what."""
+    on = f" ({wrong.device})" if wrong.device else ""
+    where = f"rank {wrong.rank} on {wrong.host}{on}"
+    what = f"element {wrong.offset}" if wrong.offset >= 0 else "no element of the result"
+    values = f": expected {wrong.expected}, found {wrong.found}" if wrong.expected else ""
+    fault = f"; {wrong.fault}" if wrong.fault else ""
+    return f"{clock(wrong.at)} {where}: {counted(wrong.wrong, 'wrong element')}, first {what}{values}{fault}"
+
+
+def clock(at: str) -> str:
+    """The time of day of an ISO time: 10:02:13.2Z."""
+    return f"{at[11:21]}Z"
+
+
+def _worst(kept_rows: Kept) -> np.ndarray[Any, np.dtype[np.void]]:
+    rows = kept_rows.samples
+    found: np.ndarray[Any, np.dtype[np.void]] = rows[rows["rank"] == MAX_OVER_RANKS]
+    return found
+
+
+def _without_core(kept_rows: Kept, excess_s: float) -> int | None:
+    """The rank that had no core for most of that time, in the window."""
+    digests = kept_rows.digests
+    if not len(digests):
+        return None
+    most = int(digests["run_delay_ns"].argmax())
+    lost_s = float(digests["run_delay_ns"][most]) / 1e9
+    return int(digests["rank"][most]) if lost_s >= _OWN_SHARE * excess_s else None
+
+
+def _first_element(content: bytes) -> tuple[str, str]:
+    """Expected and found value of a file's first wrong element, as bits; empty where there is none."""
+    if not content:
+        return "", ""
+    with np.load(io.BytesIO(content)) as archive:
+        place = int(archive["first_wrong"]) - int(archive["start"])
+        expected, received = archive["expected"], archive["received"]
+        if not 0 <= place < len(received):
+            return "", ""
+        digits = 2 * received.dtype.itemsize
+        return f"0x{int(expected[place]):0{digits}x}", f"0x{int(received[place]):0{digits}x}"
+
+
+def _utc(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
