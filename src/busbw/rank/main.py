@@ -104,12 +104,13 @@ def run(world: World, plan: Plan, observer: Observer | None, deadline: Deadline 
     checks.listen()
     dump = _dump(plan, observer)
     backend = agreed(world, lambda: create(plan, world))
-    backend.connect(world)
+    ras = _connect(backend, plan, world)
     if dump is not None and (missing := dump.finish()) and observer is not None:
         observer.found(missing)
     checks.compare_use()
     given = _conditions(plan, backend, world)
-    info = describe(world, backend, ({"pinned_cpus": pinned} if pinned else {}) | checks.said)
+    own = {name: value for name, value in (("pinned_cpus", pinned), ("ras", ras)) if value}
+    info = describe(world, backend, own | checks.said)
     if observer is not None and info is not None:
         observer.started(info, _method(plan, given))
     if plan.preflight.stops:
@@ -137,6 +138,18 @@ def run(world: World, plan: Plan, observer: Observer | None, deadline: Deadline 
     backend.close()
     measured = ended[Status.GOOD] + ended[Status.WRONG]
     return Outcome(ended[Status.WRONG], nothing_measured=ended[Status.NOT_RUN] > 0 and measured == 0)
+
+
+def _connect(backend: Backend, plan: Plan, world: World) -> str:
+    """Where NCCL answers questions about a hang; empty without NCCL. Collective."""
+    if plan.backend != "nccl":
+        backend.connect(world)
+        return ""
+    from busbw.rank.backends.nccl_variables import own_ras
+
+    with own_ras(world, os.environ) as address:
+        backend.connect(world)
+    return address
 
 
 def _watch_links(session: Session, plan: Plan, observer: Observer | None) -> None:
