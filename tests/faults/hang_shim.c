@@ -1,6 +1,6 @@
-/* Hangs a rank from inside, as a preloaded tool. Signal 62 arms it; then HANG_FAULT says what happens in this process:
- * inside: the next MPI_Allreduce never returns; before: the rank sleeps before its next call; size: the next
- * MPI_Allreduce is of half the elements. Arguments go on as they came, whether handles are ints or pointers. */
+/* Hangs a rank from inside, as a preloaded tool. Signal 62 arms it; then HANG_FAULT says what happens here:
+ * inside: the next MPI_Allreduce never returns; before: the rank sleeps before its next call.
+ * Arguments go on as they came, whether handles are ints or pointers. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <signal.h>
@@ -40,10 +40,6 @@ static int reduce(const char *name, const void *send, void *recv, long count, lo
     if (library != NULL) function = (Reduce)dlsym(library, name);
   }
   if (is_armed("inside")) sleep_for_ever();
-  if (is_armed("size") && (int)count > 1) {
-    armed = 0;
-    count /= 2;
-  }
   in_call = 1;
   const int code = function(send, recv, count, type, op, comm);
   in_call = 0;
