@@ -8,7 +8,7 @@
 #include "core_api.h"
 
 struct BusbwCall {
-  explicit BusbwCall(uint64_t slot_count) : slots(slot_count) {}
+  explicit BusbwCall(uint64_t slot_count, bool is_blocking) : slots(slot_count), blocking(is_blocking) {}
   virtual ~BusbwCall() = default;
   BusbwCall(const BusbwCall&) = delete;
   BusbwCall& operator=(const BusbwCall&) = delete;
@@ -21,6 +21,7 @@ struct BusbwCall {
   virtual bool can_start() const noexcept { return false; }
 
   const uint64_t slots;
+  const bool blocking;  // issue returns once the call is complete
 };
 
 namespace busbw {

@@ -8,7 +8,7 @@
 #define BUSBW_API extern "C" __attribute__((visibility("default")))
 
 // Raised with every change of a struct or signature below; core.py refuses a library of another number.
-constexpr int32_t kCoreAbi = 8;
+constexpr int32_t kCoreAbi = 9;
 BUSBW_API int32_t busbw_core_abi();
 
 // ---- status of every function that returns int32_t -------------------------------------------------
@@ -169,6 +169,11 @@ BUSBW_API BusbwCall* busbw_ranged_call(BusbwCall* call, const char* text, uint64
 BUSBW_API void busbw_call_free(BusbwCall* call);
 // One call at the given slot, untimed (correctness checks, warm-up).
 BUSBW_API int32_t busbw_issue(const BusbwCall* call, uint64_t slot);
+
+// ---- progress (native/progress.hpp) -------------------------------------------------------------------
+// From now on calls are counted in the four 64-bit words at this address (null: nowhere): entered, enqueued,
+// completed, and what the thread does with them (CallMode). A cache line of its own; one measuring thread.
+BUSBW_API void busbw_progress_to(void* counts);
 
 // ---- timing loops (native/timing_loop.cpp) ------------------------------------------------------------
 // A look is samples x k back-to-back calls. elapsed_ns[s] is the time of sample s, that is of k calls. `lead`

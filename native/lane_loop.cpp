@@ -6,6 +6,7 @@
 #include "clock.hpp"
 #include "collective_call.hpp"
 #include "device_events.hpp"
+#include "progress.hpp"
 
 namespace busbw {
 namespace {
@@ -35,7 +36,12 @@ constexpr int kIdleSweeps = 256;  // without any call ending, before other ranks
 
 struct HostLane : LaneWalk {
   using LaneWalk::LaneWalk;
-  int32_t start() { return call().start(next_slot(), &request); }
+  int32_t start() {
+    if (progress != nullptr) store(progress->entered, progress->entered + 1);
+    const int32_t status = call().start(next_slot(), &request);
+    if (progress != nullptr) store(progress->enqueued, progress->enqueued + 1);
+    return status;
+  }
 
   uint64_t request = 0;  // an int or a pointer; either lies at the address
   uint64_t left = 0;     // calls of this round that have not ended
@@ -48,6 +54,7 @@ int32_t advance(HostLane& lane, Test test, int64_t* end_ns, bool* ended) {
   if (const int code = test(&lane.request, &done, &status); code != kOk) return code;
   *ended = done != 0;
   if (!*ended) return kOk;
+  count_completed(1);
   if (--lane.left > 0) return lane.start();
   *end_ns = now_ns();
   return kOk;
@@ -99,7 +106,7 @@ struct DeviceLane : LaneWalk {
   int32_t issue_to(uint64_t wanted, int64_t* spent_ns) {
     const int64_t start = now_ns();
     for (; issued < wanted; ++issued) {
-      if (const int32_t status = call().issue(next_slot()); status != kOk) return status;
+      if (const int32_t status = issue_counted(call(), next_slot()); status != kOk) return status;
     }
     *spent_ns += now_ns() - start;
     return kOk;
@@ -181,6 +188,8 @@ int32_t busbw_time_lanes_host(const BusbwLane* lanes, int32_t count, void* test,
   const auto startable = [](const BusbwLane& lane) { return lane.call->can_start(); };
   if (!busbw::usable(lanes, count) || !std::all_of(lanes, lanes + count, startable)) return kBadArgument;
   std::vector<busbw::HostLane> walks(lanes, lanes + count);
+  busbw::count_all_completed();  // calls before these did block
+  busbw::set_mode(busbw::kWaitsForStream);
   for (uint64_t i = 0; i < lead + rounds; ++i) {
     // Rounds before the first timed one write where that one will.
     const uint64_t at = i < lead ? 0 : i - lead;
@@ -204,7 +213,9 @@ int32_t busbw_time_lanes_events(const BusbwLane* lanes, int32_t count, uint64_t 
   const BusbwStream& first = walks.front().stream;
   void* last = first.events[2 * rounds];
   int32_t status = busbw::record(first, last);
+  busbw::set_mode(busbw::kWaitsForStream);
   if (status == kOk) status = busbw::wait_for_all(walks, last);
+  if (status == kOk) busbw::count_all_completed();
   for (uint64_t i = 0; status == kOk && i < rounds; ++i) {
     status = busbw::read_round(walks, i, rounds, begin_ns + i, end_ns + i);
   }

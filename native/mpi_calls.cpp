@@ -37,7 +37,7 @@ Ends ends_of(const BusbwMpiSpec& s) {
 template <class Handle, class Count>
 struct MpiCall : BusbwCall {
   explicit MpiCall(const BusbwMpiSpec& s)
-      : BusbwCall(s.rotation.slots),
+      : BusbwCall(s.rotation.slots, true),
         ends(ends_of(s)),
         send_count(static_cast<Count>(s.send_count)),
         recv_count(static_cast<Count>(s.recv_count)),
@@ -295,7 +295,7 @@ struct MpiHypercube final : MpiCall<Handle, Count> {
 
 struct ScaledCall : BusbwCall {
   ScaledCall(const BusbwMpiSpec& s, BusbwCall* sum_call, ScaleFunction scale_function, int64_t scaled_count)
-      : BusbwCall(s.rotation.slots),
+      : BusbwCall(s.rotation.slots, true),
         sum(sum_call),
         scale(scale_function),
         ends(ends_of(s)),
@@ -352,7 +352,7 @@ BusbwMpiSpec in_place(BusbwMpiSpec s) {
 struct MpiParts final : BusbwCall {
   using Wait = int (*)(void*, StatusStorage*);
   MpiParts(Parts calls, void* wait_function)
-      : BusbwCall(calls.front()->slots), parts(std::move(calls)), wait(as_function<Wait>(wait_function)) {}
+      : BusbwCall(calls.front()->slots, true), parts(std::move(calls)), wait(as_function<Wait>(wait_function)) {}
 
   int32_t issue(uint64_t slot) const noexcept override {
     uint64_t requests[kMostParts];
@@ -377,7 +377,7 @@ struct MpiParts final : BusbwCall {
 struct MpiSleeping final : BusbwCall {
   using Test = int (*)(void*, int*, StatusStorage*);
   MpiSleeping(BusbwCall* taken, void* test_function, int64_t pause_ns)
-      : BusbwCall(taken->slots),
+      : BusbwCall(taken->slots, true),
         call(taken),
         test(as_function<Test>(test_function)),
         pause{static_cast<time_t>(pause_ns / 1'000'000'000), static_cast<long>(pause_ns % 1'000'000'000)} {}

@@ -13,7 +13,7 @@ namespace {
 
 struct NcclCall : BusbwCall {
   explicit NcclCall(const BusbwNcclSpec& s)
-      : BusbwCall(s.rotation.slots),
+      : BusbwCall(s.rotation.slots, false),
         ends{static_cast<const char*>(s.send), static_cast<char*>(s.recv), s.rotation},
         count(s.count),
         datatype(s.datatype),
@@ -315,7 +315,7 @@ struct NcclHypercube final : NcclTransfers {
 // where issue s - 1 ended; after as many issues as there are slots it is at slot 0 again.
 struct NcclAggregate final : BusbwCall {
   NcclAggregate(const BusbwNcclSpec& s, BusbwCall* one_call)
-      : BusbwCall(s.rotation.slots),
+      : BusbwCall(s.rotation.slots, false),
         group(*s.nccl),
         one(one_call),
         calls(static_cast<uint64_t>(s.aggregate)) {}
@@ -340,7 +340,7 @@ struct NcclAggregate final : BusbwCall {
 // Different calls in one group.
 struct NcclParts final : BusbwCall {
   NcclParts(Parts calls, const BusbwNcclTable& nccl)
-      : BusbwCall(calls.front()->slots), group(nccl), parts(std::move(calls)) {}
+      : BusbwCall(calls.front()->slots, false), group(nccl), parts(std::move(calls)) {}
 
   int32_t issue(uint64_t slot) const noexcept override {
     return group.around([&] {

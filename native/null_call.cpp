@@ -4,7 +4,7 @@
 namespace {
 
 struct NullCall final : BusbwCall {
-  NullCall() : BusbwCall(1) {}
+  NullCall() : BusbwCall(1, true) {}
   int32_t issue(uint64_t) const noexcept override { return kOk; }
 };
 

@@ -110,7 +110,7 @@ bool is_attached() { return state.load() == kAttached; }
 // The call, seen by the tool. There is none of these where there is no tool, so a call costs what it does.
 struct RangedCall final : BusbwCall {
   RangedCall(BusbwCall* inner, const char* text, uint64_t bytes)
-      : BusbwCall(inner->slots), call(inner), name(text, text + std::strlen(text) + 1) {
+      : BusbwCall(inner->slots, inner->blocking), call(inner), name(text, text + std::strlen(text) + 1) {
     attributes.version = kNvtxVersion;
     attributes.size = sizeof(Attributes);
     attributes.payload_type = kUnsignedPayload;

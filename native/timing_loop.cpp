@@ -1,10 +1,14 @@
-// The timed regions. Inside them: the operation, the rotation of slots, and one look at the clock (or one
-// event) every k calls. What varies between runs was decided before the loop is entered.
+// The timed regions. Inside them: the operation, the rotation of slots, two plain stores of how far the calls
+// have come (progress.hpp), and one look at the clock (or one event) every k calls. What varies between runs was decided before the loop is entered.
 #include "clock.hpp"
 #include "collective_call.hpp"
 #include "device_events.hpp"
+#include "progress.hpp"
 
 namespace busbw {
+
+Progress* progress = nullptr;
+
 namespace {
 
 // Issues k calls, walking round the slots.
@@ -12,15 +16,23 @@ class Walk {
  public:
   explicit Walk(const BusbwCall& call) : call_(call), slots_(call.slots) {}
 
-  int32_t issue(uint64_t k) {
+  int32_t issue(uint64_t k) { return progress != nullptr ? run<true>(k, *progress) : run<false>(k, unseen_); }
+
+ private:
+  template <bool kCounted>
+  int32_t run(uint64_t k, Progress& seen) {
+    const uint64_t entered = seen.entered, enqueued = seen.enqueued;
+    if (kCounted) store(seen.mode, mode_of(call_));
     for (uint64_t i = 0; i < k; ++i) {
+      if (kCounted) store(seen.entered, entered + i + 1);
       if (const int32_t status = call_.issue(slot_); status != kOk) return status;
+      if (kCounted) store(seen.enqueued, enqueued + i + 1);
       slot_ = slot_ + 1 == slots_ ? 0 : slot_ + 1;
     }
     return kOk;
   }
 
- private:
+  Progress unseen_ = {};
   const BusbwCall& call_;
   const uint64_t slots_;
   uint64_t slot_ = 0;
@@ -55,7 +67,7 @@ void spin(int64_t duration_ns) {
 int32_t isolated_event_sample(const BusbwCall* barrier, const BusbwStream& s, Walk& walk, int64_t delay_ns,
                               int64_t* elapsed_ns, int64_t* issue_ns) {
   if (barrier != nullptr) {
-    if (const int32_t status = barrier->issue(0); status != kOk) return status;
+    if (const int32_t status = busbw::issue_counted(*barrier, 0); status != kOk) return status;
   }
   if (delay_ns >= 0) {
     if (const int32_t status = busbw_stream_wait(&s); status != kOk) return status;
@@ -66,7 +78,9 @@ int32_t isolated_event_sample(const BusbwCall* barrier, const BusbwStream& s, Wa
   if (const int32_t status = walk.issue(1); status != kOk) return status;
   *issue_ns = now_ns() - start;
   if (const int32_t status = record(s, s.events[1]); status != kOk) return status;
+  set_mode(kWaitsForStream);
   if (const int32_t status = wait(s, s.events[1]); status != kOk) return status;
+  count_all_completed();
   return elapsed_between(s, s.events[0], s.events[1], elapsed_ns);
 }
 
@@ -79,7 +93,9 @@ int64_t busbw_now_ns() { return busbw::now_ns(); }
 
 void busbw_call_free(BusbwCall* call) { delete call; }
 
-int32_t busbw_issue(const BusbwCall* call, uint64_t slot) { return call->issue(slot); }
+int32_t busbw_issue(const BusbwCall* call, uint64_t slot) { return busbw::issue_counted(*call, slot); }
+
+void busbw_progress_to(void* counts) { busbw::progress = static_cast<busbw::Progress*>(counts); }
 
 int32_t busbw_time_host(const BusbwCall* call, uint64_t lead, uint64_t samples, uint64_t k,
                         int64_t* elapsed_ns) {
@@ -100,7 +116,12 @@ int32_t busbw_time_events(const BusbwCall* call, const BusbwStream* stream, uint
   const BusbwStream& s = *stream;
   if (const int32_t status = busbw::enqueue(*call, s, lead, samples, k, issue_ns); status != kOk)
     return status;
-  if (const int32_t status = busbw::wait(s, s.events[samples]); status != kOk) return status;
+  busbw::set_mode(busbw::kWaitsForStream);
+  for (uint64_t i = 0; i <= samples; ++i) {  // one after the other: the watcher sees how far the stream is
+    if (const int32_t status = busbw::wait(s, s.events[i]); status != kOk) return status;
+    busbw::count_completed(i == 0 ? lead : k);
+  }
+  busbw::count_all_completed();  // what was captured into a graph was counted, and did not run then
   for (uint64_t i = 0; i < samples; ++i) {
     const int32_t status = busbw::elapsed_between(s, s.events[i], s.events[i + 1], &elapsed_ns[i]);
     if (status != kOk) return status;
@@ -113,7 +134,7 @@ int32_t busbw_time_isolated_host(const BusbwCall* barrier, const BusbwCall* call
   busbw::Walk walk(*call);
   for (uint64_t i = 0; i < samples; ++i) {
     if (barrier != nullptr) {
-      if (const int32_t status = barrier->issue(0); status != kOk) return status;
+      if (const int32_t status = busbw::issue_counted(*barrier, 0); status != kOk) return status;
     }
     if (delay_ns != nullptr) busbw::spin(delay_ns[i]);
     entry_ns[i] = busbw::now_ns();
@@ -150,5 +171,8 @@ int32_t busbw_time_loop(const BusbwCall* call, const BusbwStream* stream, uint64
 
 int32_t busbw_stream_wait(const BusbwStream* stream) {
   if (const int32_t status = busbw::record(*stream, stream->events[0]); status != kOk) return status;
-  return busbw::wait(*stream, stream->events[0]);
+  busbw::set_mode(busbw::kWaitsForStream);
+  if (const int32_t status = busbw::wait(*stream, stream->events[0]); status != kOk) return status;
+  busbw::count_all_completed();
+  return kOk;
 }

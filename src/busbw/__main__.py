@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from busbw.model.progress import HostStill
     from busbw.rank.world.identity import Identity
 
 _FOR_READERS = {"-h", "--help", "--help-all", "--dry-run", "--version"}
@@ -109,7 +110,14 @@ def _join_as_follower(arguments: list[str]) -> int | None:
         return follow_nccl_tests(identity, arguments[1:])
     from busbw.rank.entry import follow
 
-    return follow(identity, arguments)
+    return follow(identity, arguments, _report_stall)
+
+
+def _report_stall(still: HostStill) -> None:
+    """In the watcher's process, which loads what it needs only then."""
+    from busbw.launch.joined import report_stall
+
+    report_stall(still)
 
 
 def _ask_for_gpus(arguments: list[str]) -> None:

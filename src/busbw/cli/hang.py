@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final
 
 from busbw.errors import ExitCode, SiteError, UndecidedError
 from busbw.foreign.flight_recorder.read import read_folder
@@ -20,8 +19,7 @@ from busbw.machine.look import RAS_ADDRESS, ask_ras, look
 from busbw.model.hang import Communicator, HangAnswer, JobSeen, ProcessSeen
 from busbw.plan.flags.hang import HangSettings
 from busbw.report.console import print_lines
-
-_MOST_ROWS: Final = 20
+from busbw.report.hang import hang_lines
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,7 @@ def hang_command(settings: HangSettings, format_name: str) -> ExitCode:
     if format_name == "json":
         print(json.dumps(asdict(answer), indent=1))
     else:
-        print_lines(_lines(answer))
+        print_lines((answer.answer, *hang_lines(answer)))
     return {True: ExitCode.RANK_FAILED, False: ExitCode.OK, None: ExitCode.UNDECIDED}[answer.is_hung]
 
 
@@ -151,37 +149,3 @@ def _addresses(name: str) -> set[str]:
         return {str(found[4][0]) for found in socket.getaddrinfo(name, None)}
     except OSError:
         return set()
-
-
-def _lines(answer: HangAnswer) -> Iterator[str]:
-    yield answer.answer
-    if answer.states:
-        shown = answer.states[:_MOST_ROWS]
-        rows = [
-            ("ranks", "where", "state", "last operation"),
-            *((_ranges(each.ranks), each.where, each.state, each.last) for each in shown),
-        ]
-        widths = [max(len(row[column]) for row in rows) for column in range(4)]
-        yield ""
-        for row in rows:
-            yield "  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)).rstrip()
-        if answer.states != shown:
-            yield f"and {len(answer.states) - len(shown)} more lines"
-        yield ""
-    for words in answer.evidence:
-        yield f"# evidence {words}"
-    if answer.unseen:
-        yield f"# not seen {answer.unseen}"
-    if answer.next:
-        yield f"# next     {answer.next}"
-
-
-def _ranges(ranks: Sequence[int]) -> str:
-    """Ranks in short: 0-2,5."""
-    runs: list[list[int]] = []
-    for rank in sorted(ranks):
-        if runs and rank == runs[-1][-1] + 1:
-            runs[-1][1:] = [rank]
-        else:
-            runs.append([rank])
-    return ",".join("-".join(map(str, run)) for run in runs)

@@ -47,6 +47,7 @@ _VALUES: Final = {
     "bool": "",
     "Size": "size",
     "Seconds": "duration",
+    "SecondsOrOff": "duration",
     "Fraction": "share",
     "Growth": "share",
     **dict.fromkeys(("DataTypes", "ReduceOps", "Roots", "Ratios"), "list"),

@@ -24,9 +24,10 @@ from busbw.errors import BusbwError, ExitCode, LauncherMismatch, SiteError, Usag
 from busbw.launch.variables import lacking, read_here
 from busbw.machine.backends import NCCL_VARIABLE, choose_backend
 from busbw.machine.environment import given_here, with_given
-from busbw.model.event import Emit, Event, EventKind, event
+from busbw.model.event import Emit, Event, EventKind, event, stall_event
 from busbw.plan.flags.flag import flag_of
 from busbw.plan.make import check_settings, make_plan
+from busbw.rank import progress
 from busbw.rank.profile import TOOL, profile_words, profiler_environ
 from busbw.rank.world.identity import Identity, identify
 from busbw.rank.world.watched import Watched
@@ -272,6 +273,7 @@ def _run_under_launcher(
     identity: Identity,
 ) -> ExitCode:
     """Be rank 0 of somebody else's launch (the other ranks never come here: see ``__main__``)."""
+    from busbw.launch.joined import report_stall
     from busbw.launch.remember import remember
     from busbw.rank.entry import Director, live
     from busbw.rank.guard import Guard
@@ -279,6 +281,7 @@ def _run_under_launcher(
     from busbw.record import folder as folders
     from busbw.report.live import create, shown_as, unless_nobody_reads
 
+    progress.begin(identity.rank, identity.size, settings.stall, report_stall)
     settings = replace(settings, overridden=lines_for_joined(launch, os.environ, identity.launcher))
     _print_notes(settings)
     refuse_without_engine(launch, os.environ)
@@ -392,6 +395,7 @@ def run_delivered(asked: RunRequest, argv: tuple[str, ...], world: WorldChoice) 
             hint="submit the job again; do not start its ranks by hand",
         )
     operations, settings = asked.operations, asked.settings
+    progress.begin(identity.rank, identity.size, settings.stall, lambda still: emit(stall_event(still)))
     watched = Watched(identity.rank, os.environ)
     delivery = Delivery(Path(settings.deliver), emit)
     delivery.emit(event(EventKind.HELLO, rank=identity.rank, pid=os.getpid(), host=socket.gethostname()))

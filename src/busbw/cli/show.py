@@ -18,6 +18,7 @@ from busbw.model.record import Method, RunRecord, RunStatus
 from busbw.record.folder import EVIDENCE_FOLDER, SERIES_FILE, environ_home, find_run, launch_folders
 from busbw.record.read import read_record, read_rounds
 from busbw.report.console import print_lines
+from busbw.report.events import show_hang
 from busbw.report.hunt import lost_rounds
 from busbw.report.live import FORMATS, HUNT, PREFLIGHT, WIDE, create
 from busbw.report.provenance import provenance, provenance_lines
@@ -64,6 +65,8 @@ def show(
         _replay(folder, record, WIDE if wide and format_name == "table" else format_name, run)
     if record.error:
         print(f"the run {record.status.value}: {record.error}", file=sys.stderr)
+        if record.hang is not None:
+            show_hang(record.hang, sys.stderr)
     elif record.status is RunStatus.INTERRUPTED:
         print("the run was interrupted; only what it finished is shown", file=sys.stderr)
     return ExitCode.OK

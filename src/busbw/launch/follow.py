@@ -20,8 +20,9 @@ from busbw.launch.here import close_record
 from busbw.launch.interrupt import Interrupt
 from busbw.launch.listener import Listener
 from busbw.launch.remember import remember
+from busbw.launch.story import Story
 from busbw.launch.submit import is_command, read_handle
-from busbw.launch.verdict import Story, Verdict, judge
+from busbw.launch.verdict import Verdict, judge
 from busbw.model.event import Emit, Event, EventKind, decode, event, now_utc
 from busbw.model.record import RunStatus
 from busbw.model.result import Status
@@ -47,7 +48,7 @@ _SILENT_START_SECONDS: Final = 60.0
 _AGAIN_SECONDS: Final = 2.0
 _REFUSED_SECONDS: Final = 30.0
 # Events that are for the judge and the record.
-_KEPT: Final = frozenset({EventKind.HELLO, EventKind.ERROR, EventKind.END, EventKind.RECORD})
+_KEPT: Final = frozenset({EventKind.HELLO, EventKind.STALL, EventKind.ERROR, EventKind.END, EventKind.RECORD})
 _Shown = TypeVar("_Shown")
 
 
@@ -329,7 +330,7 @@ class Following:
             self._cancelling.note_others()
         if not self._cancelling.is_taken:
             self._note_reasons(now_s)
-        if self._hearing.listener.errors and self._wrong_since_s is None:
+        if self._hearing.listener.is_wrong and self._wrong_since_s is None:
             self._wrong_since_s = now_s
         self._report_silence(now_s)
         if self._is_to_end(now_s) and self._cancelling.ask(now=self._ends_now):

@@ -10,7 +10,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
@@ -20,10 +20,12 @@ from busbw.launch.interrupt import Interrupt
 from busbw.launch.leftovers import remove_leftovers
 from busbw.launch.listener import Listener
 from busbw.launch.processes import Exit, Line, Processes
-from busbw.launch.verdict import Story, Verdict, judge
+from busbw.launch.story import Story
+from busbw.launch.verdict import Verdict, judge
 from busbw.launch.witness import Witness
-from busbw.model.event import Emit, EventKind, decode, error_words, event, now_utc
+from busbw.model.event import Emit, Event, EventKind, decode, error_words, event, now_utc
 from busbw.model.record import RunStatus
+from busbw.rank import progress
 from busbw.record import close
 from busbw.record import folder as folders
 from busbw.record.findings import keep, merge
@@ -68,6 +70,7 @@ def measure(
         show(event(EventKind.FINDING, finding=finding))
     launch = request_for(str(request_file))
     folders.replace_text(request_file.parent / "commands.txt", (f"{launch}\n",))
+    launch = _with_own(launch, {progress.VARIABLE: str(settings.stall)})
     began_s = time.time()
     with Interrupt() as interrupt:
         try:
@@ -128,7 +131,9 @@ def _follow(
     with (
         (folder / folders.LOG_FILE).open("a") as log,
         contextlib.closing(Witness(launch.ranks)) as witness,
-        Processes(_with_address(launch, witness.address), lambda: interrupt.insisted) as processes,
+        Processes(
+            _with_own(launch, {ADDRESS_VARIABLE: witness.address}), lambda: interrupt.insisted
+        ) as processes,
     ):
         witness.follow(processes.pids, are_ranks=launch.process_is_rank)
         for item in processes.follow(lambda: witness.idle_seconds):
@@ -147,10 +152,10 @@ def _follow(
                 _take_line(item, heard, show, log, witness)
             elif isinstance(item, Exit):
                 exits[item.process] = item.code
-            if witness.saw_wrong or heard.errors or any(exits.values()):
+            if witness.saw_wrong or heard.is_wrong or any(exits.values()):
                 wrong_since_s = wrong_since_s or now_s
                 witness.keep_stopped()
-            if wrong_since_s and now_s - wrong_since_s > LAST_WORDS_SECONDS:
+            if heard.all_still or (wrong_since_s and now_s - wrong_since_s > LAST_WORDS_SECONDS):
                 break
         witness.look()
         witness.end_ranks()
@@ -158,11 +163,8 @@ def _follow(
         return witness.add_to(replace(story, process_is_rank=launch.process_is_rank))
 
 
-def _with_address(launch: LaunchRequest, address: str) -> LaunchRequest:
-    commands = (
-        replace(command, environ={**command.environ, ADDRESS_VARIABLE: address})
-        for command in launch.commands
-    )
+def _with_own(launch: LaunchRequest, own: Mapping[str, str]) -> LaunchRequest:
+    commands = (replace(command, environ={**command.environ, **own}) for command in launch.commands)
     return replace(launch, commands=tuple(commands))
 
 
@@ -179,7 +181,7 @@ def _take_line(line: Line, heard: Listener, show: Emit, log: TextIO, witness: Wi
             witness.hear(int(whole["pid"]), int(whole["rank"]))
         if whole["event"] == EventKind.END:
             _load_answer()
-        if whole["event"] not in (EventKind.HELLO, EventKind.ERROR, EventKind.END):
+        if whole["event"] not in (EventKind.HELLO, EventKind.STALL, EventKind.ERROR, EventKind.END):
             show(whole)
 
 
@@ -192,6 +194,12 @@ def _load_answer() -> None:
     del engine, remember, answer
 
 
+def close_with(folder: Path, error: Event) -> None:
+    """Give the record the end of a run that failed."""
+    words = {"error": error_words(error), "hint": str(error["hint"])}
+    close.close(folder, RunStatus.FAILED, now_utc(), **words, hang=error.get("hang"))
+
+
 def close_record(folder: Path, verdict: Verdict) -> None:
     """Give the record the end that was judged, where the ranks could not write it or knew less."""
     from busbw.record.parquet import compact, is_worthwhile
@@ -201,7 +209,7 @@ def close_record(folder: Path, verdict: Verdict) -> None:
         if close.read_status(folder) is not RunStatus.COMPLETE:
             close.close(folder, RunStatus.INTERRUPTED, now_utc())
     elif error is not None:
-        close.close(folder, RunStatus.FAILED, now_utc(), error=error_words(error), hint=str(error["hint"]))
+        close_with(folder, error)
     if is_worthwhile(folder):
         compact(folder)
     merge(folder)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from busbw.launch.verdict import Story
+from busbw.launch.story import Story
 from busbw.model.event import EventKind, Joiner
+from busbw.model.progress import HostStill
 
 if TYPE_CHECKING:
     from busbw.model.event import Event
@@ -23,6 +24,7 @@ class Listener:
         # a process of this number.
         self.hello: dict[int, tuple[int, str] | None] = {}
         self.errors: list[Event] = []  # those that wait for such a rank in a collective may wait for ever
+        self.still: list[HostStill] = []  # of hosts where nothing moved
         self.end: Event | None = None  # rank 0's last
         self.output: list[str] = []  # what was no event
         self.out_of_time_s: float | None = None
@@ -43,6 +45,8 @@ class Listener:
             self.hello[pid] = place if self.hello.get(pid, place) == place else None
         elif kind == EventKind.ERROR:
             self.errors.append(item)
+        elif kind == EventKind.STALL:
+            self.still.append(HostStill.of_json(item["still"]))
         elif kind == EventKind.END:
             self.end = item
         elif kind == EventKind.HEADER:
@@ -50,6 +54,17 @@ class Listener:
             self._places = {int(rank["rank"]): str(rank["host"]) for rank in item["world"]["ranks"]}
         elif kind == EventKind.CASE:
             self._finished += 1
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether something was said for which the launch is to end."""
+        return bool(self.errors or self.still)
+
+    @property
+    def all_still(self) -> bool:
+        """Whether every rank's host has reported that nothing moves: there is nothing to wait for."""
+        ranks = [rank.page for host in self.still for rank in host.ranks]
+        return bool(ranks) and len(ranks) >= max(page.ranks for page in ranks)
 
     def run_out_of_time(self, limit_seconds: float) -> None:
         """Note that the launch is to be ended, and its last lines before that."""
@@ -64,6 +79,7 @@ class Listener:
             connected=self.connected,
             finished=self._finished,
             errors=tuple(self.errors),
+            still=tuple(self.still),
             end=self.end,
             output=tuple(self.output),
             out_of_time_s=self.out_of_time_s,

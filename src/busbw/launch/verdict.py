@@ -1,7 +1,7 @@
 """How a launch ended, and which rank is to blame: decided here for every engine. Pure.
 
 Whoever follows a launch gathers a ``Story`` (``listener``), and ``judge`` makes the ``Verdict`` of it. What
-launchers print is read in ``launcher_words``.
+launchers print is read in ``launcher_words``, what ranks that stand still show in ``stall``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 
 from busbw.errors import BusbwError, ExitCode, RankFailed, SiteError
 from busbw.launch.command import setup_failure
-from busbw.launch.engine import JobState, Phase
+from busbw.launch.engine import JobState
 from busbw.launch.launcher_words import (
     Death,
     describe,
@@ -27,62 +27,12 @@ from busbw.launch.launcher_words import (
     srun_end,
     survivors,
 )
+from busbw.launch.stall import stalled_event
+from busbw.launch.story import Story
 from busbw.model.event import Event, error_event
 from busbw.model.record import RunStatus
 
-_NO_ENGINE: Final = JobState(Phase.ENDED)
 _LOOK: Final = "look at log/ in the run folder"
-
-
-@dataclass(frozen=True)
-class StoppedProcess:
-    """A process of a launch that somebody has stopped: a rank's, or one with a ``name`` that starts ranks."""
-
-    pid: int
-    rank: int | None = None
-    name: str = ""
-
-
-@dataclass(frozen=True)
-class Story:
-    """Everything that was seen of a launch when it is judged.
-
-    ``job`` is its number on an engine, empty where this process started the ranks; ``state`` is what that
-    engine knows. ``host`` is where ranks are that do not say it, empty where that is not known.
-    """
-
-    host: str = ""
-    job: str = ""
-    is_command: bool = False  # of the user's: what it prints is all that it says
-    process_is_rank: bool = False  # the processes of ``exits`` are ranks; else a launcher started those
-    # What ranks and launchers said.
-    hello: Mapping[int, tuple[int, str]] = field(default_factory=dict)  # process id -> rank, host
-    places: Mapping[int, str] = field(default_factory=dict)  # rank -> host, once all are connected
-    connected: bool = False  # all ranks were there
-    finished: int = 0  # cases that ended
-    errors: Sequence[Event] = ()
-    end: Event | None = None
-    output: Sequence[str] = ()  # what was no event
-    # What was seen from outside.
-    exits: Mapping[int, int] = field(default_factory=dict)  # process -> exit code, negative for a signal
-    someone_ended: bool = False  # a rank, without a goodbye
-    all_left: bool = False  # every rank said goodbye
-    first_dead: int | None = None  # the first of those that had started
-    missing: tuple[int, ...] = ()  # ranks that had not started when it ended
-    pids: Mapping[int, int] = field(default_factory=dict)  # of ranks on ``host``: process id -> rank
-    stopped: tuple[StoppedProcess, ...] = ()  # on ``host``, when something was wrong
-    lost_launcher: str = ""  # the name of the launcher's process that ended before any rank
-    state: JobState = _NO_ENGINE
-    # What this process did.
-    given_up: BusbwError | None = None  # it does not start
-    interrupted: bool = False
-    out_of_time_s: float | None = None  # the limit that the launch ran into
-    last_words: tuple[str, ...] = ()  # and its last lines then: a launcher that is ended adds its own
-
-    @property
-    def waiting(self) -> dict[int, Event]:
-        """By rank, what those say that wait for others in a round of a hunt; they leave, and do not hang."""
-        return {int(item["rank"]): item for item in self.errors if item.get("waits")}
 
 
 @dataclass(frozen=True)
@@ -102,6 +52,7 @@ def judge(story: Story) -> Verdict:
     rules: tuple[Callable[[Story], Verdict | None], ...] = (
         _not_started,  # the engine cannot start it, or did not in time
         _interrupted,  # somebody wanted its end: whatever ranks said on their way out
+        _stalled,  # nothing moved; what ranks did then is of that
         _setup_script,  # failed on a node before any rank was there
         _stopped,  # the others can only wait for it
         _out_of_time,  # busbw ended it after its own limit
@@ -160,6 +111,10 @@ def _not_started(story: Story) -> Verdict | None:
 
 def _interrupted(story: Story) -> Verdict | None:
     return Verdict(ExitCode.INTERRUPTED) if story.interrupted else None
+
+
+def _stalled(story: Story) -> Verdict | None:
+    return Verdict(ExitCode.RANK_FAILED, stalled_event(story.still, story.hello)) if story.still else None
 
 
 def _setup_script(story: Story) -> Verdict | None:

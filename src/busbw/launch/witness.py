@@ -20,7 +20,7 @@ from typing import Final
 
 from busbw.errors import BusbwError
 from busbw.launch.hosts.agent import Watch
-from busbw.launch.verdict import StoppedProcess, Story
+from busbw.launch.story import StoppedProcess, Story
 from busbw.machine import processes
 from busbw.rank.world.identity import identify
 

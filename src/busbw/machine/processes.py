@@ -41,6 +41,18 @@ def name(pid: int, proc: str = PROC) -> str:
     return read_text(Path(proc, str(pid), "comm"))
 
 
+def waits_in(pid: int, proc: str = PROC) -> str:
+    """The kernel's function that its main thread waits in; empty where it runs, or that is not said."""
+    found = read_text(Path(proc, str(pid), "wchan"))
+    return "" if found == "0" else found
+
+
+def cpu_seconds(pid: int, proc: str = PROC) -> float:
+    """The CPU time that it has used so far."""
+    fields = read_text(Path(proc, str(pid), "stat")).rpartition(")")[2].split()
+    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK") if fields else 0.0
+
+
 def children(pid: int, proc: str = PROC) -> tuple[int, ...]:
     """The processes that it started and that are there."""
     threads = Path(proc, str(pid), "task")

@@ -2,12 +2,12 @@
 
 A line starts with ``{"busbw":`` and carries the stream's version, so that it is recognised behind a
 launcher's prefix (``0: ``, ``[1,0]<stdout>:``) and between other programs' output. Kinds: hello (a rank is
-there), header (world, backend, method, run folder), pass (a CaseResult so
-far, before that of the case), case (one CaseResult, final), progress (cases done, seconds
-left, after every case), round and verdict (of a hunt), memory (most bytes of any rank, by use), finding,
-error, end. A front process adds state (what an engine says of the job); where the ranks cannot write its run
-folder, record carries the finished record home, and ``seq`` numbers rank 0's events, so that a stream may be
-read twice.
+there), header (world, backend, method, run folder), pass (a CaseResult so far, before that of the case), case
+(one CaseResult, final), progress (cases done, seconds left, after every case), round and verdict (of a hunt),
+memory (most bytes of any rank, by use), finding, stall (the ranks of a host do not move any more), error,
+end. A front process adds state (what an engine says of the job); where the ranks cannot write its run folder,
+record carries the finished record home, and ``seq`` numbers rank 0's events, so that a stream may be read
+twice.
 
 On its way through launchers an event is cut into part lines where it is long. A write of up to PIPE_BUF
 (4,096) bytes reaches a pipe whole; of a longer one, MPICH's hydra may read a piece at a time, and puts its
@@ -27,6 +27,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from busbw.errors import BusbwError
+from busbw.model.progress import HostStill
 from busbw.redact import redact_text
 
 STREAM_VERSION: Final = 2
@@ -49,6 +50,7 @@ class EventKind(StrEnum):
     ROUND = "round"
     VERDICT = "verdict"
     MEMORY = "memory"
+    STALL = "stall"
     ERROR = "error"
     STATE = "state"
     RECORD = "record"
@@ -154,3 +156,8 @@ def error_event(error: BusbwError, *, peer_lost: bool = False) -> dict[str, Any]
         exit_code=int(error.exit_code),
         peer_lost=peer_lost,
     )
+
+
+def stall_event(still: HostStill) -> Event:
+    """What the watcher of a host reports."""
+    return event(EventKind.STALL, still=still)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -132,3 +133,9 @@ class HangAnswer:
     evidence: tuple[str, ...] = ()
     unseen: str = ""
     next: str = ""
+
+    @classmethod
+    def of_json(cls, fields: Mapping[str, Any]) -> HangAnswer:
+        """From plain values, as an event or JSON has them."""
+        states = (RankState(**{**each, "ranks": tuple(each["ranks"])}) for each in fields["states"])
+        return cls(**{**fields, "states": tuple(states), "evidence": tuple(fields["evidence"])})

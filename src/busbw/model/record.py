@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from busbw.model.case import Case
 from busbw.model.finding import Finding
+from busbw.model.hang import HangAnswer
 from busbw.model.plan import Plan
 from busbw.model.result import CaseResult, Status
 from busbw.model.traffic import Burst
@@ -168,6 +169,7 @@ class RunRecord:
     Once a run has ended, ``results`` has one for every case of the plan; before, for the finished ones.
     ``hunt`` is the verdict of a hunt, whose rounds are a file of their own.
     ``answer`` is what the run came to when it ended (``report.answer``), held against what was known then.
+    ``hang`` is there where nothing moved any more: which ranks the others waited for.
     ``source`` is there where the numbers were not measured by busbw but imported.
     """
 
@@ -193,6 +195,7 @@ class RunRecord:
     bursts: tuple[Burst, ...] = ()
     hunt: dict[str, Any] = field(default_factory=dict)
     answer: dict[str, Any] = field(default_factory=dict)
+    hang: HangAnswer | None = None
 
     @property
     def timed(self) -> tuple[tuple[Case, CaseResult], ...]:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from busbw.errors import SiteError
-from busbw.model.event import EventKind, error_event, event
-from busbw.rank import profile
+from busbw.model.event import EventKind, error_event, event, stall_event
+from busbw.rank import profile, progress
 from busbw.rank.backends.gpu_ahead import begin as begin_with_gpu
 from busbw.rank.process import (
     bind,
@@ -43,6 +43,9 @@ def main() -> int:
     offer_stack()
     identity = identify(os.environ)
     rank = identity.rank if identity is not None else 0
+    if identity is not None:  # before a core of its own is taken: the watcher has none
+        stall_s = progress.stall_seconds(os.environ.get(progress.VARIABLE, ""))
+        progress.begin(rank, identity.size, stall_s, lambda still: emit(stall_event(still)))
     bind(identity.local_rank if identity is not None else None, os.environ)
     if FRONT_VARIABLE in os.environ:  # on this host alone
         keep_to_loopback(os.environ)

@@ -17,8 +17,10 @@ import numpy as np
 from busbw.model.case import Case
 from busbw.model.choice import Choice, agreed_choice
 from busbw.model.plan import Limits, Plan
+from busbw.model.progress import Phase
 from busbw.model.result import CaseResult, Status, StopReason
 from busbw.model.traffic import Burst
+from busbw.rank import progress
 from busbw.rank.backends.base import Backend, DeviceState, Int64Array, PreparedCase
 from busbw.rank.backends.buffers import checkable
 from busbw.rank.measure import Conditions, Samples, first_call, measure, measure_again, measure_repeated
@@ -30,6 +32,7 @@ from busbw.rank.verify import Checkable, Saves, Verified, WrongKeeper, verify, v
 from busbw.rank.world.base import World
 from busbw.rank.world.clock import Recheck, recheck, synchronise
 from busbw.rank.world.mpi import MpiWorld
+from busbw.units import format_size
 
 # NVML's reasons are bits of one number; a maximum over ranks needs them apart.
 _THROTTLE_BITS: Final = 16
@@ -211,6 +214,7 @@ class Session:
         plan, backend = self._plan, self._backend
         assert isinstance(backend, StreamsBackend), "made for a plan with streams"
         givens = [self._given_in(case) for case in cases]
+        progress.measuring(" + ".join(map(_named, cases)), max(case.size_bytes for case in cases))
         step = backend.prepare_step(cases)
         try:
             first_ns = first_calls_ns(step, self._given, plan.streams)
@@ -239,6 +243,7 @@ class Session:
 
     def _checked_and_measured(self, case: Case, limits: Limits) -> Entry:
         began_s = time.monotonic()
+        progress.measuring(_named(case), case.size_bytes)
         prepared, given = self._backend.prepare(case), self._given_in(case)
         try:
             # Before the check, or the case would not be cold any more.
@@ -248,9 +253,11 @@ class Session:
             if limits.calls == 0:
                 return _checked_only(case, *verdict), NOTHING_KEPT
             _guard(prepared, verdict[0])
+            progress.phase(Phase.WARMUP, progress.expected_seconds(case.size_bytes))
             take = measure_repeated if limits.outer_iters else measure
             measured_s = time.monotonic()
             samples = take(prepared, given, limits)
+            progress.timed(case.size_bytes, samples.call_ns / 1e9)
             now_s = time.monotonic()
             own = np.array([now_s - began_s, now_s - measured_s, first_ns])
             all_s, visit_s, first_ns = map(float, given.world.max(own))
@@ -262,6 +269,7 @@ class Session:
             prepared.close()
 
     def _measured_again(self, opened: _Open) -> Entry:
+        progress.measuring(_named(opened.case), opened.case.size_bytes)
         prepared, given = self._backend.prepare(opened.case), replace(opened.given, clock=self._given.clock)
         try:
             _guard(prepared, opened.verdict[0])
@@ -352,6 +360,7 @@ class Session:
         if not all(checkable(case, ranks, plan.data) for ranks in {*map(len, plan.groups)} or {world.size}):
             return None, (*conditions, "unchecked")
         on_wrong = self._keeper.of(case.index, prepared) if plan.save_wrong else None
+        progress.phase(Phase.CHECK, progress.expected_seconds(case.size_bytes))
         return verify(case, prepared, world, plan.seed, plan.checks, plan.groups, on_wrong), conditions
 
     def _conditions(self) -> tuple[str, ...]:
@@ -372,6 +381,7 @@ class Session:
         rank's device. One message has both. Collective.
         """
         verified, conditions = before
+        progress.phase(Phase.CHECK, progress.expected_seconds(case.size_bytes))
         world, state = self._given.world, _state_numbers(device)
         if verified is None:
             return before, _worst_state(world.max(state))
@@ -421,6 +431,12 @@ class Session:
 def _worse(first: Recheck | None, second: Recheck | None) -> Recheck | None:
     found = [each for each in (first, second) if each is not None]
     return max(found, key=lambda each: (each.excess_ns, each.error_ns), default=None)
+
+
+def _named(case: Case) -> str:
+    """As it is called where a run hangs."""
+    size = f" {format_size(case.size_bytes)} {case.dtype}" if case.row.sized else ""
+    return f"{case.collective}{size}"
 
 
 def _guard(prepared: Checkable, verified: Verified | None) -> None:

@@ -21,10 +21,12 @@ from typing import TYPE_CHECKING, Final, NoReturn
 from busbw.errors import BusbwError, ExitCode, LauncherMismatch, RankFailed, UndecidedError
 from busbw.machine.processes import is_stopped
 from busbw.model.case import Case
-from busbw.model.event import Emit, Event, EventKind, error_event, event
+from busbw.model.event import Emit, Event, EventKind, error_event, event, stall_event
 from busbw.model.hunt import BY_NIC
 from busbw.model.plan import Plan
+from busbw.model.progress import Phase
 from busbw.model.record import RunStatus
+from busbw.rank import progress
 from busbw.rank.guard import Guard
 from busbw.rank.main import run
 from busbw.rank.process import Deadline, emit, exit_on_signal
@@ -35,6 +37,7 @@ from busbw.rank.world.select import WorldChoice, create
 from busbw.rank.world.watched import GOODBYE, Watched, report_to
 
 if TYPE_CHECKING:
+    from busbw.model.progress import HostStill
     from busbw.rank.world.identity import Identity
 
 
@@ -154,7 +157,9 @@ class _Rank:
     def live(self, identity: Identity | None, choice: WorldChoice) -> ExitCode:
         """Join, measure, leave."""
         hear_signals = exit_on_signal(self.interrupted)
+        progress.phase(Phase.JOINING)
         world = create(identity, choice, self.peer_lost)
+        progress.joined(world.size)
         hear_signals()
         try:
             plan = self._plan(world)
@@ -201,6 +206,7 @@ class _Rank:
         """Rank 0 makes the plan and opens the record."""
         plan = director.plan(world.size)
         request = director.request()
+        progress.writes_to(request.folder)
         self.lead = Lead(request, plan, director.emit)
         if director.guard is not None:
             director.guard.watch(request.folder, len({member.host for member in world.members}))
@@ -271,12 +277,16 @@ def _known_beside(identity: Identity | None, error: BusbwError) -> bool:
     return isinstance(error, LauncherMismatch) and identity is not None and bool(identity.local_rank)
 
 
-def follow(identity: Identity, arguments: list[str]) -> int:
+def follow(identity: Identity, arguments: list[str], report_stall: Callable[[HostStill], None]) -> int:
     """Live as a rank other than 0 that a launcher of the user's started: no settings, no display, one line if
-    it fails alone. The exit code is the same as rank 0's.
+    it fails alone. The exit code is the same as rank 0's. ``report_stall`` is for the watcher of this host,
+    where no front process hears it.
     """
+    stall_s = progress.stall_seconds(option(arguments, "--stall") or os.environ.get(progress.VARIABLE, ""))
     if not any(word.startswith(DELIVER) for word in arguments):
+        progress.begin(identity.rank, identity.size, stall_s, report_stall)
         return int(live(identity, world_choice(arguments), None, _print_error))
+    progress.begin(identity.rank, identity.size, stall_s, lambda still: emit(stall_event(still)))
     watched = Watched(identity.rank, os.environ)
     emit(event(EventKind.HELLO, rank=identity.rank, pid=os.getpid(), host=socket.gethostname()))
     code = int(live(identity, world_choice(arguments), None, emit, watched))

@@ -14,9 +14,11 @@ import numpy as np
 from busbw.errors import ExitCode
 from busbw.machine.host import read_processors
 from busbw.model.plan import Plan
+from busbw.model.progress import Phase, expected_s
 from busbw.model.record import Method, WorldInfo
 from busbw.model.result import CaseResult, Status
 from busbw.model.traffic import Burst
+from busbw.rank import progress
 from busbw.rank.backends.base import Backend
 from busbw.rank.backends.create import create, is_profiled, preflight
 from busbw.rank.cases import Session, grouping
@@ -103,6 +105,7 @@ def run(world: World, plan: Plan, observer: Observer | None, deadline: Deadline 
     agreed(world, lambda: preflight(plan, world))
     checks.listen()
     dump = _dump(plan, observer)
+    progress.phase(Phase.COMMUNICATOR, expected_s(plan.buffer_bytes))
     backend = agreed(world, lambda: create(plan, world))
     ras = _connect(backend, plan, world)
     if dump is not None and (missing := dump.finish()) and observer is not None:
@@ -113,6 +116,8 @@ def run(world: World, plan: Plan, observer: Observer | None, deadline: Deadline 
     info = describe(world, backend, own | checks.said)
     if observer is not None and info is not None:
         observer.started(info, _method(plan, given))
+    if plan.preflight.stops or plan.hunt is not None:
+        progress.without_limit()
     if plan.preflight.stops:
         checks.go_deep(backend)
         backend.close()
@@ -130,6 +135,7 @@ def run(world: World, plan: Plan, observer: Observer | None, deadline: Deadline 
         ended[result.status] += 1
         if observer is not None:
             observer.finished(result, kept)
+    progress.phase(Phase.END)
     _watch_links(session, plan, observer)
     memory_bytes = _most(backend.memory_report(), world)
     if observer is not None:

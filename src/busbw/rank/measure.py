@@ -12,8 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from busbw.model.plan import Limits, Timing
+from busbw.model.progress import Phase
 from busbw.model.result import StopReason
 from busbw.model.sample import EXCLUDING, SampleFlag
+from busbw.rank import progress
 from busbw.rank.backends.base import Look, PreparedCase
 from busbw.rank.descheduled import CoreClock, flag_lost
 from busbw.rank.reduce_samples import Across, Grouping, across_ranks
@@ -242,6 +244,7 @@ def measure(prepared: PreparedCase, given: Conditions, limits: Limits) -> Sample
     pace = warm_up(prepared, given, limits)
     sampling = Sampling(prepared, given, pace.call_ns)
     wanted, k = _first_look(limits, pace, given, prepared)
+    progress.phase(Phase.TIMING, k * pace.call_ns / 1e9)
     warmup_calls, faster_looks = pace.warmup_calls, 0
     taken, passes = Taken.none(k), 1
     stop: StopReason | None = None
@@ -286,6 +289,7 @@ def measure_again(samples: Samples, prepared: PreparedCase, given: Conditions, l
     own_limits = stopping.of_pass(limits, passes, call_ns)
     most = min(stopping.FIRST_LOOK, own_limits.max_samples)
     wanted = max(1, min(most, _fitting(own_limits.case_seconds * 1e9, k * call_ns)))
+    progress.phase(Phase.TIMING, k * call_ns / 1e9)
     warmup_calls, taken, stop = samples.warmup_calls + (lead or 0), Taken.none(k), None
     while stop is None:
         look = min(wanted - len(taken.across), given.max_samples_per_look)

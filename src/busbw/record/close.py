@@ -18,17 +18,26 @@ from busbw.model.record import SCHEMA_VERSION, RunRecord, RunStatus
 from busbw.model.result import not_run
 from busbw.record.folder import REQUEST_FILE, RUN_FILE, replace_text
 from busbw.record.results import forget_results, read_fields
-from busbw.redact import redact_text
+from busbw.redact import redact_all, redact_text
 
 _MOST_INDENTED: Final = 10_000
 
 
-def close(folder: Path, status: RunStatus, ended: str, *, error: str = "", hint: str = "") -> bool:
+def close(
+    folder: Path,
+    status: RunStatus,
+    ended: str,
+    *,
+    error: str = "",
+    hint: str = "",
+    hang: Mapping[str, Any] | None = None,
+) -> bool:
     """Replace the end of the record in ``folder``, and give every case without a result its status; where the
     ranks never wrote a record, make one from the request. False where there is neither.
 
     Works on the plain JSON, so that a process that outlives a run can do it at once, without the
-    readers' libraries. ``ended`` (ISO 8601) is taken only where the ranks wrote no time of their own.
+    readers' libraries. ``ended`` (ISO 8601) is taken only where the ranks wrote no time of their own;
+    ``hang`` is a ``HangAnswer``.
     """
     fields = _fields(folder)
     if fields is None:
@@ -39,6 +48,8 @@ def close(folder: Path, status: RunStatus, ended: str, *, error: str = "", hint:
     fields.update(
         status=status.value, ended=fields["ended"] or ended, error=redact_text(error), hint=redact_text(hint)
     )
+    if hang is not None:
+        fields["hang"] = redact_all(hang)
     _write(folder, fields)
     forget_results(folder)
     return True

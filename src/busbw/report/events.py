@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import textwrap
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final, TextIO
 
 from busbw.model.choice import Choice
 from busbw.model.event import Event, error_words
 from busbw.model.finding import Severity
+from busbw.model.hang import HangAnswer
 from busbw.model.plan import Plan
 from busbw.model.record import HostInfo, Method, RankInfo, WorldInfo
 from busbw.model.result import CaseResult, GroupResult, Status, StopReason, WrongData
+from busbw.report.hang import hang_lines
 
 _WIDTH: Final = 110
 _INDENT: Final = 9  # of what stands below a claim: as wide as the severity
@@ -41,6 +44,13 @@ def show_error(item: Event, err: TextIO) -> None:
     print(f"error: {error_words(item)}", file=err)
     if item["hint"]:
         print(f"hint: {item['hint']}", file=err)
+    if item.get("hang"):
+        show_hang(HangAnswer.of_json(item["hang"]), err)
+
+
+def show_hang(answer: HangAnswer, err: TextIO) -> None:
+    """Which ranks the others waited for, below the error whose words have the answer and what to do."""
+    print(*hang_lines(replace(answer, next="")), sep="\n", file=err)
 
 
 def show_state(item: Event, err: TextIO) -> None:

@@ -11,11 +11,10 @@ import pytest
 from busbw.errors import ExitCode, RankFailed, SiteError, UndecidedError
 from busbw.launch.engine import JobState, Phase
 from busbw.launch.launcher_words import Death
+from busbw.launch.story import StoppedProcess, Story
 from busbw.launch.verdict import (
     RankEnd,
     SeenOnHosts,
-    StoppedProcess,
-    Story,
     Verdict,
     first_dead,
     first_of_srun,

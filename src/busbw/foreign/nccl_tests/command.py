@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from busbw.foreign.nccl_tests.display import NcclTestsDisplay
     from busbw.model.plan import Plan
+    from busbw.model.progress import HostStill
     from busbw.plan.flags.run import RunSettings
     from busbw.rank.rank0 import Request
     from busbw.rank.world.identity import Identity
@@ -108,6 +109,7 @@ def _join(door: _Door, identity: Identity) -> int:
     from busbw.foreign.nccl_tests.settings import backend_wanted, operation
     from busbw.launch.remember import remember
     from busbw.machine.backends import choose_backend
+    from busbw.rank import progress
     from busbw.rank.entry import Director, live, world_choice
     from busbw.rank.guard import Guard
     from busbw.rank.rank0 import Request
@@ -116,6 +118,8 @@ def _join(door: _Door, identity: Identity) -> int:
     line = door.line
     identity, processes = of_several(identity, line)
     door = replace(door, variables=replace(door.variables, split=processes.split(door.variables.split)))
+    stall_s = progress.stall_seconds(os.environ.get(progress.VARIABLE, ""))
+    progress.begin(identity.rank, identity.size, stall_s, _report_stall)
     chosen: list[RunSettings] = []
     measured: list[Path] = []
 
@@ -157,8 +161,15 @@ def follow(identity: Identity, words: Sequence[str]) -> int:
         read_variables(os.environ)
     except BusbwError as error:
         return int(error.exit_code)
-    code = live(of_several(identity, line)[0], [line.program])
+    code = live(of_several(identity, line)[0], [line.program], _report_stall)
     return FAILED if code == ExitCode.BAD_VERDICT else code
+
+
+def _report_stall(still: HostStill) -> None:
+    """In the watcher's process, which loads what it needs only then."""
+    from busbw.launch.joined import report_stall
+
+    report_stall(still)
 
 
 def _start_beside(identity: Identity, line: Line, words: Sequence[str]) -> int:

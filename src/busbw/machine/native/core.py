@@ -56,6 +56,7 @@ __all__ = [
     "Segments",
     "Stream",
     "check",
+    "count_progress",
     "fill",
     "mpi_user_function",
     "new_check_result",
@@ -67,7 +68,7 @@ __all__ = [
     "time_lanes_host",
 ]
 
-CORE_ABI: Final = 8
+CORE_ABI: Final = 9
 LIBRARY_PATH: Final = Path(__file__).with_name("libbusbw_core.so")
 
 # Statuses as in core_api.h.
@@ -137,6 +138,7 @@ _SIGNATURES: Final = {
     ),
     "busbw_time_lanes_host": (ctypes.c_int32, (_P, ctypes.c_int32, _P, _U64, _U64, _P, _P)),
     "busbw_time_lanes_events": (ctypes.c_int32, (_P, ctypes.c_int32, _U64, _U64, _P, _P, _P)),
+    "busbw_progress_to": (None, (_P,)),
     "busbw_stream_wait": (ctypes.c_int32, (ctypes.POINTER(Stream),)),
 }
 
@@ -196,6 +198,13 @@ def mpi_user_function(dtype: int, op: int, *, large: bool) -> int:
 def new_check_result() -> CheckResult:
     """A result that has seen nothing yet."""
     return CheckResult(0, NO_WRONG_ELEMENT, 0)
+
+
+def count_progress(address: int | None) -> None:
+    """Count this process's calls in the four 64-bit words at ``address``: entered, enqueued, completed, and
+    what it does with them (``CallMode`` of native/progress.hpp). None: nowhere.
+    """
+    _core.busbw_progress_to(address)
 
 
 def _require_ok(status: int) -> None:

@@ -27,6 +27,7 @@ from busbw.plan.flags.values import (
     ReduceOps,
     Roots,
     Seconds,
+    SecondsOrOff,
     Size,
     as_written,
 )
@@ -234,6 +235,14 @@ class RunSettings(RankSettings, PreflightSettings, PatternSettings):
             name=["--timeout", "-T"], group=METHOD, help="End a case after this many seconds; 0: never."
         ),
     ] = 0.0
+    stall: Annotated[
+        SecondsOrOff,
+        Parameter(
+            group=METHOD,
+            help="End and explain a run in which nothing moves for so long, or for 20 times a call's time if"
+            " that is longer; off: never.",
+        ),
+    ] = SecondsOrOff("30s")
     unalign: Annotated[
         int,
         Between(0),

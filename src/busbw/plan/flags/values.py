@@ -91,6 +91,18 @@ class Seconds(Written, float):
 
 
 @_one_word
+class SecondsOrOff(Seconds):
+    """Seconds; 0, from ``off``, for never."""
+
+    def __new__(cls, written: str | float, flag: str = "") -> SecondsOrOff:
+        """Raises UsageError, which names ``flag``."""
+        seconds = 0.0 if written == "off" else Seconds(written, flag)
+        made = float.__new__(cls, seconds)
+        made.text = str(written)
+        return made
+
+
+@_one_word
 class Fraction(Written, float):
     """A share of one, from ``1%`` or ``0.01``."""
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from busbw.errors import SiteError
-from busbw.machine.native import nvtx
+from busbw.machine.native import core, nvtx
+from busbw.rank import progress
 from busbw.rank.backends.base import Backend
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def create(plan: Plan, world: World) -> Backend:
     """The backend of the plan on this rank: libraries loaded, buffers allocated. Not collective, so that a
     rank that fails here fails before the others wait for it; ``Backend.connect`` is.
     """
+    core.count_progress(progress.counts_address())
     if not plan.streams:
         return _create(plan, world)
     from busbw.rank.backends.streams import StreamsBackend

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NoReturn
 import numpy as np
 
 from busbw.errors import ExitCode, LauncherMismatch, SiteError
+from busbw.rank.progress import asking
 from busbw.rank.world import shared_memory
 from busbw.rank.world.base import (
     Member,
@@ -228,11 +229,12 @@ class MpiWorld:
             chunks.append(receive[start : start + int(counts[rank])].tobytes())
 
     def _wait(self, request: MPI.Request) -> None:
-        if not self.sleeps:
-            request.Wait()
-            return
-        while not request.Test():
-            time.sleep(POLL_INTERVAL_S)
+        with asking():
+            if not self.sleeps:
+                request.Wait()
+                return
+            while not request.Test():
+                time.sleep(POLL_INTERVAL_S)
 
 
 def _local_view(comm: MPI.Intracomm) -> tuple[int, int, int]:

@@ -17,6 +17,7 @@ import zmq
 
 from busbw._version import __version__
 from busbw.errors import BusbwError, LauncherMismatch, RankFailed, SiteError, UsageError
+from busbw.rank.progress import asking
 from busbw.rank.world import sockets
 from busbw.rank.world.base import Member, Number, OnFailure, WorldKind, distinct_hosts, reducible, this_member
 from busbw.rank.world.channel import Contribute, Fail, Leave, Link, Loop, PeerLoop, Welcome
@@ -150,7 +151,8 @@ class NcclWorld:
             return list(self._call(Op.GATHER, data).parts or ())
         self._calls += 1
         self._raise_if_failed()
-        self._link.post(Contribute(Op.GATHER, self._calls, data))
+        with asking():  # counted as on rank 0, which waits for it
+            self._link.post(Contribute(Op.GATHER, self._calls, data))
         return None
 
     def fail(self, message: str) -> NoReturn:
@@ -198,7 +200,8 @@ class NcclWorld:
         self._raise_if_failed()
         if op is not Op.BROADCAST or self.rank == 0:
             self._link.post(Contribute(op, self._calls, body))
-        event = self._link.inbox.get()
+        with asking():
+            event = self._link.inbox.get()
         if not isinstance(event, Outcome):
             self._take_failure(event)
         if event.op is not op or event.call != self._calls:

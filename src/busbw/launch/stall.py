@@ -1,0 +1,304 @@
+"""Why a launch stands still: which ranks the others wait for, from the pages that all ranks publish and from
+what the kernel shows of their processes. Pure.
+
+A rank is named for what is seen of itself: it is gone, or stopped, or it waits for nobody while the others
+wait. Where all wait, nobody is named.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Final
+
+from busbw.errors import RankFailed
+from busbw.model.event import Event, error_event
+from busbw.model.hang import HangAnswer, RankState
+from busbw.model.progress import PHASE_WORDS, CallMode, HostStill, Page, Phase, RankHere
+from busbw.units import counted, first_of
+
+_MOST_NAMED: Final = 4
+_STOPPED: Final = frozenset("Tt")
+# Of the time in which nothing moved. A rank that looks for its messages uses more, asleep or not.
+_ASLEEP_SHARE: Final = 0.005
+_TIMER: Final = "nanosleep"
+_FABRIC: Final = (
+    "look at the links and GPUs (`busbw preflight`, `nvidia-smi`: Xid errors); NCCL_DEBUG=INFO names the"
+    " transport"
+)
+
+
+class State(StrEnum):
+    """What a rank was seen in; the worst first."""
+
+    GONE = "gone"
+    STOPPED = "stopped"
+    NOT_STARTED = "never started"
+    DIFFERENT = "different call"
+    NOT_JOINED = "not joined"
+    ASLEEP = "entered, asleep"
+    NOT_ENTERED = "not entered"
+    NOT_ENQUEUED = "entered, not enqueued"
+    UNSEEN = "not seen"
+    NOT_RETURNED = "entered, not returned"
+    NOT_COMPLETED = "enqueued, not completed"
+    WAITS = "waits"
+
+
+# Ranks in these are the cause of what the others are in.
+_CAUSES: Final = tuple(State)[: tuple(State).index(State.UNSEEN)]
+
+
+@dataclass(frozen=True)
+class _Rank:
+    host: str
+    quiet_s: float
+    seen: RankHere
+
+    @property
+    def page(self) -> Page:
+        return self.seen.page
+
+    @property
+    def is_asleep(self) -> bool:
+        """Whether it sleeps for a time of its own choice: who waits for others wakes up now and then."""
+        process = self.seen.process
+        used = self.seen.cpu_s <= _ASLEEP_SHARE * self.quiet_s
+        return process.state == "S" and used and _TIMER in process.waits_in
+
+
+def stalled_event(still: Sequence[HostStill], hello: Mapping[int, tuple[int, str]] | None = None) -> Event:
+    """The error of a launch that stands still, with its ``hang`` beside. ``hello``: the ranks that said they
+    had started, by process id; None where nobody hears them.
+    """
+    answer = explain(still, None if hello is None else {rank for rank, _ in hello.values()})
+    worst = answer.states[0]
+    is_named = worst.state in _CAUSES
+    hosts = [(host.host, each.page.rank) for host in still for each in host.ranks]
+    error = RankFailed(
+        answer.answer,
+        hint=answer.next,
+        rank=worst.ranks[0] if is_named and len(worst.ranks) == 1 else None,
+        host=next((host for host, rank in hosts if is_named and rank in worst.ranks), ""),
+    )
+    return {**error_event(error), "hang": asdict(answer)}
+
+
+def explain(still: Sequence[HostStill], started: set[int] | None) -> HangAnswer:
+    """What the ranks of hosts that stand still come to; ``started`` are those that said so, None where
+    nobody heard them.
+    """
+    ranks = [_Rank(host.host, host.quiet_s, each) for host in still for each in host.ranks]
+    ranks.sort(key=lambda each: each.page.rank)
+    missing = set(range(max(each.page.ranks for each in ranks))) - {each.page.rank for each in ranks}
+    states = _states(ranks)
+    causes = {each.page.rank for each in ranks if states[each.page.rank] in _CAUSES}
+    latest = max(each.page.phase for each in ranks)
+    is_start = started is not None and latest <= Phase.JOINING
+    absent = {rank: State.NOT_STARTED for rank in missing if is_start and rank not in (started or set())}
+    absent |= {rank: State.UNSEEN for rank in missing if rank not in absent}
+    worst = min({*states.values(), *absent.values()}, key=tuple(State).index)
+    named = [each for each in ranks if states[each.page.rank] is worst]
+    waiting = [each for each in ranks if each.page.rank not in causes and each.page.waits]
+    awaited = _awaited(waiting or ranks)
+    return HangAnswer(
+        is_hung=True,
+        answer=_answer(worst, named, sorted(absent), waiting, awaited),
+        states=_rows(ranks, states, absent),
+        evidence=tuple(_evidence(still, named, absent, started)),
+        next=_next(worst, named),
+    )
+
+
+# ---- the state of each rank ----------------------------------------------------------------------------
+
+
+def _states(ranks: Sequence[_Rank]) -> dict[int, State]:
+    """By rank. What is certain of a process comes first; then who waits for nobody while others wait; then
+    who is behind where all wait.
+    """
+    rules = (_ended, _different, _busy, _asleep, _in_library)
+    causes = next((found for rule in rules if (found := rule(ranks))), {})
+    return {each.page.rank: causes.get(each.page.rank) or _waiting(each.page) for each in ranks}
+
+
+def _ended(ranks: Sequence[_Rank]) -> dict[int, State]:
+    gone = {each.page.rank: State.GONE for each in ranks if each.seen.is_gone}
+    stopped = {
+        each.page.rank: State.STOPPED for each in ranks if each.seen.process.state[:1] in _STOPPED - {""}
+    }
+    return gone | {rank: state for rank, state in stopped.items() if rank not in gone}
+
+
+def _different(ranks: Sequence[_Rank]) -> dict[int, State]:
+    """Of the ranks in the calls of one step, those that measure something else than most."""
+    last = max(each.page.step for each in ranks)
+    calls = {each.page.rank: each.page.what for each in ranks if each.page.step == last}
+    usual, number = Counter(calls.values()).most_common(1)[0]
+    if 2 * number <= len(calls):
+        return {}  # nobody knows which call is right
+    return {rank: State.DIFFERENT for rank, what in calls.items() if what != usual}
+
+
+def _busy(ranks: Sequence[_Rank]) -> dict[int, State]:
+    """Who waits for nobody, where others wait."""
+    busy = [each.page for each in ranks if not each.page.waits and each.page.phase is not Phase.END]
+    if len(busy) == len(ranks):
+        return {}
+    return {
+        page.rank: State.NOT_JOINED if page.phase is Phase.STARTING else State.NOT_ENTERED for page in busy
+    }
+
+
+def _asleep(ranks: Sequence[_Rank]) -> dict[int, State]:
+    """Where most are, that is how the library waits."""
+    found = {each.page.rank: State.ASLEEP for each in ranks if each.is_asleep}
+    return found if 2 * len(found) <= len(ranks) else {}
+
+
+def _in_library(ranks: Sequence[_Rank]) -> dict[int, State]:
+    """Whose call has not returned to enqueue what others have enqueued."""
+    pages = [each.page for each in ranks]
+    if any(page.mode is CallMode.BLOCKS for page in pages):
+        return {}
+    first = min(page.enqueued for page in pages)
+    late = [page for page in pages if page.enqueued == first and page.entered > first]
+    is_ahead = any(page.enqueued > first for page in pages)
+    return {page.rank: State.NOT_ENQUEUED for page in late} if is_ahead else {}
+
+
+def _waiting(page: Page) -> State:
+    if page.in_call:
+        return State.NOT_RETURNED if page.entered > page.enqueued else State.NOT_COMPLETED
+    return State.WAITS
+
+
+# ---- words ---------------------------------------------------------------------------------------------
+
+
+def _call(page: Page) -> str:
+    """The call that it waits in, or comes to next."""
+    return f"{page.what}, call {page.done + 1:,}"
+
+
+def _place(page: Page) -> str:
+    """Where a rank is."""
+    if page.in_call:
+        return _call(page)
+    if not page.what:
+        return PHASE_WORDS[page.phase]
+    if page.in_control:
+        return f"the next barrier ({PHASE_WORDS[page.phase]} of {page.what})"
+    return f"{page.what}, after call {page.done:,}"
+
+
+def _awaited(waiting: Sequence[_Rank]) -> str:
+    """What most of those wait in that wait."""
+    in_call = [each.page for each in waiting if each.page.in_call]
+    pages = in_call or [each.page for each in waiting]
+    return Counter(map(_place, pages)).most_common(1)[0][0]
+
+
+def _answer(
+    worst: State, named: Sequence[_Rank], absent: Sequence[int], waiting: Sequence[_Rank], awaited: str
+) -> str:
+    if worst in (State.NOT_STARTED, State.UNSEEN):
+        has = "has" if len(absent) == 1 else "have"
+        said = "never started" if worst is State.NOT_STARTED else f"{has} not been heard of"
+        return f"{_numbers(absent)} {said}; {_others(waiting)} in {awaited}"
+    if worst not in _CAUSES:
+        return _nobody(worst, named, waiting, awaited)
+    first = named[0].page
+    who = _who(named)
+    has, its = ("has", "its process is") if len(named) == 1 else ("have", "their processes are")
+    does = f"{has} not entered {awaited}"
+    if first.in_call and worst is not State.DIFFERENT:
+        does = f"{'is' if len(named) == 1 else 'are'} in {_call(first)}"
+    elif worst is State.DIFFERENT:
+        does = f"{'is' if len(named) == 1 else 'are'} in {_place(first)}"
+    elif first.phase <= Phase.JOINING:
+        does = f"{has} not joined the others"
+    cause = {
+        State.GONE: f"; {its} gone",
+        State.STOPPED: f"; {its} stopped",
+        State.ASLEEP: f"; {its} asleep, and does not look for messages",
+        State.NOT_ENQUEUED: ", and the library has not enqueued it",
+    }.get(worst, "")
+    others = f"; {_others(waiting)} in {'it' if awaited in does else awaited}" if waiting else ""
+    return f"{who} {does}{others}{cause}"
+
+
+def _nobody(worst: State, named: Sequence[_Rank], waiting: Sequence[_Rank], awaited: str) -> str:
+    everybody = len(named) == len(waiting)
+    who = f"all {len(waiting)} ranks" if everybody else f"{len(named)} of {counted(len(waiting), 'rank')}"
+    if worst is State.NOT_RETURNED:
+        return f"{who} entered {awaited}, and it does not return: the network, or the library"
+    if worst is State.NOT_COMPLETED:
+        return f"{who} enqueued {awaited}, and it does not complete: a GPU, or the network"
+    return f"{who} wait in {awaited}, and no rank is behind: the network between them, or the launcher"
+
+
+def _others(waiting: Sequence[_Rank]) -> str:
+    return f"{counted(len(waiting), 'other')} {'waits' if len(waiting) == 1 else 'wait'}"
+
+
+def _who(named: Sequence[_Rank]) -> str:
+    if len(named) == 1:
+        return f"rank {named[0].page.rank} on {named[0].host} (pid {named[0].page.pid})"
+    hosts = first_of(dict.fromkeys(each.host for each in named), _MOST_NAMED)
+    return f"{_numbers([each.page.rank for each in named])} on {hosts}"
+
+
+def _numbers(ranks: Sequence[int]) -> str:
+    return f"{'rank' if len(ranks) == 1 else 'ranks'} {first_of(map(str, ranks), _MOST_NAMED)}"
+
+
+def _rows(
+    ranks: Sequence[_Rank], states: Mapping[int, State], absent: Mapping[int, State]
+) -> tuple[RankState, ...]:
+    """The like folded, the worst first."""
+    alike: dict[tuple[State, str, str], list[int]] = defaultdict(list)
+    for each in ranks:
+        state = states[each.page.rank]
+        where = f"pid {each.page.pid} on {each.host}" if state in _CAUSES else ""
+        alike[state, where, _place(each.page)].append(each.page.rank)
+    for rank, state in absent.items():
+        alike[state, "", ""].append(rank)
+    order = sorted(alike, key=lambda key: (tuple(State).index(key[0]), alike[key]))
+    return tuple(RankState(tuple(alike[key]), key[1], key[0].value, key[2]) for key in order)
+
+
+def _evidence(
+    still: Sequence[HostStill],
+    named: Sequence[_Rank],
+    absent: Mapping[int, State],
+    started: set[int] | None,
+) -> Iterable[str]:
+    hosts = first_of((host.host for host in still), _MOST_NAMED)
+    yield f"no rank on {hosts} moved for {min(host.quiet_s for host in still):g} s"
+    for each in named[:_MOST_NAMED]:
+        process = each.seen.process
+        if process.state and not each.seen.is_gone:
+            where = f" in the kernel's {process.waits_in}" if process.waits_in else ""
+            yield (
+                f"rank {each.page.rank}: process state {process.state}{where},"
+                f" {each.seen.cpu_s:g} s of CPU time in the {each.quiet_s:g} s"
+            )
+    if absent and started is None:
+        yield "this host sees its own ranks only: the others' watchers report on their own"
+
+
+def _next(worst: State, named: Sequence[_Rank]) -> str:
+    if worst in (State.NOT_STARTED, State.UNSEEN):
+        return "look at its host: whether it is up, and what log/ in the run folder has of it"
+    if worst not in _CAUSES:
+        return _FABRIC
+    first = named[0]
+    pid, host = first.page.pid, first.host
+    if worst is State.STOPPED:
+        return f"find out who stopped it; with --stall off, `kill -CONT {pid}` on {host} lets it go on"
+    if worst is State.GONE:
+        return f"look why it ended: log/ in the run folder, and `dmesg` on {host} (out of memory, Xid)"
+    return f"run it with --stall off: then `py-spy dump --native --pid PID` on {host} shows where it is"

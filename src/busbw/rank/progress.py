@@ -1,0 +1,177 @@
+"""This rank's progress page, which the watcher of its host reads: a rank that hangs cannot say how far it is.
+
+There is one page a process, as there is one rank. It is memory without a name (memfd_create(2)), so nothing
+is left of it whatever ends the process; the watcher gets it over the connection by which the rank is watched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import mmap
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from busbw.errors import ExitCode
+from busbw.model.progress import (
+    CONTROL,
+    CONTROL_AT,
+    FOLDER_AT,
+    HEAD_AT,
+    PAGE_BYTES,
+    WHAT_AT,
+    Page,
+    Phase,
+    encode,
+    encode_head,
+    encode_text,
+    expected_s,
+    limit_s,
+)
+from busbw.rank.watcher import reach
+
+if TYPE_CHECKING:
+    from busbw.model.progress import HostStill
+
+VARIABLE: Final = "BUSBW_STALL"
+STALL_SECONDS: Final = 30.0
+_CALLS_BYTES: Final = 32
+
+
+class _Own:
+    """The page of this process."""
+
+    def __init__(self, page: Page, stall_s: float) -> None:
+        self.fd = os.memfd_create("busbw-progress")
+        os.ftruncate(self.fd, PAGE_BYTES)
+        self.memory = mmap.mmap(self.fd, PAGE_BYTES)
+        self.memory[:] = encode(page)
+        self.page, self.stall_s = page, stall_s
+        self.asked = self.answered = 0
+        self.measured: tuple[int, float] | None = None  # bytes of the last timed call, and its seconds
+
+    def publish(self, page: Page) -> None:
+        """Everything but the counts."""
+        if page.what != self.page.what:
+            self.memory[WHAT_AT:FOLDER_AT] = encode_text(page.what, FOLDER_AT - WHAT_AT)
+        if page.folder != self.page.folder:
+            self.memory[FOLDER_AT:] = encode_text(page.folder, PAGE_BYTES - FOLDER_AT)
+        head = encode_head(page)
+        self.memory[HEAD_AT : HEAD_AT + len(head)] = head
+        self.page = page
+
+
+_own: _Own | None = None
+
+
+def stall_seconds(text: str) -> float:
+    """The setting as it reaches a rank before anything was parsed: seconds, ``off``, or nothing."""
+    from busbw.errors import UsageError
+    from busbw.units import parse_duration
+
+    if text == "off":
+        return 0.0
+    try:
+        return parse_duration(text, "--stall") if text else STALL_SECONDS
+    except UsageError:
+        return STALL_SECONDS  # rank 0 refuses it
+
+
+def begin(rank: int, ranks: int | None, stall_s: float, tell: Callable[[HostStill], None]) -> None:
+    """Publish from now on, and have it watched: the first rank of a host that comes here starts the watcher,
+    by a fork, so no other thread may run yet, and no library of GPUs or MPI. ``tell`` is called in the
+    watcher's process. A ``stall_s`` of 0 makes no page.
+    """
+    global _own  # noqa: PLW0603 (of the process, as its rank is)
+    if stall_s <= 0 or ranks == 1 or _own is not None:
+        return
+    page = Page(rank, ranks or 0, os.getpid(), limit_s=limit_s(stall_s, Phase.STARTING))
+    own = _Own(page, stall_s)
+    connection = reach(own.fd, tell)
+    os.close(own.fd)
+    if connection is None:
+        return
+    _own = own
+    threading.Thread(target=_leave_when_told, args=(connection,), name="busbw-progress", daemon=True).start()
+
+
+def phase(now: Phase, call_s: float = 0.0) -> None:
+    """A new phase, which all ranks enter in the same order. ``call_s``: so long is a call of what is
+    measured expected to take, or as many calls as end together.
+    """
+    if (own := _own) is not None:
+        _enter(own, now, own.page.what, call_s)
+
+
+def measuring(what: str, size_bytes: int) -> None:
+    """The first calls of a case follow. Its calls are counted from 0."""
+    if (own := _own) is None:
+        return
+    own.memory[:_CALLS_BYTES] = bytes(_CALLS_BYTES)
+    _enter(own, Phase.WARMUP, what, expected_seconds(size_bytes))
+
+
+def expected_seconds(size_bytes: int) -> float:
+    """How long a call of this size may well take, by the last one that was timed."""
+    if _own is None or _own.measured is None:
+        return expected_s(size_bytes)
+    before, took_s = _own.measured
+    return took_s * max(1.0, size_bytes / max(1, before))
+
+
+def timed(size_bytes: int, call_s: float) -> None:
+    """What a call took: the next case's first one is expected to take about as long."""
+    if _own is not None:
+        _own.measured = size_bytes, call_s
+
+
+def joined(ranks: int) -> None:
+    """All are there; not every launcher says before how many."""
+    if (own := _own) is not None:
+        own.publish(replace(own.page, ranks=ranks))
+
+
+def without_limit() -> None:
+    """From now on somebody else ends what does not come back (the rounds of a hunt)."""
+    if (own := _own) is not None:
+        own.publish(replace(own.page, limit_s=0.0))
+
+
+def writes_to(folder: str) -> None:
+    """Where rank 0 writes the run."""
+    if (own := _own) is not None:
+        own.publish(replace(own.page, folder=folder))
+
+
+def counts_address() -> int | None:
+    """Where the native loop counts its calls; None without a page."""
+    return None if _own is None else ctypes.addressof(ctypes.c_char.from_buffer(_own.memory))
+
+
+@contextlib.contextmanager
+def asking() -> Iterator[None]:
+    """Within, this rank waits for others in a control message."""
+    if (own := _own) is None:
+        yield
+        return
+    own.asked += 1
+    CONTROL.pack_into(own.memory, CONTROL_AT, own.asked, own.answered)
+    yield
+    own.answered += 1
+    CONTROL.pack_into(own.memory, CONTROL_AT, own.asked, own.answered)
+
+
+def _enter(own: _Own, now: Phase, what: str, call_s: float) -> None:
+    limit = limit_s(own.stall_s, now, call_s)
+    own.publish(replace(own.page, phase=now, step=own.page.step + 1, what=what, limit_s=limit))
+
+
+def _leave_when_told(connection: socket.socket) -> None:
+    """The watcher has reported a stall: leave as one does who lost another rank."""
+    with contextlib.suppress(OSError):
+        if connection.recv(1):
+            os._exit(ExitCode.RANK_FAILED)

@@ -1,0 +1,152 @@
+"""Which ranks a launch that stands still waits for: pages and processes go in, a rank or none comes out."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from typing import Any
+
+import pytest
+
+from busbw.errors import ExitCode
+from busbw.launch.listener import Listener
+from busbw.launch.stall import State, explain, stalled_event
+from busbw.launch.verdict import judge
+from busbw.model.event import Event, decode, encode, stall_event
+from busbw.model.hang import HangAnswer, ProcessSeen
+from busbw.model.progress import CallMode, HostStill, Page, Phase, RankHere
+
+CALL = "all_reduce 64 MiB float"
+IN_CALL = {"entered": 1782, "enqueued": 1781, "cpu_s": 30.0, "state": "R"}  # as MPI waits
+BEFORE = {"entered": 1781, "enqueued": 1781}
+ENQUEUED = {"entered": 1800, "enqueued": 1800, "completed": 1781, "mode": CallMode.WAITS_FOR_STREAM}
+IN_BARRIER = {"entered": 1781, "enqueued": 1781, "asked": 8, "answered": 7}
+OF_PAGE = Page.__dataclass_fields__
+
+
+def rank(number: int, ranks: int = 4, **seen: Any) -> RankHere:
+    """A rank in the timing of ``CALL``, with fields of its page, of its process, and of what was seen."""
+    page = Page(number, ranks, 100 + number, phase=Phase.TIMING, step=7, what=CALL)
+    page = replace(page, **{name: value for name, value in seen.items() if name in OF_PAGE})
+    process = ProcessSeen(seen.get("state", "S"), waits_in=seen.get("waits_in", ""))
+    return RankHere(page, process, seen.get("cpu_s", 1.0), seen.get("is_gone", False))
+
+
+def host(*ranks: RankHere, name: str = "node7") -> HostStill:
+    return HostStill(name, 30.0, ranks)
+
+
+def of(odd: dict[str, Any], others: dict[str, Any]) -> HangAnswer:
+    """Four ranks of which rank 3 is odd."""
+    return explain([host(*(rank(number, **others) for number in range(3)), rank(3, **odd))], {0, 1, 2, 3})
+
+
+@pytest.mark.parametrize(
+    ("odd", "others", "state"),
+    [
+        ({**IN_CALL, "is_gone": True}, IN_CALL, State.GONE),
+        ({**IN_CALL, "state": "T"}, IN_CALL, State.STOPPED),
+        (
+            {"phase": Phase.STARTING, "step": 0, "what": ""},
+            {"phase": Phase.JOINING, "what": ""},
+            State.NOT_JOINED,
+        ),
+        (BEFORE, IN_CALL, State.NOT_ENTERED),
+        (BEFORE, IN_BARRIER, State.NOT_ENTERED),
+        ({**IN_CALL, "state": "S", "cpu_s": 0.0, "waits_in": "hrtimer_nanosleep"}, IN_CALL, State.ASLEEP),
+        (
+            {**ENQUEUED, "entered": 1782, "enqueued": 1781, "mode": CallMode.ISSUES},
+            ENQUEUED,
+            State.NOT_ENQUEUED,
+        ),
+        ({**IN_CALL, "what": "all_gather 64 MiB float"}, IN_CALL, State.DIFFERENT),
+    ],
+)
+def test_the_rank_that_the_others_wait_for_is_named(
+    odd: dict[str, Any], others: dict[str, Any], state: State
+) -> None:
+    answer = of(odd, others)
+    assert answer.is_hung
+    assert answer.states[0].state == state
+    assert answer.states[0].ranks == (3,)
+    assert answer.answer.startswith("rank 3 on node7 (pid 103) ")
+    assert "3 others wait in" in answer.answer
+    assert all(
+        row.state
+        not in {state, *map(str, State)} - {"waits", "entered, not returned", "enqueued, not completed"}
+        for row in answer.states[1:]
+    )
+
+
+@pytest.mark.parametrize(
+    ("everyone", "state"),
+    [
+        (IN_CALL, State.NOT_RETURNED),
+        (ENQUEUED, State.NOT_COMPLETED),
+        (IN_BARRIER, State.WAITS),
+        ({"phase": Phase.COMMUNICATOR, "what": ""}, State.WAITS),
+    ],
+)
+def test_nobody_is_named_where_all_wait(everyone: dict[str, Any], state: State) -> None:
+    event = stalled_event([host(*(rank(number, **everyone) for number in range(4)))], {})
+    assert event["hang"]["states"][0]["state"] == state
+    assert event["hang"]["states"][0]["ranks"] == (0, 1, 2, 3)
+    assert (event["rank"], event["host"]) == (None, "")
+    assert "all 4 ranks" in event["message"]
+
+
+def test_most_of_those_that_wait_asleep_are_no_cause() -> None:
+    """MPI sleeps in the kernel where ranks outnumber cores: all of them do."""
+    asleep = {**IN_CALL, "state": "S", "cpu_s": 0.0, "waits_in": "hrtimer_nanosleep"}
+    assert of(IN_CALL, asleep).states[0].state == State.NOT_RETURNED
+
+
+def test_a_rank_that_never_started_is_named_only_while_the_others_join() -> None:
+    joining = [rank(number, phase=Phase.JOINING, what="") for number in range(3)]
+    answer = explain([host(*joining)], {0, 1, 2})
+    assert answer.answer == "rank 3 never started; 3 others wait in the meeting of all ranks"
+    assert explain([host(*joining)], {0, 1, 2, 3}).states[0].state == State.UNSEEN
+    assert explain([host(*joining)], None).states[0].state == State.UNSEEN
+    measuring = [rank(number, **IN_CALL) for number in range(3)]
+    found = stalled_event([host(*measuring)], {101: (0, "node7")})
+    assert found["hang"]["states"][0]["state"] == State.UNSEEN
+    assert found["rank"] is None
+
+
+def test_ranks_of_several_hosts_are_one_launch() -> None:
+    hosts = [
+        host(rank(0, **IN_CALL), rank(1, **IN_CALL)),
+        host(rank(2, **BEFORE), rank(3, **IN_CALL), name="node8"),
+    ]
+    found = stalled_event(hosts, {})
+    assert (found["rank"], found["host"]) == (2, "node8")
+    assert found["message"] == (
+        "rank 2 on node8 (pid 102) has not entered all_reduce 64 MiB float, call 1,782; 3 others wait in it"
+    )
+
+
+def heard(*events: Event) -> Listener:
+    listener = Listener()
+    for item in events:
+        whole = decode(encode(item))
+        assert whole is not None
+        listener.hear(whole)
+    return listener
+
+
+def test_what_a_watcher_reports_is_judged_before_what_ranks_did_then() -> None:
+    still = host(
+        *(rank(number, 2, **(IN_CALL if number else {**IN_CALL, "state": "T"})) for number in range(2))
+    )
+    listener = heard(stall_event(still))
+    assert listener.all_still
+    verdict = judge(replace(listener.story(), exits={0: 5, 1: -9}, someone_ended=True, first_dead=1))
+    assert verdict.code is ExitCode.RANK_FAILED
+    assert verdict.error is not None
+    assert verdict.error["rank"] == 0
+    assert HangAnswer.of_json(json.loads(json.dumps(verdict.error["hang"]))) == explain([still], set())
+    assert asdict(HostStill.of_json(json.loads(json.dumps(asdict(still))))) == asdict(still)
+
+
+def test_hosts_that_have_not_reported_are_waited_for() -> None:
+    assert not heard(stall_event(host(rank(0, **IN_CALL), rank(1, **IN_CALL)))).all_still
