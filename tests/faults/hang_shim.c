@@ -27,17 +27,18 @@ __attribute__((constructor)) static void begin(void) {
 }
 
 static void sleep_for_ever(void) {
-  for (;;) syscall(SYS_pause);
+  for (;;) sleep(1000);
 }
 
 static int is_armed(const char *wanted) { return armed && strcmp(fault, wanted) == 0; }
 
-static int reduce(const char *name, const void *send, void *recv, long count, long type, long op, long comm) {
+/* The plain function for both: sizes are small here, and Open MPI 5.0 has no other. */
+static int reduce(const void *send, void *recv, long count, long type, long op, long comm) {
   static const char *const libraries[] = {"libmpi.so.12", "libmpi.so.40"};
   static Reduce function = NULL;
   for (int i = 0; i < 2 && function == NULL; ++i) {
     void *library = dlopen(libraries[i], RTLD_LAZY | RTLD_NOLOAD);
-    if (library != NULL) function = (Reduce)dlsym(library, name);
+    if (library != NULL) function = (Reduce)dlsym(library, "PMPI_Allreduce");
   }
   if (is_armed("inside")) sleep_for_ever();
   in_call = 1;
@@ -47,11 +48,11 @@ static int reduce(const char *name, const void *send, void *recv, long count, lo
 }
 
 int MPI_Allreduce(const void *send, void *recv, long count, long type, long op, long comm) {
-  return reduce("PMPI_Allreduce", send, recv, count, type, op, comm);
+  return reduce(send, recv, count, type, op, comm);
 }
 
 int MPI_Allreduce_c(const void *send, void *recv, long count, long type, long op, long comm) {
-  return reduce("PMPI_Allreduce_c", send, recv, count, type, op, comm);
+  return reduce(send, recv, count, type, op, comm);
 }
 
 /* What the timing loop and Python look at between calls. */

@@ -48,13 +48,13 @@ PATIENCE_S: Final = 150.0
 GONE_S: Final = 10.0
 # What is to be said of the rank.
 CLASSES: Final = {
-    "stop": "stopped",
+    "stop": "is stopped",
     "kill": "killed|ended|gone",
-    "inside": "has not returned from|in the library",
+    "inside": "is asleep|has not enqueued",
     "before": "has not entered",
-    "start": "stopped|never|killed",
-    "size": "size|different|truncate",
-    "cut": "network|GPU|fabric",
+    "start": "is stopped",
+    "size": r"is in .* B .* wait|truncate",
+    "cut": "the network",
 }
 
 

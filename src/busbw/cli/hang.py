@@ -11,11 +11,11 @@ from pathlib import Path
 
 from busbw.errors import ExitCode, SiteError, UndecidedError
 from busbw.foreign.flight_recorder.read import read_folder
-from busbw.foreign.nccl_ras.read import read_answer
 from busbw.judge.hang import STATES, judge_counts, judge_records, suspects
 from busbw.launch.hosts.ssh import is_this_machine, ssh_words
 from busbw.launch.scheduler import call
 from busbw.machine.look import RAS_ADDRESS, ask_ras, look
+from busbw.machine.nccl_ras import read_answer
 from busbw.model.hang import Communicator, HangAnswer, JobSeen, ProcessSeen
 from busbw.plan.flags.hang import HangSettings
 from busbw.report.console import print_lines

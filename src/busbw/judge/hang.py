@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from busbw.judge.seen import of_ranks
+from busbw.machine.seen import of_ranks
 from busbw.model.hang import (
     Communicator,
     Group,

@@ -7,15 +7,18 @@ wait. Where all wait, nobody is named.
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Final
 
-from busbw.errors import RankFailed
+from busbw.errors import RankFailed, UndecidedError
+from busbw.machine.nccl_ras import read_answer
+from busbw.machine.seen import host_words, process_words
 from busbw.model.event import Event, error_event
-from busbw.model.hang import HangAnswer, RankState
+from busbw.model.hang import HangAnswer, HostSeen, RankState
 from busbw.model.progress import PHASE_WORDS, CallMode, HostStill, Page, Phase, RankHere
 from busbw.units import counted, first_of
 
@@ -107,7 +110,7 @@ def explain(still: Sequence[HostStill], started: set[int] | None) -> HangAnswer:
         is_hung=True,
         answer=_answer(worst, named, sorted(absent), waiting, awaited),
         states=_rows(ranks, states, absent),
-        evidence=tuple(_evidence(still, named, absent, started)),
+        evidence=tuple(_evidence(still, worst, named, absent, started)),
         next=_next(worst, named),
     )
 
@@ -231,6 +234,9 @@ def _answer(
 
 
 def _nobody(worst: State, named: Sequence[_Rank], waiting: Sequence[_Rank], awaited: str) -> str:
+    if unanswered := [(each.host, to) for each in named for to in each.seen.process.unanswered]:
+        pairs = dict.fromkeys(f"{host} sends to {to} and gets no answer" for host, to in unanswered)
+        return f"the network: {first_of(pairs, _MOST_NAMED)}; {len(waiting)} ranks wait in {awaited}"
     everybody = len(named) == len(waiting)
     who = f"all {len(waiting)} ranks" if everybody else f"{len(named)} of {counted(len(waiting), 'rank')}"
     if worst is State.NOT_RETURNED:
@@ -272,22 +278,36 @@ def _rows(
 
 def _evidence(
     still: Sequence[HostStill],
+    worst: State,
     named: Sequence[_Rank],
     absent: Mapping[int, State],
     started: set[int] | None,
-) -> Iterable[str]:
+) -> Iterator[str]:
     hosts = first_of((host.host for host in still), _MOST_NAMED)
     yield f"no rank on {hosts} moved for {min(host.quiet_s for host in still):g} s"
     for each in named[:_MOST_NAMED]:
         process = each.seen.process
         if process.state and not each.seen.is_gone:
-            where = f" in the kernel's {process.waits_in}" if process.waits_in else ""
-            yield (
-                f"rank {each.page.rank}: process state {process.state}{where},"
-                f" {each.seen.cpu_s:g} s of CPU time in the {each.quiet_s:g} s"
-            )
+            used = f"{each.seen.cpu_s:g} s of CPU time in the {each.quiet_s:g} s"
+            yield f"rank {each.page.rank}: process state {process.state}, {used}"
+            yield from process_words(f"rank {each.page.rank}", process)
+    yield from _of_ras(still)
+    for host in still[:_MOST_NAMED]:
+        links = () if worst in _CAUSES else host.links  # they stand still because a rank does
+        yield from host_words(host.host, HostSeen(links=links, log=host.log))
     if absent and started is None:
         yield "this host sees its own ranks only: the others' watchers report on their own"
+
+
+def _of_ras(still: Sequence[HostStill]) -> Iterator[str]:
+    """What NCCL says itself, of the first host where it did."""
+    from busbw.judge.hang import judge_counts  # ranks and pods get by without
+
+    for text in (text for host in still for text in host.ras):
+        with contextlib.suppress(UndecidedError):
+            job = read_answer(text)
+            yield f"NCCL {job.nccl}'s RAS: {judge_counts(job, job, {}, 0).answer}"
+            return
 
 
 def _next(worst: State, named: Sequence[_Rank]) -> str:

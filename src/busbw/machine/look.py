@@ -21,16 +21,22 @@ _PART: Final = re.compile(r"^##busbw (\w+) ?(\S*)\n", re.MULTILINE)
 _SECONDS: Final = 90  # four questions of RAS, each of 12 s at most; or a few processes with py-spy
 
 
-def ask_ras(shell: Sequence[str], address: str) -> tuple[str, ...]:
-    """What NCCL's RAS answers there, a text each time that it did. ``shell`` is the words that run bash with
-    a script on its standard input; none of them: here. Raises SiteError where that does not work.
+def ask_ras(
+    shell: Sequence[str], address: str, times: int = 4, within_s: float = _SECONDS
+) -> tuple[str, ...]:
+    """What NCCL's RAS answers there, ``times`` or less often: of an address that several jobs share one may
+    answer, then another. ``shell`` is the words that run bash with a script on its standard input; none of
+    them: here. Raises SiteError where that does not work in time.
     """
-    return tuple(body for kind, _, body in _parts(_run(shell, "ras", address)) if kind == "ras")
+    parts = _parts(_run(shell, within_s, "ras", address, str(times)))
+    return tuple(body for kind, _, body in parts if kind == "ras")
 
 
-def look(shell: Sequence[str], pids: Sequence[int]) -> HostSeen:
-    """The host that ``shell`` comes to, and these of its processes, within two seconds. Raises SiteError."""
-    return read_host(_run(shell, "host", *map(str, pids)))
+def look(shell: Sequence[str], pids: Sequence[int], within_s: float = _SECONDS) -> HostSeen:
+    """The host that ``shell`` comes to, and these of its processes, in little more than a second. Raises
+    SiteError.
+    """
+    return read_host(_run(shell, within_s, "host", *map(str, pids)))
 
 
 def read_host(text: str) -> HostSeen:
@@ -45,15 +51,15 @@ def read_host(text: str) -> HostSeen:
     )
 
 
-def _run(shell: Sequence[str], *question: str) -> str:
+def _run(shell: Sequence[str], within_s: float, *question: str) -> str:
     script = Path(__file__).with_name("look.sh").read_bytes()
     words = (*shell, "bash", "-s", "--", *question)
     try:
-        done = subprocess.run(words, input=script, capture_output=True, timeout=_SECONDS, check=False)
+        done = subprocess.run(words, input=script, capture_output=True, timeout=within_s, check=False)
     except FileNotFoundError as error:
         raise SiteError(f"{words[0]} was not found", hint=f"put {words[0]} on PATH") from error
     except subprocess.TimeoutExpired as error:
-        raise SiteError(f"{' '.join(shell) or 'this host'} has not answered within {_SECONDS} s") from error
+        raise SiteError(f"{' '.join(shell) or 'this host'} has not answered within {within_s:g} s") from error
     text = done.stdout.decode(errors="replace")
     if "##busbw end" not in text:
         said = done.stderr.decode(errors="replace").strip().splitlines()

@@ -1,18 +1,20 @@
 # What a host says of a job that may hang. An answer begins with a line "##busbw KIND".
-# bash ras ADDRESS: NCCL's RAS there. bash host PID...: the host's links and kernel log, and these processes.
+# bash ras ADDRESS TIMES: NCCL's RAS there. bash host PID...: the host's links and kernel log, and these processes.
 commands='CLIENT PROTOCOL 2\nTIMEOUT 5\nSET FORMAT json\nVERBOSE STATUS\n'
 stack_signal=60
 
 # All processes of a user on a host listen on one port: a connection may come to a stopped one, which never
-# answers, or to another job. So several times, each from a new port of ours.
+# answers, or to another job. So several times, each from a new port of ours, until TIMES answers are there.
 ras() {
-  local host=${1%:*}
+  local host=${1%:*} left=$2
   host=${host#[} host=${host%]}
   for _ in 1 2 3 4; do
     printf '\n##busbw ras\n'
     # shellcheck disable=SC2016 # the inner shell's own
     timeout 12 bash -c 'exec 3<>"/dev/tcp/$1/$2" || exit; printf "$3" >&3
-      read -r -t 1 -u 3 line && echo "$line" && timeout 10 cat <&3' _ "$host" "${1##*:}" "$commands" 2>/dev/null
+      read -r -t 1 -u 3 line && echo "$line" && timeout 10 cat <&3' _ "$host" "${1##*:}" "$commands" 2>/dev/null &&
+      left=$((left - 1))
+    ((left)) || return
   done
 }
 

@@ -92,6 +92,14 @@ class ProcessSeen:
     kernel: tuple[str, ...] = ()
     unanswered: tuple[str, ...] = ()
 
+    @classmethod
+    def of_json(cls, fields: Mapping[str, Any]) -> ProcessSeen:
+        """Of an event."""
+        found: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()
+        }
+        return cls(**found)
+
 
 @dataclass(frozen=True)
 class LinkSeen:
@@ -102,6 +110,12 @@ class LinkSeen:
     name: str
     carried: tuple[int, int] | None
     events: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of_json(cls, fields: Mapping[str, Any]) -> LinkSeen:
+        """Of an event."""
+        carried = fields["carried"]
+        return cls(fields["name"], None if carried is None else (carried[0], carried[1]), fields["events"])
 
 
 @dataclass(frozen=True)

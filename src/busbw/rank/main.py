@@ -107,12 +107,11 @@ def run(world: World, plan: Plan, observer: Observer | None, deadline: Deadline 
     dump = _dump(plan, observer)
     progress.phase(Phase.COMMUNICATOR, expected_s(plan.buffer_bytes))
     backend = agreed(world, lambda: create(plan, world))
-    ras = _connect(backend, plan, world)
+    own = ({"pinned_cpus": pinned} if pinned else {}) | _connect(backend, plan, world)
     if dump is not None and (missing := dump.finish()) and observer is not None:
         observer.found(missing)
     checks.compare_use()
     given = _conditions(plan, backend, world)
-    own = {name: value for name, value in (("pinned_cpus", pinned), ("ras", ras)) if value}
     info = describe(world, backend, own | checks.said)
     if observer is not None and info is not None:
         observer.started(info, _method(plan, given))
@@ -146,16 +145,17 @@ def run(world: World, plan: Plan, observer: Observer | None, deadline: Deadline 
     return Outcome(ended[Status.WRONG], nothing_measured=ended[Status.NOT_RUN] > 0 and measured == 0)
 
 
-def _connect(backend: Backend, plan: Plan, world: World) -> str:
-    """Where NCCL answers questions about a hang; empty without NCCL. Collective."""
+def _connect(backend: Backend, plan: Plan, world: World) -> dict[str, str]:
+    """Make the communicators; what the record says of that. Collective."""
     if plan.backend != "nccl":
         backend.connect(world)
-        return ""
+        return {}
     from busbw.rank.backends.nccl_variables import own_ras
 
     with own_ras(world, os.environ) as address:
         backend.connect(world)
-    return address
+    progress.answers_at(address)  # not before: NCCL's RAS has crashed where it was asked earlier
+    return {"ras": address}
 
 
 def _watch_links(session: Session, plan: Plan, observer: Observer | None) -> None:

@@ -18,10 +18,12 @@ import socket
 import struct
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from busbw.errors import SiteError
+from busbw.machine.look import ask_ras, look
 from busbw.machine.processes import cpu_seconds, name, state, waits_in
 from busbw.model.hang import ProcessSeen
 from busbw.model.progress import PAGE_BYTES, HostStill, Page, Phase, RankHere, decode, moving_part
@@ -39,6 +41,7 @@ _LOOKS: Final = 20  # within the shortest time in which anything has to move
 # After its report a watcher lets the other hosts' ranks live for so long: their watchers report too.
 _OTHERS_SECONDS: Final = 5.0
 _LEAVE_SECONDS: Final = 1.0
+_FACTS_SECONDS: Final = 8.0
 _PEER: Final = struct.Struct("3i")  # process, user, group: unix(7)
 
 
@@ -91,6 +94,25 @@ def _live(listen_fd: int, tell: Tell) -> None:
             _Watcher(listener, tell).watch()
     finally:
         os._exit(0)
+
+
+def with_facts(still: HostStill) -> HostStill:
+    """And what bash can find out on this host within some seconds: stacks, connections, links, the kernel's
+    log, NCCL's own answer. As it is where there is no bash.
+    """
+    pids = [each.page.pid for each in still.ranks if not each.is_gone]
+    address = next((each.page.ras for each in still.ranks if each.page.ras), "")
+    try:
+        found = look((), pids, _FACTS_SECONDS)
+        ras = ask_ras((), address, 1, _FACTS_SECONDS) if address else ()
+    except SiteError:
+        return still
+    ranks = []
+    for each in still.ranks:
+        more = found.processes.get(each.page.pid, each.process)
+        process = replace(each.process, stack=more.stack, kernel=more.kernel, unanswered=more.unanswered)
+        ranks.append(replace(each, process=process))
+    return replace(still, ranks=tuple(ranks), links=found.links, log=found.log, ras=ras)
 
 
 @dataclass
@@ -196,9 +218,10 @@ class _Watcher:
             self._poll.register(connection, select.EPOLLIN | select.EPOLLHUP)
 
     def _report(self, quiet_s: float) -> None:
-        seen = tuple(sorted((rank.look() for rank in self._ranks.values()), key=lambda each: each.page.rank))
+        seen = sorted((rank.look() for rank in self._ranks.values()), key=lambda each: each.page.rank)
+        still = with_facts(HostStill(socket.gethostname(), round(quiet_s, 1), tuple(seen)))
         with contextlib.suppress(OSError):  # nobody reads it any more
-            self._tell(HostStill(socket.gethostname(), round(quiet_s, 1), seen))
+            self._tell(still)
 
     def _end(self) -> None:
         if len(self._ranks) < max(rank.page.ranks for rank in self._ranks.values()):

@@ -30,7 +30,7 @@ def process_words(who: str, seen: ProcessSeen) -> Iterator[str]:
     """Where a process is: its Python stack, or the kernel's function; and whom it does not reach."""
     if seen.stack:
         yield f"{who} is in {first_of(seen.stack, 3, ' < ')}"
-    elif kernel := seen.kernel or ((seen.waits_in,) if seen.waits_in else ()):
+    if kernel := seen.kernel or ((seen.waits_in,) if seen.waits_in else ()):
         yield f"{who} is in the kernel's {first_of(kernel, 3, ' < ')}"
     if seen.unanswered:
         yield f"{who} sends the same again and again to {first_of(seen.unanswered, _MOST)}"
