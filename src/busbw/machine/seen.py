@@ -15,7 +15,9 @@ def host_words(host: str, seen: HostSeen) -> Iterator[str]:
     """What its links did within a second, and what its kernel logged of its GPUs; links that carried least
     come first.
     """
-    known = [(sum(link.carried), link) for link in seen.links if link.carried is not None]
+    known = [
+        (sum(link.carried), link) for link in seen.links if link.carried is not None and link.name != "lo"
+    ]
     if known:
         known.sort(key=lambda each: each[0])
         yield f"{host} within 1 s: {first_of((_carried(link) for _, link in known), _MOST)}"
@@ -30,7 +32,7 @@ def process_words(who: str, seen: ProcessSeen) -> Iterator[str]:
     """Where a process is: its Python stack, or the kernel's function; and whom it does not reach."""
     if seen.stack:
         yield f"{who} is in {first_of(seen.stack, 3, ' < ')}"
-    if kernel := seen.kernel or ((seen.waits_in,) if seen.waits_in else ()):
+    elif kernel := seen.kernel or ((seen.waits_in,) if seen.waits_in else ()):
         yield f"{who} is in the kernel's {first_of(kernel, 3, ' < ')}"
     if seen.unanswered:
         yield f"{who} sends the same again and again to {first_of(seen.unanswered, _MOST)}"

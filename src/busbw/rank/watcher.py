@@ -24,7 +24,7 @@ from typing import Final
 
 from busbw.errors import SiteError
 from busbw.machine.look import ask_ras, look
-from busbw.machine.processes import cpu_seconds, name, state, waits_in
+from busbw.machine.processes import STOPPED_SECONDS, cpu_seconds, is_stopped, name, state, waits_in
 from busbw.model.hang import ProcessSeen
 from busbw.model.progress import PAGE_BYTES, HostStill, Page, Phase, RankHere, decode, moving_part
 
@@ -156,8 +156,7 @@ class _Watcher:
         while not self._is_over():
             self._take(self._look_seconds())
             quiet_s = self._quiet_seconds()
-            limit_s = self._limit_seconds()
-            if self._alive() and 0 < limit_s <= quiet_s:
+            if self._alive() and self._is_still(quiet_s):
                 self._report(quiet_s)
                 self._end()
                 return
@@ -174,6 +173,14 @@ class _Watcher:
         """The longest that a rank allows: the others wait for it. 0 is for ever."""
         limits = [rank.page.limit_s for rank in self._alive()]
         return max(limits, default=0.0) if all(limits) else 0.0
+
+    def _is_still(self, quiet_s: float) -> bool:
+        """Whether that is longer than the ranks allow, or than a stop by itself lasts."""
+        limit_s = self._limit_seconds()
+        if STOPPED_SECONDS < limit_s and quiet_s >= STOPPED_SECONDS:
+            is_any = any(is_stopped(rank.pid, traced=False) for rank in self._alive())
+            limit_s = STOPPED_SECONDS if is_any else limit_s
+        return 0 < limit_s <= quiet_s
 
     def _look_seconds(self) -> float:
         limit_s = self._limit_seconds()
