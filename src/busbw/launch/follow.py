@@ -333,7 +333,8 @@ class Following:
         if self._hearing.listener.is_wrong and self._wrong_since_s is None:
             self._wrong_since_s = now_s
         self._report_silence(now_s)
-        if self._is_to_end(now_s) and self._cancelling.ask(now=self._ends_now):
+        now = self._ends_now or self._hearing.listener.all_still  # who stands still has no last words
+        if self._is_to_end(now_s) and self._cancelling.ask(now=now):
             self._interrupted = self.wants_end
             if self._ends:
                 (self._folder / folders.CANCELLED_FILE).touch()

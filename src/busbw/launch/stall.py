@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Final
@@ -72,11 +72,9 @@ class _Rank:
         return process.state == "S" and used and _TIMER in process.waits_in
 
 
-def stalled_event(still: Sequence[HostStill], hello: Mapping[int, tuple[int, str]] | None = None) -> Event:
-    """The error of a launch that stands still, with its ``hang`` beside. ``hello``: the ranks that said they
-    had started, by process id; None where nobody hears them.
-    """
-    answer = explain(still, None if hello is None else {rank for rank, _ in hello.values()})
+def stalled_event(still: Sequence[HostStill], started: frozenset[int] | None = None) -> Event:
+    """The error of a launch that stands still, with its ``hang`` beside. ``started``: see ``explain``."""
+    answer = explain(still, started)
     worst = answer.states[0]
     is_named = worst.state in _CAUSES
     hosts = [(host.host, each.page.rank) for host in still for each in host.ranks]
@@ -89,7 +87,7 @@ def stalled_event(still: Sequence[HostStill], hello: Mapping[int, tuple[int, str
     return {**error_event(error), "hang": asdict(answer)}
 
 
-def explain(still: Sequence[HostStill], started: set[int] | None) -> HangAnswer:
+def explain(still: Sequence[HostStill], started: Set[int] | None) -> HangAnswer:
     """What the ranks of hosts that stand still come to; ``started`` are those that said so, None where
     nobody heard them.
     """
@@ -100,7 +98,7 @@ def explain(still: Sequence[HostStill], started: set[int] | None) -> HangAnswer:
     causes = {each.page.rank for each in ranks if states[each.page.rank] in _CAUSES}
     latest = max(each.page.phase for each in ranks)
     is_start = started is not None and latest <= Phase.JOINING
-    absent = {rank: State.NOT_STARTED for rank in missing if is_start and rank not in (started or set())}
+    absent = {rank: State.NOT_STARTED for rank in missing if is_start and rank not in (started or ())}
     absent |= {rank: State.UNSEEN for rank in missing if rank not in absent}
     worst = min({*states.values(), *absent.values()}, key=tuple(State).index)
     named = [each for each in ranks if states[each.page.rank] is worst]
@@ -279,7 +277,7 @@ def _evidence(
     worst: State,
     named: Sequence[_Rank],
     absent: Mapping[int, State],
-    started: set[int] | None,
+    started: Set[int] | None,
 ) -> Iterator[str]:
     hosts = first_of((host.host for host in still), _MOST_NAMED)
     yield f"no rank on {hosts} moved for {min(host.quiet_s for host in still):g} s"

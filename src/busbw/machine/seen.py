@@ -15,12 +15,10 @@ def host_words(host: str, seen: HostSeen) -> Iterator[str]:
     """What its links did within a second, and what its kernel logged of its GPUs; links that carried least
     come first.
     """
-    known = [
-        (sum(link.carried), link) for link in seen.links if link.carried is not None and link.name != "lo"
-    ]
-    if known:
-        known.sort(key=lambda each: each[0])
-        yield f"{host} within 1 s: {first_of((_carried(link) for _, link in known), _MOST)}"
+    links = [link for link in seen.links if link.carried is not None and link.name != "lo"]
+    if links:
+        links.sort(key=lambda link: sum(link.carried or ()))
+        yield f"{host} within 1 s: {first_of(map(_carried, links), _MOST)}"
     wrong = [f"{link.name} {name} {count:,}" for link in seen.links for name, count in link.events.items()]
     if wrong:
         yield f"{host} counted within 1 s: {first_of(wrong, _MOST)}"

@@ -177,7 +177,7 @@ class _Watcher:
     def _is_still(self, quiet_s: float) -> bool:
         """Whether that is longer than the ranks allow, or than a stop by itself lasts."""
         limit_s = self._limit_seconds()
-        if STOPPED_SECONDS < limit_s and quiet_s >= STOPPED_SECONDS:
+        if limit_s > STOPPED_SECONDS and quiet_s >= STOPPED_SECONDS:
             is_any = any(is_stopped(rank.pid, traced=False) for rank in self._alive())
             limit_s = STOPPED_SECONDS if is_any else limit_s
         return 0 < limit_s <= quiet_s
