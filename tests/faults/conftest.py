@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import shutil
 import signal
 import socket
 import subprocess
@@ -177,3 +178,15 @@ def mpiexec() -> str:
     if library is None or library.family != "mpich":
         pytest.skip("these tests start ranks with MPICH's mpiexec")
     return library.mpiexec
+
+
+@pytest.fixture(scope="session")
+def shim(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Path of the library to preload."""
+    compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
+    if compiler is None:
+        pytest.skip("no C compiler for the shim")
+    library = tmp_path_factory.mktemp("shim") / "libshim.so"
+    source = Path(__file__).with_name("shim.c")
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"], check=True)
+    return str(library)

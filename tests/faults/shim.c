@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define IN_PLACE ((void *)-1)
 
@@ -51,6 +52,7 @@ static int faulty(const void *send, void *recv, int64_t count, int type, int op,
   if (bytes != atoll(getenv("SHIM_BYTES"))) return reduce(send, recv, count, type, op, comm, large);
   unsigned char *to = recv;
   if (strcmp(fault, "dropped contribution") == 0) return dropped(send, recv, count, type, op, comm, large);
+  if (strcmp(fault, "sleep") == 0 && rank == 1) sleep(600);
   if (strcmp(fault, "stale") == 0 && rank == 1) {
     void *elsewhere = malloc(bytes);
     const int code = reduce(send == IN_PLACE ? recv : send, elsewhere, count, type, op, comm, large);

@@ -4,9 +4,6 @@ not found stands in the table of docs/concepts/what-a-check-sees.md with the rea
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -24,18 +21,6 @@ FAULTS: Final = {
     "before the start": "wrote 16 bytes before the receive buffer",
     "send buffer changed": "changed the send buffer",
 }
-
-
-@pytest.fixture(scope="module")
-def shim(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Path of the library to preload."""
-    compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
-    if compiler is None:
-        pytest.skip("no C compiler for the shim")
-    library = tmp_path_factory.mktemp("shim") / "libshim.so"
-    source = Path(__file__).with_name("shim.c")
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"], check=True)
-    return str(library)
 
 
 def found(launcher: Any, shim: str, fault: str, *words: str) -> tuple[str, list[Any]]:

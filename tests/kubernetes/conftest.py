@@ -23,6 +23,9 @@ from busbw_testing.kubernetes_cluster import Cluster, why_not
 from busbw_testing.kubernetes_tools import NO_GO, find_tools
 from busbw_testing.started import PATIENCE_S, Started
 
+from busbw.machine.processes import name as name_of
+from busbw.rank.watcher import NAME
+
 ROOT = Path(__file__).resolve().parents[2]
 USUAL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # The images that the nodes know. `plain` is busbw's environment without busbw.
@@ -185,7 +188,8 @@ class User:
                         word.partition("=")[::2]
                         for word in (entry / "environ").read_bytes().decode(errors="replace").split("\0")
                     )
-                    if Path(line.split("\0")[0]).name.startswith("python"):
+                    is_python = Path(line.split("\0")[0]).name.startswith("python")
+                    if is_python and name_of(int(entry.name)) != NAME:
                         found[int(entry.name)] = environ.get("HOSTNAME", "")
         return found
 

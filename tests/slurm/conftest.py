@@ -20,6 +20,8 @@ from busbw_testing.slurm_cluster import SlurmCluster, slurm_of
 from busbw_testing.started import PATIENCE_S, Started
 
 import busbw
+from busbw.machine.processes import name as name_of
+from busbw.rank.watcher import NAME
 
 # How long Slurm may be completing a job whose script has ended.
 ENDING_S = 30.0
@@ -165,7 +167,10 @@ class Front:
     def ranks(self, host: str) -> list[int]:
         """Process ids of the ranks on a host, as this machine counts."""
         lines = self.cluster.hosts.processes(host).items()
-        return [pid for pid, line in lines if "-m busbw run" in line and not line.startswith(("srun", "sh "))]
+        found = [
+            pid for pid, line in lines if "-m busbw run" in line and not line.startswith(("srun", "sh "))
+        ]
+        return [pid for pid in found if name_of(pid) != NAME]
 
 
 @pytest.fixture

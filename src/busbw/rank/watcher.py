@@ -28,6 +28,7 @@ from busbw.machine.processes import STOPPED_SECONDS, cpu_seconds, is_stopped, na
 from busbw.model.hang import ProcessSeen
 from busbw.model.progress import PAGE_BYTES, HostStill, Page, Phase, RankHere, decode, moving_part
 
+NAME: Final = "busbw-watcher"
 Tell = Callable[[HostStill], None]
 
 _LISTEN_FD: Final = 3
@@ -88,6 +89,7 @@ def _live(listen_fd: int, tell: Tell) -> None:
     """The watcher's whole life; never returns."""
     try:
         os.setsid()  # Ctrl-C and the launcher's kill are for the ranks
+        Path("/proc/self/comm").write_text(NAME)  # as ps and top have it, beside its command line
         os.dup2(listen_fd, _LISTEN_FD)
         os.closerange(_LISTEN_FD + 1, os.sysconf("SC_OPEN_MAX"))  # the launcher's sockets show a rank's end
         with socket.socket(fileno=_LISTEN_FD) as listener:

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from busbw.machine.processes import name as name_of
+from busbw.rank.watcher import NAME
 from busbw.record.results import read_fields
 from busbw_testing.environ import clean_environ
 from busbw_testing.namespaces import Hosts, seen_of_tmp
@@ -119,7 +121,9 @@ class Cluster:
         return [
             pid
             for pid, line in found.items()
-            if "--deliver=" in line and Path(line.split()[0]).name.startswith("python")
+            if "--deliver=" in line
+            and Path(line.split()[0]).name.startswith("python")
+            and name_of(pid) != NAME
         ]
 
 
