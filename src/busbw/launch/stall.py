@@ -284,7 +284,8 @@ def _evidence(
     for each in named[: _MOST_NAMED if worst in _CAUSES else 1]:
         process = each.seen.process
         if process.state and not each.seen.is_gone:
-            where = f" in the kernel's {process.waits_in}" if process.waits_in else ""
+            is_known = bool(process.kernel) and not process.stack  # the whole stack follows
+            where = f" in the kernel's {process.waits_in}" if process.waits_in and not is_known else ""
             used = f"{each.seen.cpu_s:g} s of CPU time in the {each.quiet_s:g} s"
             yield f"rank {each.page.rank}: process state {process.state}{where}, {used}"
             yield from process_words(f"rank {each.page.rank}", process)
