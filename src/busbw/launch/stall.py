@@ -106,7 +106,7 @@ def explain(still: Sequence[HostStill], started: Set[int] | None) -> HangAnswer:
     awaited = _awaited(waiting or ranks)
     return HangAnswer(
         is_hung=True,
-        answer=_answer(worst, named, sorted(absent), waiting, awaited),
+        answer=_answer(worst, named, sorted(absent), waiting, awaited, ranks),
         states=_rows(ranks, states, absent),
         evidence=tuple(_evidence(still, worst, named, absent, started)),
         next=_next(worst, named),
@@ -201,14 +201,21 @@ def _awaited(waiting: Sequence[_Rank]) -> str:
 
 
 def _answer(
-    worst: State, named: Sequence[_Rank], absent: Sequence[int], waiting: Sequence[_Rank], awaited: str
+    worst: State,
+    named: Sequence[_Rank],
+    absent: Sequence[int],
+    waiting: Sequence[_Rank],
+    awaited: str,
+    ranks: Sequence[_Rank],
 ) -> str:
+    if worst not in _CAUSES and (cut := _cut(ranks)):
+        return f"the network: {cut}; {len(waiting)} ranks wait in {awaited}"
     if worst in (State.NOT_STARTED, State.UNSEEN):
         has = "has" if len(absent) == 1 else "have"
         said = "never started" if worst is State.NOT_STARTED else f"{has} not been heard of"
         return f"{_numbers(absent)} {said}; {_others(waiting)} in {awaited}"
     if worst not in _CAUSES:
-        return _nobody(worst, named, waiting, awaited)
+        return _nobody(worst, len(named), len(ranks), awaited)
     first = named[0].page
     who = _who(named)
     has, its = ("has", "its process is") if len(named) == 1 else ("have", "their processes are")
@@ -229,12 +236,15 @@ def _answer(
     return f"{who} {does}{others}{cause}"
 
 
-def _nobody(worst: State, named: Sequence[_Rank], waiting: Sequence[_Rank], awaited: str) -> str:
-    if unanswered := [(each.host, to) for each in named for to in each.seen.process.unanswered]:
-        pairs = dict.fromkeys(f"{host} sends to {to} and gets no answer" for host, to in unanswered)
-        return f"the network: {first_of(pairs, _MOST_NAMED)}; {len(waiting)} ranks wait in {awaited}"
-    everybody = len(named) == len(waiting)
-    who = f"all {len(waiting)} ranks" if everybody else f"{len(named)} of {counted(len(waiting), 'rank')}"
+def _cut(ranks: Sequence[_Rank]) -> str:
+    """The connections on which nothing is acknowledged; empty where there are none."""
+    found = ((each.host, to) for each in ranks for to in each.seen.process.unanswered)
+    pairs = dict.fromkeys(f"{host} sends to {to} and gets no answer" for host, to in found)
+    return first_of(pairs, _MOST_NAMED)
+
+
+def _nobody(worst: State, there: int, ranks: int, awaited: str) -> str:
+    who = f"all {ranks} ranks" if there == ranks else f"{there} of {ranks} ranks"
     if worst is State.NOT_RETURNED:
         return f"{who} entered {awaited}, and it does not return: the network, or the library"
     if worst is State.NOT_COMPLETED:

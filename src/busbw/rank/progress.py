@@ -82,14 +82,18 @@ def stall_seconds(text: str) -> float:
 def begin(rank: int, ranks: int | None, stall_s: float, tell: Callable[[HostStill], None]) -> None:
     """Publish from now on, and have it watched: the first rank of a host that comes here starts the watcher,
     by a fork, so no other thread may run yet, and no library of GPUs or MPI. ``tell`` is called in the
-    watcher's process. A ``stall_s`` of 0 makes no page.
+    watcher's process. A ``stall_s`` of 0 makes no page. A rank that cannot have one (a sandbox) is not seen
+    when the others hang.
     """
     global _own  # noqa: PLW0603 (of the process, as its rank is)
     if stall_s <= 0 or ranks == 1 or _own is not None:
         return
     page = Page(rank, ranks or 0, os.getpid(), limit_s=limit_s(stall_s, Phase.STARTING))
-    own = _Own(page, stall_s)
-    connection = reach(own.fd, tell)
+    try:
+        own = _Own(page, stall_s)
+        connection = reach(own.fd, tell)
+    except OSError:
+        return
     os.close(own.fd)
     if connection is None:
         return

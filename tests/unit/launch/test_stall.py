@@ -86,6 +86,7 @@ def test_the_rank_that_the_others_wait_for_is_named(
         (ENQUEUED, State.NOT_COMPLETED),
         (IN_BARRIER, State.WAITS),
         ({"phase": Phase.COMMUNICATOR, "what": ""}, State.WAITS),
+        ({"phase": Phase.END}, State.WAITS),
     ],
 )
 def test_nobody_is_named_where_all_wait(everyone: dict[str, Any], state: State) -> None:
