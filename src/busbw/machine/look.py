@@ -8,7 +8,7 @@ import re
 import socket
 import subprocess
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +18,7 @@ from busbw.model.hang import HostSeen, LinkSeen, ProcessSeen
 
 RAS_ADDRESS: Final = "localhost:28028"  # NCCL's own, where NCCL_RAS_ADDR is not set
 _PART: Final = re.compile(r"^##busbw (\w+) ?(\S*)\n", re.MULTILINE)
+_PROCESS: Final = b"##busbw process"
 _SECONDS: Final = 90  # four questions of RAS, each of 12 s at most; or a few processes with py-spy
 
 
@@ -42,11 +43,13 @@ def look(shell: Sequence[str], pids: Sequence[int], within_s: float = _SECONDS) 
 def read_host(text: str) -> HostSeen:
     """What the script printed of a host."""
     parts = list(_parts(text))
-    first, second = [_counters(body) for kind, _, body in parts if kind == "counters"] or [{}, {}]
+    readings: dict[tuple[str, str], list[Mapping[str, int]]] = defaultdict(list)
+    for link, counters in (each for kind, _, body in parts if kind == "counters" for each in _counters(body)):
+        readings[link].append(counters)
     log = next((body for kind, _, body in parts if kind == "log"), "")
     return HostSeen(
         processes={int(name): _process(body) for kind, name, body in parts if kind == "process"},
-        links=tuple(_links(first, second)),
+        links=tuple(_link(*link, *both) for link, both in readings.items() if len(both) == 2),
         log=tuple(line.strip() for line in log.splitlines() if line.strip()),
     )
 
@@ -59,12 +62,14 @@ def _run(shell: Sequence[str], within_s: float, *question: str) -> str:
     except FileNotFoundError as error:
         raise SiteError(f"{words[0]} was not found", hint=f"put {words[0]} on PATH") from error
     except subprocess.TimeoutExpired as error:
+        if _PROCESS in (said := error.stdout or b""):
+            return said.decode(errors="replace")  # what is there is worth having
         raise SiteError(f"{' '.join(shell) or 'this host'} has not answered within {within_s:g} s") from error
     text = done.stdout.decode(errors="replace")
     if "##busbw end" not in text:
-        said = done.stderr.decode(errors="replace").strip().splitlines()
+        errors = done.stderr.decode(errors="replace").strip().splitlines()
         raise SiteError(
-            f"{' '.join(shell)}: {said[-1] if said else f'exit code {done.returncode}'}",
+            f"{' '.join(shell)}: {errors[-1] if errors else f'exit code {done.returncode}'}",
             hint="try this command by itself: it must come in without a question",
         )
     return text
@@ -88,12 +93,12 @@ _KINDS: Final = {"net": "ethernet", "cxi": "slingshot"}
 _NVLINK_BYTES: Final = {"Data Tx": "tx_bytes", "Data Rx": "rx_bytes"}
 _BYTES: Final = frozenset(_NVLINK_BYTES.values())
 _ERRORS_ONLY: Final = ("nvlink", "tcp")  # what else these count is of what went wrong
-_Counters = Mapping[tuple[str, str], Mapping[str, int]]
-"""By kind and name of the link, its counters."""
 
 
-def _counters(body: str) -> _Counters:
-    """Of sysfs, of the host's TCP (proc_pid_net_snmp(5)), and of `nvidia-smi nvlink`, which counts KiB."""
+def _counters(body: str) -> Iterable[tuple[tuple[str, str], Mapping[str, int]]]:
+    """By kind and name of each link: of sysfs, of the host's TCP (proc_pid_net_snmp(5)), and of `nvidia-smi
+    nvlink`, which counts KiB.
+    """
     found: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
     gpu, tcp_names = "", list[str]()
     for line in body.splitlines():
@@ -112,19 +117,17 @@ def _counters(body: str) -> _Counters:
             name = _NVLINK_BYTES.get(of_link[2])
             unit = 1024 if name else 1
             found["nvlink", f"GPU {gpu} NVLink {of_link[1]}"][name or of_link[2]] = int(of_link[3]) * unit
-    return found
+    return found.items()
 
 
-def _links(first: _Counters, second: _Counters) -> Iterator[LinkSeen]:
-    for (kind, name), after in second.items():
-        before = first.get((kind, name), {})
-        moved = {each: value - before[each] for each, value in after.items() if each in before}
-        carried = sent_received("efa" if "tx_bytes" in moved else kind, moved)
-        if kind in _ERRORS_ONLY:
-            counted = {word: count for word, count in moved.items() if count > 0 and word not in _BYTES}
-        else:
-            counted = events(moved)
-        yield LinkSeen(name, carried, counted)
+def _link(kind: str, name: str, before: Mapping[str, int], after: Mapping[str, int]) -> LinkSeen:
+    moved = {each: value - before[each] for each, value in after.items() if each in before}
+    carried = sent_received("efa" if "tx_bytes" in moved else kind, moved)
+    if kind in _ERRORS_ONLY:
+        counted = {word: count for word, count in moved.items() if count > 0 and word not in _BYTES}
+    else:
+        counted = events(moved)
+    return LinkSeen(name, carried, counted)
 
 
 # ---- processes -----------------------------------------------------------------------------------------

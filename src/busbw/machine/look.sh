@@ -23,7 +23,12 @@ counters() {
   grep -sH '' /sys/class/net/*/statistics/{[rt]x_bytes,[rt]x_dropped,rx_errors} \
     /sys/class/infiniband/*/ports/*/{counters,hw_counters}/* /sys/class/cxi/*/device/telemetry/hni_sts_?x_ok_octets
   grep '^Tcp:' /proc/net/snmp 2>/dev/null
+}
+
+# It takes its time, so it comes last: who waits no longer has the rest.
+nvlinks() {
   command -v nvidia-smi >/dev/null || return
+  printf '\n##busbw counters\n'
   timeout 5 nvidia-smi nvlink -gt d 2>/dev/null
   timeout 5 nvidia-smi nvlink -e 2>/dev/null
 }
@@ -62,6 +67,8 @@ host() {
   printf '\n##busbw log\n'
   timeout 5 dmesg 2>/dev/null | grep 'NVRM: Xid' | tail -n 3
   for pid; do process "$pid"; done
+  nvlinks
+  nvlinks
 }
 
 "$@"

@@ -25,7 +25,7 @@ from typing import Final
 from busbw.errors import SiteError
 from busbw.machine.look import ask_ras, look
 from busbw.machine.processes import STOPPED_SECONDS, cpu_seconds, is_stopped, name, state, waits_in
-from busbw.model.hang import ProcessSeen
+from busbw.model.hang import HostSeen, ProcessSeen
 from busbw.model.progress import PAGE_BYTES, HostStill, Page, Phase, RankHere, decode, moving_part
 
 NAME: Final = "busbw-watcher"
@@ -104,11 +104,11 @@ def with_facts(still: HostStill) -> HostStill:
     """
     pids = [each.page.pid for each in still.ranks if not each.is_gone]
     address = next((each.page.ras for each in still.ranks if each.page.ras), "")
-    try:
+    found, ras = HostSeen(), tuple[str, ...]()
+    with contextlib.suppress(SiteError):
         found = look((), pids, _FACTS_SECONDS)
-        ras = ask_ras((), address, 1, _FACTS_SECONDS) if address else ()
-    except SiteError:
-        return still
+    with contextlib.suppress(SiteError):
+        ras = ask_ras((), address, 1, _FACTS_SECONDS) if address else ras
     ranks = []
     for each in still.ranks:
         more = found.processes.get(each.page.pid, each.process)
