@@ -1,6 +1,6 @@
 # What a host says of a job that may hang. An answer begins with a line "##busbw KIND".
 # bash ras ADDRESS TIMES: NCCL's RAS there. bash host PID...: the host's links and kernel log, and these processes.
-commands='CLIENT PROTOCOL 2\nTIMEOUT 5\nSET FORMAT json\nVERBOSE STATUS\n'
+commands='CLIENT PROTOCOL 2\nTIMEOUT 3\nSET FORMAT json\nVERBOSE STATUS\n'
 stack_signal=60
 
 # All processes of a user on a host listen on one port: a connection may come to a stopped one, which never

@@ -11,7 +11,7 @@ import threading
 from pathlib import Path
 
 ANSWERS = Path(__file__).parents[2] / "data" / "nccl_ras"
-COMMANDS = b"CLIENT PROTOCOL 2\nTIMEOUT 5\nSET FORMAT json\nVERBOSE STATUS\n"
+COMMANDS = b"CLIENT PROTOCOL 2\nTIMEOUT 3\nSET FORMAT json\nVERBOSE STATUS\n"
 
 
 class Ras:
