@@ -1,4 +1,4 @@
-"""A run on hosts in which nothing moves ends by itself: each host's watcher reports, and one rank is named."""
+"""A run on hosts in which nothing moves ends: each host's watcher reports, and one rank is named."""
 
 from __future__ import annotations
 
@@ -24,6 +24,6 @@ def test_a_stopped_rank_is_named_with_what_the_ranks_of_other_hosts_wait_in(clus
     assert front.error.startswith(f"rank {rank} on h3 (pid ")
     assert "; its process is stopped" in front.error
     states = cluster.record()["hang"]["states"]
-    assert [(row["state"], row["ranks"]) for row in states][0] == ("stopped", [rank])
+    assert (states[0]["state"], states[0]["ranks"]) == ("stopped", [rank])
     assert sorted(number for row in states for number in row["ranks"]) == [0, 1, 2]
     assert not cluster.left()

@@ -136,6 +136,20 @@ def test_a_killed_rank_is_named(front: Any, words: tuple[str, ...], rank: int, h
     assert front.record()["status"] == "failed"
 
 
+def test_a_stopped_rank_is_named(front: Any, cluster: SlurmCluster) -> None:
+    running = front.start(*LONG, "--stall", "3s")
+    running.until(lambda: has_header(running))
+    os.kill(min(front.ranks("h3")), signal.SIGSTOP)
+    done = running.finish()
+    assert done.code == 5, done
+    assert re.search(r"rank 2 on h3 \(pid \d+\) .* others wait in .*; its process is stopped", done.error), (
+        done
+    )
+    states = front.record()["hang"]["states"]
+    assert sorted(rank for row in states for rank in row["ranks"]) == [0, 1, 2, 3]
+    assert not cluster.jobs()
+
+
 def test_a_lost_node_is_named(front: Any, cluster: SlurmCluster) -> None:
     running = front.start(*LONG)
     running.until(lambda: has_header(running))
