@@ -261,7 +261,7 @@ def limit_s(said: str, stall_s: float) -> float:
     """For how long nothing moved before it was said: outside timed calls three times --stall; a stop counts
     after some seconds by itself.
     """
-    quiet = re.search(r"no rank on .* moved for ([\d.]+) s", said)
+    quiet = re.search(r"no rank on .* moved for (?:[\d.]+ to )?([\d.]+) s", said)
     if quiet is None:
         return max(stall_s, STOPPED_SECONDS) if "is stopped" in said else stall_s
     return min(float(quiet[1]), 3 * stall_s + 1)
