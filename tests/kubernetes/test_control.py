@@ -105,3 +105,32 @@ def test_a_killed_rank_is_named(busbw: Any) -> None:
     assert done.error.startswith("rank 1")
     assert busbw.record()["status"] == "failed"
     assert busbw.record()["results"]
+
+
+def test_a_stopped_rank_is_named(busbw: Any) -> None:
+    words = (
+        "run",
+        "all_reduce",
+        "-b",
+        "1K",
+        "-e",
+        "4M",
+        "-i",
+        "1K",
+        "-N",
+        "2",
+        "--stall",
+        "1s",
+        *IMAGE,
+        *NULL,
+    )
+    running = busbw.start(*words)
+    running.until(lambda: running.rows)
+    (victim,) = (pid for pid, pod in busbw.rank_processes().items() if pod.endswith("-1"))
+    os.kill(victim, signal.SIGSTOP)
+    done = running.done()
+    assert done.code == 5, done
+    assert done.error.startswith("rank 1 on ")
+    assert done.error.endswith("; its process is stopped")
+    assert busbw.record()["hang"]["states"][0]["state"] == "stopped"
+    assert not busbw.rank_processes()
