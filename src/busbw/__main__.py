@@ -100,8 +100,9 @@ def _join_as_follower(arguments: list[str]) -> int | None:
         return None if identity.rank == 0 else 0  # rank 0 says it for all
     if arguments[0] == "run" and any(word.startswith("--deliver=") for word in arguments):
         _enter_profiler(arguments, identity)
-    from busbw.rank.process import block
+    from busbw.rank.process import block, offer_stack
 
+    offer_stack()
     block()  # rank 0 too: the command line's libraries may start threads
     if identity.rank == 0:
         return None

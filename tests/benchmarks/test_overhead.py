@@ -14,6 +14,13 @@ def test_null_loop_shows_every_k(script: Script) -> None:
     assert all(float(row.split()[1]) > 0 for row in rows)
 
 
+def test_progress_cost_compares_with_and_without(script: Script) -> None:
+    text = script("overhead/progress_cost.py", "--samples", "20", "--rounds", "6")
+    rows = text.splitlines()[2:6]
+    assert [row.split()[0] for row in rows] == ["1", "10", "100", "1000"]
+    assert len(re.findall(r"^(?:with it|itself) +[+-]\d+\.\d\d %", text, re.MULTILINE)) == 2
+
+
 def test_check_cost_shows_each_step(script: Script) -> None:
     text = script("overhead/check_cost.py", "--size", "1M", "--repeats", "2")
     steps = [line for line in text.splitlines() if line.startswith(" ")][1:]

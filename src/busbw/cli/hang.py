@@ -11,12 +11,12 @@ from pathlib import Path
 
 from busbw.errors import ExitCode, SiteError, UndecidedError
 from busbw.foreign.flight_recorder.read import read_folder
-from busbw.foreign.nccl_ras.read import read_answer
 from busbw.judge.hang import STATES, judge_counts, judge_records, suspects
 from busbw.launch.hosts.ssh import is_this_machine, ssh_words
-from busbw.launch.look import RAS_ADDRESS, HostSaid, ask_host
 from busbw.launch.scheduler import call
-from busbw.model.hang import Communicator, HangAnswer, JobSeen, ProcessSeen, RankSeen
+from busbw.machine.look import RAS_ADDRESS, ask_ras, look
+from busbw.machine.nccl_ras import read_answer
+from busbw.model.hang import Communicator, HangAnswer, JobSeen, ProcessSeen
 from busbw.plan.flags.hang import HangSettings
 from busbw.report.console import print_lines
 from busbw.report.hang import hang_lines
@@ -80,40 +80,34 @@ def _own_address(pid: int) -> str:
 
 
 def _look(places: Places, pid: int, wait_s: float) -> HangAnswer:
-    host, first, said = _first_answer(places, pid)
+    host, first = _first_answer(places, pid)
     if first is None:
-        return _without_ras(places, pid, said)
+        return _without_ras(places, pid)
     time.sleep(wait_s)
-    second = _merged(ask_host(places.shells[host], places.address), pid)
+    second = _merged(ask_ras(places.shells[host], places.address), pid)
     if second is None:
         raise UndecidedError("NCCL's RAS answered once, and then no more", hint="ask again")
-    processes: dict[tuple[str, int], ProcessSeen] = {}
-    late: dict[str, list[RankSeen]] = {}
+    wanted: dict[str, list[int]] = {}
     for rank in suspects(first, second):
-        late.setdefault(rank.host, []).append(rank)
-    for name, ranks in late.items():
-        shell = places.shell_of(name)
-        if shell is not None:
-            found = ask_host(shell, "", [rank.pid for rank in ranks]).processes
-            processes |= {(name, each): process for each, process in found.items()}
-    return judge_counts(first, second, processes, wait_s)
+        wanted.setdefault(rank.host, []).append(rank.pid)
+    shells = {name: shell for name in wanted if (shell := places.shell_of(name)) is not None}
+    hosts = {name: look(shell, wanted[name]) for name, shell in shells.items()}
+    return judge_counts(first, second, hosts, wait_s)
 
 
-def _first_answer(places: Places, pid: int) -> tuple[str, JobSeen | None, HostSaid]:
-    """Of the first host whose RAS answers, which tells of the whole job; and what the last one said."""
-    said = HostSaid((), {})
+def _first_answer(places: Places, pid: int) -> tuple[str, JobSeen | None]:
+    """Of the first host whose RAS answers, which tells of the whole job."""
     for host, shell in places.shells.items():
-        said = ask_host(shell, places.address, [pid] if pid else [])
-        if (job := _merged(said, pid)) is not None:
-            return host, job, said
-    return "", None, said
+        if (job := _merged(ask_ras(shell, places.address), pid)) is not None:
+            return host, job
+    return "", None
 
 
-def _merged(said: HostSaid, pid: int) -> JobSeen | None:
+def _merged(answers: Sequence[str], pid: int) -> JobSeen | None:
     """The communicators of all answers, of several jobs perhaps; where a process is named, of those answers
     that know it.
     """
-    jobs = list(_readable(said.ras))
+    jobs = list(_readable(answers))
     if pid:
         jobs = [
             job for job in jobs if any(rank.pid == pid for each in job.communicators for rank in each.ranks)
@@ -132,9 +126,10 @@ def _readable(answers: Sequence[str]) -> Iterator[JobSeen]:
             continue
 
 
-def _without_ras(places: Places, pid: int, said: HostSaid) -> HangAnswer:
+def _without_ras(places: Places, pid: int) -> HangAnswer:
     where = ", ".join(places.shells)
-    process = said.processes.get(pid)
+    shell = next(iter(places.shells.values()))
+    process = look(shell, [pid]).processes.get(pid, ProcessSeen("")) if pid else None
     if process is None or process.state not in STATES:
         raise SiteError(
             f"no RAS of NCCL answers at {places.address} on {where}",

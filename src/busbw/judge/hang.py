@@ -13,10 +13,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from busbw.machine.seen import of_ranks
 from busbw.model.hang import (
     Communicator,
     Group,
     HangAnswer,
+    HostSeen,
     JobSeen,
     ProcessSeen,
     RankSeen,
@@ -25,8 +27,8 @@ from busbw.model.hang import (
 )
 from busbw.units import counted, first_of
 
-Processes = Mapping[tuple[str, int], ProcessSeen]
-"""By host and process id."""
+Hosts = Mapping[str, HostSeen]
+"""By name, as RAS tells it."""
 
 RAS_UNSEEN: Final = (
     "NCCL counts only AllReduce, AllGather, ReduceScatter, Broadcast and Reduce that the host launches: not"
@@ -61,16 +63,21 @@ class _Late:
 
 
 def suspects(first: JobSeen, second: JobSeen) -> tuple[RankSeen, ...]:
-    """The ranks whose processes are to be looked at: those that others wait for."""
-    return tuple({late.rank.process: late.rank for late in _late_ranks(first, second)}.values())
+    """The ranks whose processes are to be looked at: those that others wait for; all of a job that stands
+    still where nobody is late.
+    """
+    late = [late.rank for late in _late_ranks(first, second)]
+    if not late and not _moved(first, second):
+        late = [rank for each in second.communicators for rank in each.ranks]
+    return tuple({rank.process: rank for rank in late}.values())
 
 
-def judge_counts(first: JobSeen, second: JobSeen, processes: Processes, waited_s: float) -> HangAnswer:
-    """What two looks at a job say, so long one after the other, and the processes of ``suspects``."""
+def judge_counts(first: JobSeen, second: JobSeen, hosts: Hosts, waited_s: float) -> HangAnswer:
+    """What two looks at a job say, so long one after the other, and the hosts of ``suspects``."""
     asked = f"NCCL {second.nccl}'s RAS was asked twice, {waited_s:g} s apart"
     late = _late_ranks(first, second)
     if late:
-        return _named(late, processes, asked)
+        return _named(late, hosts, asked)
     size = max((each.size for each in second.communicators), default=0)
     all_told = f"{counted(len(second.communicators), 'communicator')}, of up to {counted(size, 'rank')}"
     if _moved(first, second):
@@ -85,10 +92,11 @@ def judge_counts(first: JobSeen, second: JobSeen, processes: Processes, waited_s
             f"all ranks have launched the same operations, and none in the last {waited_s:g} s ({all_told})"
         )
     why = "the job computes, or it waits for a GPU or the network: NCCL does not show which"
+    ranks = {rank.process: rank.rank for rank in suspects(first, second)}
     return HangAnswer(
         is_hung=None,
         answer=answer,
-        evidence=(asked, why) if second.communicators else (asked,),
+        evidence=(asked, why, *of_ranks(hosts, ranks)) if second.communicators else (asked,),
         unseen=RAS_UNSEEN,
         next=f"{_OF_GPU}, or give PyTorch's dumps to --flight-recorder",
     )
@@ -150,12 +158,12 @@ def _ahead(communicator: Communicator) -> Iterator[RankSeen]:
         yield from (rank for rank in communicator.ranks if rank.rank not in late and not rank.is_missing)
 
 
-def _named(late: Sequence[_Late], processes: Processes, asked: str) -> HangAnswer:
+def _named(late: Sequence[_Late], hosts: Hosts, asked: str) -> HangAnswer:
     worst = late[0].communicator
     of_worst = [each for each in late if each.communicator is worst]
     states: dict[tuple[str, str, str], list[int]] = defaultdict(list)
     for each in of_worst:
-        state = _state(each, processes.get(each.rank.process))
+        state = _state(each, _process(each.rank, hosts))
         last = f"{each.operation} {each.launched:,}" if each.operation else "not told"
         states[_where(each.rank), state, last].append(each.rank.rank)
     rows = [RankState(tuple(ranks), *key) for key, ranks in states.items()]
@@ -166,16 +174,16 @@ def _named(late: Sequence[_Late], processes: Processes, asked: str) -> HangAnswe
     others = worst.size - len(of_worst)
     number = f" in {awaited}" if awaited else ""
     does = "waits" if others == 1 else "wait"
-    answer = f"{_who(of_worst, processes)}; {counted(others, 'other rank')} {does}{number}"
-    stacks = [_stack(each.rank, processes.get(each.rank.process)) for each in of_worst[:_MOST_NAMED]]
+    answer = f"{_who(of_worst, hosts)}; {counted(others, 'other rank')} {does}{number}"
+    named = {each.rank.process: each.rank.rank for each in of_worst[:_MOST_NAMED]}
     unchanged = "no count of that communicator changed"
     return HangAnswer(
         is_hung=True,
         answer=answer,
         states=tuple(rows),
-        evidence=(f"{asked}; {unchanged}", *(stack for stack in stacks if stack)),
+        evidence=(f"{asked}; {unchanged}", *of_ranks(hosts, named)),
         unseen=RAS_UNSEEN,
-        next=_next(of_worst[0].rank, processes.get(of_worst[0].rank.process)),
+        next=_next(of_worst[0].rank, _process(of_worst[0].rank, hosts)),
     )
 
 
@@ -189,14 +197,14 @@ def _awaited(communicator: Communicator, late: _Late) -> str:
     return next((f"{name} {count:,}" for name, count in used.items()), "") if len(used) == 1 else ""
 
 
-def _who(late: Sequence[_Late], processes: Processes) -> str:
+def _who(late: Sequence[_Late], hosts: Hosts) -> str:
     is_one = len(late) == 1
     answer = first_of((f"rank {each.rank.rank} ({_where(each.rank)})" for each in late), _MOST_NAMED)
     if late[0].operation:
         answer += f" {'has' if is_one else 'have'} not entered {late[0].operation} {late[0].most:,}"
     else:
         answer += f" {'does' if is_one else 'do'} not answer"
-    states = {_state(each, processes.get(each.rank.process)) for each in late}
+    states = {_state(each, _process(each.rank, hosts)) for each in late}
     state = states.pop() if len(states) == 1 else ""
     return f"{answer}: the process {_ENDS[state]} {state}" if state in _ENDS and is_one else answer
 
@@ -213,12 +221,8 @@ def _state(late: _Late, process: ProcessSeen | None) -> str:
     return STATES.get(letter) or f"{seen}, {_BUSY.get(letter, 'sleeps')}"
 
 
-def _stack(rank: RankSeen, process: ProcessSeen | None) -> str:
-    if process is None:
-        return ""
-    where = first_of(process.stack, 3, " < ")
-    where = where or (f"the kernel's {process.waits_in}" if process.waits_in else "")
-    return f"rank {rank.rank} is in {where}" if where else ""
+def _process(rank: RankSeen, hosts: Hosts) -> ProcessSeen | None:
+    return hosts[rank.host].processes.get(rank.pid) if rank.host in hosts else None
 
 
 def _next(rank: RankSeen, process: ProcessSeen | None) -> str:

@@ -334,7 +334,8 @@ class Following:
         if self._hearing.listener.is_wrong and self._wrong_since_s is None:
             self._wrong_since_s = now_s
         self._report_silence(now_s)
-        if self._is_to_end(now_s) and self._cancelling.ask(now=self._ends_now):
+        now = self._ends_now or self._hearing.listener.all_still  # who stands still has no last words
+        if self._is_to_end(now_s) and self._cancelling.ask(now=now):
             self._interrupted = self.wants_end
             if self._ends:
                 (self._folder / folders.CANCELLED_FILE).touch()
@@ -358,6 +359,7 @@ class Following:
     def _is_to_end(self, now_s: float) -> bool:
         wrong_s = self._wrong_since_s
         is_hung = wrong_s is not None and now_s - wrong_s > _WRONG_SECONDS
+        is_hung = is_hung or self._hearing.listener.all_still
         is_late = self._hearing.listener.out_of_time_s is not None
         return self.wants_end or self.given_up is not None or is_hung or is_late
 

@@ -23,6 +23,7 @@ class Listener:
         # Process id -> rank and host. Launchers name no more than a process id: None where several hosts have
         # a process of this number.
         self.hello: dict[int, tuple[int, str] | None] = {}
+        self._started: set[int] = set()
         self.errors: list[Event] = []  # those that wait for such a rank in a collective may wait for ever
         self.still: list[HostStill] = []  # of hosts where nothing moved
         self.end: Event | None = None  # rank 0's last
@@ -43,6 +44,7 @@ class Listener:
         if kind == EventKind.HELLO:
             pid, place = int(item["pid"]), (int(item["rank"]), str(item["host"]))
             self.hello[pid] = place if self.hello.get(pid, place) == place else None
+            self._started.add(place[0])
         elif kind == EventKind.ERROR:
             self.errors.append(item)
         elif kind == EventKind.STALL:
@@ -62,9 +64,10 @@ class Listener:
 
     @property
     def all_still(self) -> bool:
-        """Whether every rank's host has reported that nothing moves: there is nothing to wait for."""
-        ranks = [rank.page for host in self.still for rank in host.ranks]
-        return bool(ranks) and len(ranks) >= max(page.ranks for page in ranks)
+        """Whether nothing moves where ranks have started: there is nothing to wait for."""
+        return bool(self.still) and self._started <= {
+            each.page.rank for host in self.still for each in host.ranks
+        }
 
     def run_out_of_time(self, limit_seconds: float) -> None:
         """Note that the launch is to be ended, and its last lines before that."""
@@ -74,6 +77,7 @@ class Listener:
     def story(self) -> Story:
         """What was heard; ``replace`` adds what else was seen."""
         return Story(
+            started=frozenset(self._started),
             hello={pid: place for pid, place in self.hello.items() if place is not None},
             places=self._places,
             connected=self.connected,

@@ -7,15 +7,18 @@ wait. Where all wait, nobody is named.
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Final
 
-from busbw.errors import RankFailed
+from busbw.errors import RankFailed, UndecidedError
+from busbw.machine.nccl_ras import read_answer
+from busbw.machine.seen import host_words, process_words
 from busbw.model.event import Event, error_event
-from busbw.model.hang import HangAnswer, RankState
+from busbw.model.hang import HangAnswer, HostSeen, RankState
 from busbw.model.progress import PHASE_WORDS, CallMode, HostStill, Page, Phase, RankHere
 from busbw.units import counted, first_of
 
@@ -69,11 +72,9 @@ class _Rank:
         return process.state == "S" and used and _TIMER in process.waits_in
 
 
-def stalled_event(still: Sequence[HostStill], hello: Mapping[int, tuple[int, str]] | None = None) -> Event:
-    """The error of a launch that stands still, with its ``hang`` beside. ``hello``: the ranks that said they
-    had started, by process id; None where nobody hears them.
-    """
-    answer = explain(still, None if hello is None else {rank for rank, _ in hello.values()})
+def stalled_event(still: Sequence[HostStill], started: frozenset[int] | None = None) -> Event:
+    """The error of a launch that stands still, with its ``hang`` beside. ``started``: see ``explain``."""
+    answer = explain(still, started)
     worst = answer.states[0]
     is_named = worst.state in _CAUSES
     hosts = [(host.host, each.page.rank) for host in still for each in host.ranks]
@@ -86,7 +87,7 @@ def stalled_event(still: Sequence[HostStill], hello: Mapping[int, tuple[int, str
     return {**error_event(error), "hang": asdict(answer)}
 
 
-def explain(still: Sequence[HostStill], started: set[int] | None) -> HangAnswer:
+def explain(still: Sequence[HostStill], started: Set[int] | None) -> HangAnswer:
     """What the ranks of hosts that stand still come to; ``started`` are those that said so, None where
     nobody heard them.
     """
@@ -97,7 +98,7 @@ def explain(still: Sequence[HostStill], started: set[int] | None) -> HangAnswer:
     causes = {each.page.rank for each in ranks if states[each.page.rank] in _CAUSES}
     latest = max(each.page.phase for each in ranks)
     is_start = started is not None and latest <= Phase.JOINING
-    absent = {rank: State.NOT_STARTED for rank in missing if is_start and rank not in (started or set())}
+    absent = {rank: State.NOT_STARTED for rank in missing if is_start and rank not in (started or ())}
     absent |= {rank: State.UNSEEN for rank in missing if rank not in absent}
     worst = min({*states.values(), *absent.values()}, key=tuple(State).index)
     named = [each for each in ranks if states[each.page.rank] is worst]
@@ -105,9 +106,9 @@ def explain(still: Sequence[HostStill], started: set[int] | None) -> HangAnswer:
     awaited = _awaited(waiting or ranks)
     return HangAnswer(
         is_hung=True,
-        answer=_answer(worst, named, sorted(absent), waiting, awaited, len(ranks)),
+        answer=_answer(worst, named, sorted(absent), waiting, awaited, ranks),
         states=_rows(ranks, states, absent),
-        evidence=tuple(_evidence(still, named, absent, started)),
+        evidence=tuple(_evidence(still, worst, named, absent, started)),
         next=_next(worst, named),
     )
 
@@ -126,9 +127,7 @@ def _states(ranks: Sequence[_Rank]) -> dict[int, State]:
 
 def _ended(ranks: Sequence[_Rank]) -> dict[int, State]:
     gone = {each.page.rank: State.GONE for each in ranks if each.seen.is_gone}
-    stopped = {
-        each.page.rank: State.STOPPED for each in ranks if each.seen.process.state[:1] in _STOPPED - {""}
-    }
+    stopped = {each.page.rank: State.STOPPED for each in ranks if each.seen.process.state in _STOPPED}
     return gone | {rank: state for rank, state in stopped.items() if rank not in gone}
 
 
@@ -207,14 +206,16 @@ def _answer(
     absent: Sequence[int],
     waiting: Sequence[_Rank],
     awaited: str,
-    ranks: int,
+    ranks: Sequence[_Rank],
 ) -> str:
+    if worst not in _CAUSES and (cut := _cut(ranks)):
+        return f"the network: {cut}; {len(waiting)} ranks wait in {awaited}"
     if worst in (State.NOT_STARTED, State.UNSEEN):
         has = "has" if len(absent) == 1 else "have"
         said = "never started" if worst is State.NOT_STARTED else f"{has} not been heard of"
         return f"{_numbers(absent)} {said}; {_others(waiting)} in {awaited}"
     if worst not in _CAUSES:
-        return _nobody(worst, len(named), ranks, awaited)
+        return _nobody(worst, len(named), len(ranks), awaited)
     first = named[0].page
     who = _who(named)
     has, its = ("has", "its process is") if len(named) == 1 else ("have", "their processes are")
@@ -233,6 +234,13 @@ def _answer(
     }.get(worst, "")
     others = f"; {_others(waiting)} in {'it' if awaited in does else awaited}" if waiting else ""
     return f"{who} {does}{others}{cause}"
+
+
+def _cut(ranks: Sequence[_Rank]) -> str:
+    """The connections on which nothing is acknowledged; empty where there are none."""
+    found = ((each.host, to) for each in ranks for to in each.seen.process.unanswered)
+    pairs = dict.fromkeys(f"{host} sends to {to} and gets no answer" for host, to in found)
+    return first_of(pairs, _MOST_NAMED)
 
 
 def _nobody(worst: State, there: int, ranks: int, awaited: str) -> str:
@@ -276,22 +284,40 @@ def _rows(
 
 def _evidence(
     still: Sequence[HostStill],
+    worst: State,
     named: Sequence[_Rank],
     absent: Mapping[int, State],
-    started: set[int] | None,
-) -> Iterable[str]:
+    started: Set[int] | None,
+) -> Iterator[str]:
     hosts = first_of((host.host for host in still), _MOST_NAMED)
-    yield f"no rank on {hosts} moved for {min(host.quiet_s for host in still):g} s"
-    for each in named[:_MOST_NAMED]:
+    quiet = sorted(host.quiet_s for host in still)  # what ranks are at decides how long each host waits
+    longer = f" to {quiet[-1]:g}" if quiet[-1] >= quiet[0] + 1 else ""
+    yield f"no rank on {hosts} moved for {quiet[0]:g}{longer} s"
+    for each in named[: _MOST_NAMED if worst in _CAUSES else 1]:
         process = each.seen.process
         if process.state and not each.seen.is_gone:
-            where = f" in the kernel's {process.waits_in}" if process.waits_in else ""
-            yield (
-                f"rank {each.page.rank}: process state {process.state}{where},"
-                f" {each.seen.cpu_s:g} s of CPU time in the {each.quiet_s:g} s"
-            )
+            is_known = bool(process.kernel) and not process.stack  # the whole stack follows
+            where = f" in the kernel's {process.waits_in}" if process.waits_in and not is_known else ""
+            used = f"{each.seen.cpu_s:g} s of CPU time in the {each.quiet_s:g} s"
+            yield f"rank {each.page.rank}: process state {process.state}{where}, {used}"
+            yield from process_words(f"rank {each.page.rank}", process)
+    yield from _of_ras(still)
+    for host in still[:_MOST_NAMED]:
+        links = () if worst in _CAUSES else host.links  # they stand still because a rank does
+        yield from host_words(host.host, HostSeen(links=links, log=host.log))
     if absent and started is None:
         yield "this host sees its own ranks only: the others' watchers report on their own"
+
+
+def _of_ras(still: Sequence[HostStill]) -> Iterator[str]:
+    """What NCCL says itself, of the first host where it did."""
+    from busbw.judge.hang import judge_counts  # ranks and pods get by without
+
+    for text in (text for host in still for text in host.ras):
+        with contextlib.suppress(UndecidedError):
+            job = read_answer(text)
+            yield f"NCCL {job.nccl}'s RAS: {judge_counts(job, job, {}, 0).answer}"
+            return
 
 
 def _next(worst: State, named: Sequence[_Rank]) -> str:

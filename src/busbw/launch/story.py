@@ -38,6 +38,7 @@ class Story:
     is_command: bool = False  # of the user's: what it prints is all that it says
     process_is_rank: bool = False  # the processes of ``exits`` are ranks; else a launcher started those
     # What ranks and launchers said.
+    started: frozenset[int] = frozenset()  # ranks that said so
     hello: Mapping[int, tuple[int, str]] = field(default_factory=dict)  # process id -> rank, host
     places: Mapping[int, str] = field(default_factory=dict)  # rank -> host, once all are connected
     connected: bool = False  # all ranks were there

@@ -113,7 +113,7 @@ def _interrupted(story: Story) -> Verdict | None:
 
 
 def _stalled(story: Story) -> Verdict | None:
-    return Verdict(ExitCode.RANK_FAILED, stalled_event(story.still, story.hello)) if story.still else None
+    return Verdict(ExitCode.RANK_FAILED, stalled_event(story.still, story.started)) if story.still else None
 
 
 def _setup_script(story: Story) -> Verdict | None:

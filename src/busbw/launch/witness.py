@@ -24,8 +24,6 @@ from busbw.launch.story import StoppedProcess, Story
 from busbw.machine import processes
 from busbw.rank.world.identity import identify
 
-# A rank that is stopped for longer does not come back by itself. The control channel waits as long.
-STOPPED_SECONDS: Final = 6.0
 _LOOK_SECONDS: Final = 0.5
 _STARTING_SECONDS: Final = 0.02  # a rank's first moments are short
 
@@ -113,7 +111,8 @@ class Witness:
         it, or one of them has been stopped for too long.
         """
         since_s = min(self._stopped_since_s.values(), default=math.inf)
-        return self.someone_ended or bool(self.lost_launcher) or self._looked_s - since_s >= STOPPED_SECONDS
+        is_stopped = self._looked_s - since_s >= processes.STOPPED_SECONDS
+        return self.someone_ended or bool(self.lost_launcher) or is_stopped
 
     def keep_stopped(self) -> None:
         """Note, once, the processes that are stopped now that something is wrong: the launcher may kill them

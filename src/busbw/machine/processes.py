@@ -13,6 +13,8 @@ from busbw.machine.sysfs import read_text
 
 PROC = "/proc"
 # Stopped by a signal. A debugger's stop ("t") counts where something has gone wrong, and ends nothing.
+# A process that is stopped for longer does not come back by itself.
+STOPPED_SECONDS = 6.0
 _STOPPED, _TRACED, _ENDED = "T", "t", ("Z", "X", "")
 
 

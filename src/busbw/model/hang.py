@@ -80,13 +80,51 @@ class Group:
 @dataclass(frozen=True)
 class ProcessSeen:
     """What its host's kernel says of a process: ``state`` is one letter as in proc(5), empty where there is
-    no such process; ``waits_in`` is the kernel's function; ``stack`` its Python's, the innermost first.
+    no such process; ``waits_in`` is the kernel's function, ``kernel`` the kernel's stack where it may be
+    read, ``stack`` its Python's, the innermost first; ``unanswered`` are the addresses to which it sends the
+    same bytes again and again over TCP.
     """
 
     state: str
     command: str = ""
     waits_in: str = ""
     stack: tuple[str, ...] = ()
+    kernel: tuple[str, ...] = ()
+    unanswered: tuple[str, ...] = ()
+
+    @classmethod
+    def of_json(cls, fields: Mapping[str, Any]) -> ProcessSeen:
+        """Of an event."""
+        found: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()
+        }
+        return cls(**found)
+
+
+@dataclass(frozen=True)
+class LinkSeen:
+    """What a link did within one second: bytes ``carried``, sent and received (None where it has no such
+    counters), and what it counted of what spoils a transfer.
+    """
+
+    name: str
+    carried: tuple[int, int] | None
+    events: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of_json(cls, fields: Mapping[str, Any]) -> LinkSeen:
+        """Of an event."""
+        carried = fields["carried"]
+        return cls(fields["name"], None if carried is None else (carried[0], carried[1]), fields["events"])
+
+
+@dataclass(frozen=True)
+class HostSeen:
+    """A host of a job that may hang: ``processes`` by their ids; ``log`` has the GPU driver's last errors."""
+
+    processes: Mapping[int, ProcessSeen] = field(default_factory=dict)
+    links: tuple[LinkSeen, ...] = ()
+    log: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ offset  what
 64      control messages asked for and answered: two u64
 128     version, rank, ranks, process id, phase, step: six u32; the limit in seconds: f64
 160     what is measured: u16 length, UTF-8
+448     where NCCL answers questions (RAS), once it may be asked: u16 length, UTF-8
 512     the run folder, on rank 0: u16 length, UTF-8
 ======  =====================================================================================
 """
@@ -23,15 +24,15 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final
 
-from busbw.model.hang import ProcessSeen
+from busbw.model.hang import LinkSeen, ProcessSeen
 
 PAGE_VERSION: Final = 1
 PAGE_BYTES: Final = 4096
 CALLS_AT: Final = 0
 CONTROL_AT: Final = 64
 HEAD_AT: Final = 128
-WHAT_AT: Final = 160
-FOLDER_AT: Final = 512
+# A page's texts, each from one offset to the other.
+TEXTS: Final = {"what": (160, 448), "ras": (448, 512), "folder": (512, PAGE_BYTES)}
 _CALLS: Final = struct.Struct("<4Q")
 CONTROL: Final = struct.Struct("<2Q")
 _HEAD: Final = struct.Struct("<6Id")
@@ -100,6 +101,7 @@ class Page:
     mode: CallMode = CallMode.BLOCKS
     asked: int = 0
     answered: int = 0
+    ras: str = ""
     folder: str = ""
 
     @property
@@ -132,8 +134,8 @@ def encode(page: Page) -> bytes:
     _CALLS.pack_into(data, CALLS_AT, page.entered, page.enqueued, page.completed, page.mode)
     CONTROL.pack_into(data, CONTROL_AT, page.asked, page.answered)
     data[HEAD_AT : HEAD_AT + _HEAD.size] = encode_head(page)
-    data[WHAT_AT:FOLDER_AT] = encode_text(page.what, FOLDER_AT - WHAT_AT)
-    data[FOLDER_AT:] = encode_text(page.folder, PAGE_BYTES - FOLDER_AT)
+    for name, (start, end) in TEXTS.items():
+        data[start:end] = encode_text(getattr(page, name), end - start)
     return bytes(data)
 
 
@@ -163,14 +165,13 @@ def decode(data: bytes) -> Page:
         Phase(phase),
         step,
         limit_s,
-        _text(data, WHAT_AT),
-        entered,
-        enqueued,
-        completed,
-        CallMode(mode),
-        asked,
-        answered,
-        _text(data, FOLDER_AT),
+        entered=entered,
+        enqueued=enqueued,
+        completed=completed,
+        mode=CallMode(mode),
+        asked=asked,
+        answered=answered,
+        **{name: _text(data, start) for name, (start, _) in TEXTS.items()},
     )
 
 
@@ -211,11 +212,16 @@ class RankHere:
 
 @dataclass(frozen=True)
 class HostStill:
-    """The ranks of a host of which none has moved for ``quiet_s``."""
+    """The ranks of a host of which none has moved for ``quiet_s``; ``links`` and ``log`` as in HostSeen;
+    ``ras`` is what NCCL answered.
+    """
 
     host: str
     quiet_s: float
     ranks: tuple[RankHere, ...]
+    links: tuple[LinkSeen, ...] = ()
+    log: tuple[str, ...] = ()
+    ras: tuple[str, ...] = ()
 
     @classmethod
     def of_json(cls, fields: Mapping[str, Any]) -> HostStill:
@@ -223,13 +229,20 @@ class HostStill:
         ranks = (
             RankHere(
                 Page(**{**each["page"], **_numbered(each["page"])}),
-                ProcessSeen(**{**each["process"], "stack": tuple(each["process"]["stack"])}),
+                ProcessSeen.of_json(each["process"]),
                 each["cpu_s"],
                 each["is_gone"],
             )
             for each in fields["ranks"]
         )
-        return cls(str(fields["host"]), float(fields["quiet_s"]), tuple(ranks))
+        return cls(
+            str(fields["host"]),
+            float(fields["quiet_s"]),
+            tuple(ranks),
+            tuple(LinkSeen.of_json(each) for each in fields["links"]),
+            tuple(fields["log"]),
+            tuple(fields["ras"]),
+        )
 
 
 def _numbered(page: Mapping[str, Any]) -> dict[str, Any]:

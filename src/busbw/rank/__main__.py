@@ -13,7 +13,14 @@ from busbw.errors import SiteError
 from busbw.model.event import EventKind, error_event, event, stall_event
 from busbw.rank import profile, progress
 from busbw.rank.backends.gpu_ahead import begin as begin_with_gpu
-from busbw.rank.process import bind, block, emit, keep_libraries_from_threads, keep_to_loopback
+from busbw.rank.process import (
+    bind,
+    block,
+    emit,
+    keep_libraries_from_threads,
+    keep_to_loopback,
+    offer_stack,
+)
 from busbw.rank.profile import is_asked, rank_argv
 from busbw.rank.world.identity import identify
 from busbw.rank.world.watched import GOODBYE, report_to
@@ -33,6 +40,7 @@ def main() -> int:
     if is_asked(os.environ.get(profile.VARIABLE, ""), os.environ):
         return _enter_profiler(identify(os.environ))  # before signals are blocked: it would inherit that
     block()
+    offer_stack()
     identity = identify(os.environ)
     rank = identity.rank if identity is not None else 0
     if identity is not None:  # before a core of its own is taken: the watcher has none

@@ -111,12 +111,12 @@ def run(world: World, plan: Plan, observer: Observer | None, deadline: Deadline 
     dump = _dump(plan, observer)
     progress.phase(Phase.COMMUNICATOR, expected_s(plan.buffer_bytes))
     backend = agreed(world, lambda: create(plan, world))
-    backend.connect(world)
+    own = ({"pinned_cpus": pinned} if pinned else {}) | _connect(backend, plan, world)
     if dump is not None and (missing := dump.finish()) and observer is not None:
         observer.found(missing)
     checks.compare_use()
     given = _conditions(plan, backend, world)
-    info = describe(world, backend, ({"pinned_cpus": pinned} if pinned else {}) | checks.said)
+    info = describe(world, backend, own | checks.said)
     if observer is not None and info is not None:
         observer.started(info, _method(plan, given))
     if plan.preflight.stops or plan.hunt is not None:
@@ -160,6 +160,19 @@ def _measured(session: Session, plan: Plan, observer: Observer | None) -> Outcom
     _watch_links(session, plan, observer)
     measured = ended[Status.GOOD] + ended[Status.WRONG]
     return Outcome(ended[Status.WRONG], nothing_measured=ended[Status.NOT_RUN] > 0 and measured == 0)
+
+
+def _connect(backend: Backend, plan: Plan, world: World) -> dict[str, str]:
+    """Make the communicators; what the record says of that. Collective."""
+    if plan.backend != "nccl":
+        backend.connect(world)
+        return {}
+    from busbw.rank.backends.nccl_variables import own_ras
+
+    with own_ras(world, os.environ) as address:
+        backend.connect(world)
+    progress.answers_at(address)  # not before: NCCL's RAS has crashed where it was asked earlier
+    return {"ras": address}
 
 
 def _watch_links(session: Session, plan: Plan, observer: Observer | None) -> None:

@@ -10,6 +10,7 @@ this module loads the standard library only.
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import os
 import signal
 import socket
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 BIND_VARIABLE = "BUSBW_BIND"
 _INTERNET = (socket.AF_INET, socket.AF_INET6)
 _SIGNALS = frozenset({signal.SIGINT, signal.SIGTERM})
+# A real-time signal: users, launchers and libraries send the others. `machine/look.sh` sends this one.
+_STACK_SIGNAL = 60
 
 
 def block() -> None:
@@ -38,6 +41,14 @@ def block() -> None:
     of them inherit the mask.
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+
+
+def offer_stack() -> None:
+    """Write this thread's Python stack, whatever call it is in, when somebody outside asks with a signal who
+    wants to know where a rank is that does not go on. The file is in memory alone, and read through /proc.
+    """
+    with contextlib.suppress(OSError):  # a kernel without memory files (before 3.17)
+        faulthandler.register(_STACK_SIGNAL, file=os.memfd_create("busbw-stack"), all_threads=False)
 
 
 def keep_libraries_from_threads(environ: MutableMapping[str, str]) -> None:

@@ -20,10 +20,9 @@ from busbw.errors import ExitCode
 from busbw.model.progress import (
     CONTROL,
     CONTROL_AT,
-    FOLDER_AT,
     HEAD_AT,
     PAGE_BYTES,
-    WHAT_AT,
+    TEXTS,
     Page,
     Phase,
     encode,
@@ -57,10 +56,9 @@ class _Own:
 
     def publish(self, page: Page) -> None:
         """Everything but the counts."""
-        if page.what != self.page.what:
-            self.memory[WHAT_AT:FOLDER_AT] = encode_text(page.what, FOLDER_AT - WHAT_AT)
-        if page.folder != self.page.folder:
-            self.memory[FOLDER_AT:] = encode_text(page.folder, PAGE_BYTES - FOLDER_AT)
+        for name, (start, end) in TEXTS.items():
+            if (text := getattr(page, name)) != getattr(self.page, name):
+                self.memory[start:end] = encode_text(text, end - start)
         head = encode_head(page)
         self.memory[HEAD_AT : HEAD_AT + len(head)] = head
         self.page = page
@@ -161,6 +159,12 @@ def writes_to(folder: str) -> None:
     """Where rank 0 writes the run."""
     if (own := _own) is not None:
         own.publish(replace(own.page, folder=folder))
+
+
+def answers_at(address: str) -> None:
+    """Where NCCL answers questions (RAS)."""
+    if (own := _own) is not None:
+        own.publish(replace(own.page, ras=address))
 
 
 def counts_address() -> int | None:

@@ -18,12 +18,14 @@ import socket
 import struct
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from busbw.machine.processes import cpu_seconds, name, state, waits_in
-from busbw.model.hang import ProcessSeen
+from busbw.errors import SiteError
+from busbw.machine.look import ask_ras, look
+from busbw.machine.processes import STOPPED_SECONDS, cpu_seconds, is_stopped, name, state, waits_in
+from busbw.model.hang import HostSeen, ProcessSeen
 from busbw.model.progress import PAGE_BYTES, HostStill, Page, Phase, RankHere, decode, moving_part
 
 NAME: Final = "busbw-watcher"
@@ -40,6 +42,7 @@ _LOOKS: Final = 20  # within the shortest time in which anything has to move
 # After its report a watcher lets the other hosts' ranks live for so long: their watchers report too.
 _OTHERS_SECONDS: Final = 5.0
 _LEAVE_SECONDS: Final = 1.0
+_FACTS_SECONDS: Final = 8.0
 _PEER: Final = struct.Struct("3i")  # process, user, group: unix(7)
 
 
@@ -95,6 +98,25 @@ def _live(listen_fd: int, tell: Tell) -> None:
         os._exit(0)
 
 
+def with_facts(still: HostStill) -> HostStill:
+    """And what bash can find out on this host within some seconds: stacks, connections, links, the kernel's
+    log, NCCL's own answer. As it is where there is no bash.
+    """
+    pids = [each.page.pid for each in still.ranks if not each.is_gone]
+    address = next((each.page.ras for each in still.ranks if each.page.ras), "")
+    found, ras = HostSeen(), tuple[str, ...]()
+    with contextlib.suppress(SiteError):
+        found = look((), pids, _FACTS_SECONDS)
+    with contextlib.suppress(SiteError):
+        ras = ask_ras((), address, 1, _FACTS_SECONDS) if address else ras
+    ranks = []
+    for each in still.ranks:
+        more = found.processes.get(each.page.pid, each.process)
+        process = replace(each.process, stack=more.stack, kernel=more.kernel, unanswered=more.unanswered)
+        ranks.append(replace(each, process=process))
+    return replace(still, ranks=tuple(ranks), links=found.links, log=found.log, ras=ras)
+
+
 @dataclass
 class _Rank:
     """A rank that was here. ``cpu_s`` is what it had used when it was last seen to move."""
@@ -136,8 +158,7 @@ class _Watcher:
         while not self._is_over():
             self._take(self._look_seconds())
             quiet_s = self._quiet_seconds()
-            limit_s = self._limit_seconds()
-            if self._alive() and 0 < limit_s <= quiet_s:
+            if self._alive() and self._is_still(quiet_s):
                 self._report(quiet_s)
                 self._end()
                 return
@@ -154,6 +175,14 @@ class _Watcher:
         """The longest that a rank allows: the others wait for it. 0 is for ever."""
         limits = [rank.page.limit_s for rank in self._alive()]
         return max(limits, default=0.0) if all(limits) else 0.0
+
+    def _is_still(self, quiet_s: float) -> bool:
+        """Whether that is longer than the ranks allow, or than a stop by itself lasts."""
+        limit_s = self._limit_seconds()
+        if limit_s > STOPPED_SECONDS and quiet_s >= STOPPED_SECONDS:
+            is_any = any(is_stopped(rank.pid, traced=False) for rank in self._alive())
+            limit_s = STOPPED_SECONDS if is_any else limit_s
+        return 0 < limit_s <= quiet_s
 
     def _look_seconds(self) -> float:
         limit_s = self._limit_seconds()
@@ -198,9 +227,10 @@ class _Watcher:
             self._poll.register(connection, select.EPOLLIN | select.EPOLLHUP)
 
     def _report(self, quiet_s: float) -> None:
-        seen = tuple(sorted((rank.look() for rank in self._ranks.values()), key=lambda each: each.page.rank))
+        seen = sorted((rank.look() for rank in self._ranks.values()), key=lambda each: each.page.rank)
+        still = with_facts(HostStill(socket.gethostname(), round(quiet_s, 1), tuple(seen)))
         with contextlib.suppress(OSError):  # nobody reads it any more
-            self._tell(HostStill(socket.gethostname(), round(quiet_s, 1), seen))
+            self._tell(still)
 
     def _end(self) -> None:
         if len(self._ranks) < max(rank.page.ranks for rank in self._ranks.values()):

@@ -11,7 +11,7 @@ import threading
 from pathlib import Path
 
 ANSWERS = Path(__file__).parents[2] / "data" / "nccl_ras"
-COMMANDS = b"CLIENT PROTOCOL 2\nTIMEOUT 5\nSET FORMAT json\nVERBOSE STATUS\n"
+COMMANDS = b"CLIENT PROTOCOL 2\nTIMEOUT 3\nSET FORMAT json\nVERBOSE STATUS\n"
 
 
 class Ras:
@@ -42,7 +42,10 @@ class Ras:
                 said = b""
                 while not said.endswith(COMMANDS) and (more := connection.recv(4096)):
                     said += more
-                connection.sendall(b"SERVER PROTOCOL 2\nOK\nOK\n" + self.answer)
+                takes_json = (
+                    b"OK" if self.answer.startswith(b"{") else b"ERROR: Unknown command SET FORMAT json"
+                )
+                connection.sendall(b"SERVER PROTOCOL 2\nOK\n" + takes_json + b"\n" + self.answer)
 
     def close(self) -> None:
         """End it; nothing listens any more."""
@@ -51,11 +54,21 @@ class Ras:
             each.close()
 
 
-def answer_of(kind: str, pid: int, host: str = "127.0.0.1") -> bytes:
-    """An answer of NCCL 2.28.9 whose late rank is this process."""
-    text = (ANSWERS / f"2.28.9-{kind}.json").read_text()
+def answer_of(kind: str, pid: int, host: str = "127.0.0.1", version: str = "2.28.9") -> bytes:
+    """An answer whose late rank is this process, of 2 H200 with NCCL 2.28.9; of another version as its source
+    (src/ras/client_support.cc) differs: text before 2.28.7, of which 2.24 has one number for all operations,
+    and from 2.29 on the comma.
+    """
+    numbers = tuple(map(int, version.split(".")))
+    form = "json" if numbers >= (2, 28, 7) else "txt"
+    text = (ANSWERS / f"2.28.9-{kind}.{form}").read_text().replace("2.28.9", version)
+    if numbers >= (2, 29):
+        text = text.replace('"nvml_dev": 1\n', '"nvml_dev": 1,\n')
+    if numbers < (2, 26):
+        text = text.replace("different AllReduce operation", "different collective operation")
     for old in ("2142", "2070"):
-        text = text.replace(f'"pid": {old}', f'"pid": {pid}')
+        text = text.replace(f'"pid": {old}', f'"pid": {pid}').replace(f"process {old} ", f"process {pid} ")
+        text = text.replace(f"Process {old} ", f"Process {pid} ")
     return text.replace("192.0.2.2", host).encode()
 
 

@@ -65,6 +65,22 @@ def test_a_late_rank_is_named_though_the_first_connections_are_dead(
     assert [each["state"] for each in answer["states"]] == ["not entered, sleeps", "waits"]
 
 
+@pytest.mark.parametrize("version", ["2.24.3", "2.26.2", "2.28.9", "2.29.2", "2.32.3"])
+@pytest.mark.parametrize(("kind", "words"), [("skip", "has not entered"), ("stop", "does not answer")])
+def test_the_answers_of_every_version(
+    called: Any, tmp_path: Path, ras: Any, process: Any, version: str, kind: str, words: str
+) -> None:
+    """Before 2.28.7 the command for JSON is refused, and the answer is a text; 2.28.9's JSON lacks a comma
+    where a rank is missing.
+    """
+    server = ras(answer_of(kind, process.pid, version=version))
+    code, out, _ = called(tmp_path, "hang", "--ras", server.address, "--wait", "10ms", "--format", "json")
+    answer = json.loads(out)
+    assert code == 5
+    assert answer["answer"].startswith(f"rank 1 (pid {process.pid} on 127.0.0.1) {words}")
+    assert answer["evidence"][0].startswith(f"NCCL {version}'s RAS was asked twice")
+
+
 def test_nobody_answers(called: Any, tmp_path: Path, ras: Any) -> None:
     server = ras(b"", silent=100)
     code, _, error = called(tmp_path, "hang", "--ras", server.address, "--wait", "10ms")

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from busbw.judge.hang import judge_counts, judge_records, suspects
-from busbw.model.hang import Communicator, Group, JobSeen, ProcessSeen, RankSeen, Recorded
+from busbw.model.hang import Communicator, Group, HostSeen, JobSeen, ProcessSeen, RankSeen, Recorded
 
 
 def ranks(*counts: int, host: str = "h", first: int = 0) -> tuple[RankSeen, ...]:
@@ -27,7 +27,9 @@ def of(*counts: int, name: str = "c", first: int = 0) -> Communicator:
 
 def test_the_late_rank_is_named_and_the_others_wait() -> None:
     still = job(of(301, 300, 301))
-    answer = judge_counts(still, still, {("h", 101): ProcessSeen("S", stack=("step (train.py:3)",))}, 5)
+    answer = judge_counts(
+        still, still, {"h": HostSeen({101: ProcessSeen("S", stack=("step (train.py:3)",))})}, 5
+    )
     assert answer.is_hung
     assert (
         answer.answer
@@ -46,7 +48,7 @@ def test_the_late_rank_is_named_and_the_others_wait() -> None:
 )
 def test_what_the_kernel_says_of_the_late_rank_is_said(state: str, words: str) -> None:
     still = job(of(301, 300))
-    assert words in judge_counts(still, still, {("h", 101): ProcessSeen(state)}, 5).answer
+    assert words in judge_counts(still, still, {"h": HostSeen({101: ProcessSeen(state)})}, 5).answer
 
 
 def test_a_rank_that_does_not_answer_is_named() -> None:

@@ -7,13 +7,14 @@ from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
+from busbw_testing.ras_server import answer_of
 
 from busbw.errors import ExitCode
 from busbw.launch.listener import Listener
 from busbw.launch.stall import State, explain, stalled_event
 from busbw.launch.verdict import judge
-from busbw.model.event import Event, decode, encode, stall_event
-from busbw.model.hang import HangAnswer, ProcessSeen
+from busbw.model.event import Event, EventKind, decode, encode, event, stall_event
+from busbw.model.hang import HangAnswer, LinkSeen, ProcessSeen
 from busbw.model.progress import CallMode, HostStill, Page, Phase, RankHere
 
 CALL = "all_reduce 64 MiB float"
@@ -149,5 +150,34 @@ def test_what_a_watcher_reports_is_judged_before_what_ranks_did_then() -> None:
     assert asdict(HostStill.of_json(json.loads(json.dumps(asdict(still))))) == asdict(still)
 
 
-def test_hosts_that_have_not_reported_are_waited_for() -> None:
-    assert not heard(stall_event(host(rank(0, **IN_CALL), rank(1, **IN_CALL)))).all_still
+def test_hosts_that_have_not_reported_are_waited_for_and_those_that_never_started_are_not() -> None:
+    """Process ids of several hosts may be alike."""
+    hello = [event(EventKind.HELLO, rank=number, pid=7, host=f"h{number}") for number in range(3)]
+    first, second = host(rank(0, **IN_CALL), rank(1, **IN_CALL)), host(rank(2, **IN_CALL), name="h2")
+    assert not heard(*hello, stall_event(first)).all_still
+    assert heard(*hello, stall_event(first), stall_event(second)).all_still
+
+
+def test_a_network_that_gives_no_answer_is_named_and_no_rank_is() -> None:
+    cut = rank(1, 2, **IN_CALL)
+    cut = replace(cut, process=replace(cut.process, unanswered=("10.77.0.2",), stack=("step (a.py:3)",)))
+    links = (LinkSeen("lo", (9, 9)), LinkSeen("eth1", (188, 0)), LinkSeen("eth0", (0, 0), {"rx_dropped": 4}))
+    still = HostStill("h3", 3.0, (cut,), links, ("NVRM: Xid 79",))
+    error = stalled_event([host(rank(0, 2, **IN_CALL)), still])
+    assert error["rank"] is None
+    assert error["message"].startswith(
+        "the network: h3 sends to 10.77.0.2 and gets no answer; 2 ranks wait in"
+    )
+    evidence = "\n".join(error["hang"]["evidence"])
+    assert "h3 within 1 s: eth0 nothing, eth1 sent 188 B, received 0 B" in evidence
+    assert "h3 counted within 1 s: eth0 rx_dropped 4" in evidence
+    assert "h3's kernel log: NVRM: Xid 79" in evidence
+    assert asdict(HostStill.of_json(json.loads(json.dumps(asdict(still))))) == asdict(still)
+
+
+def test_nccls_own_words_stand_beside() -> None:
+    still = replace(
+        host(rank(0, 2, **IN_CALL), rank(1, 2, **BEFORE)), ras=("", answer_of("skip", 7).decode())
+    )
+    (line,) = (line for line in explain([still], {0, 1}).evidence if "RAS" in line)
+    assert line.startswith("NCCL 2.28.9's RAS: rank 1 (pid 7 on 127.0.0.1) has not entered AllReduce 301")

@@ -11,17 +11,17 @@ from __future__ import annotations
 import ctypes
 import tempfile
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from busbw.machine.environment import read_nccl_config
 from busbw.machine.native import profiler
 from busbw.machine.native.core import LIBRARY_PATH
 from busbw.machine.native.nccl import NcclLibrary
 from busbw.model.choice import Choice
 from busbw.model.tuning_line import tuning_lines
+from busbw.rank.backends.nccl_variables import lent
 
 RESET: Final = "ncclResetDebugInit"
 _LEVEL, _SUBSYSTEM, _FILE = "NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE"
@@ -83,22 +83,12 @@ def joined(profiled: Choice | None, logged: Choice | None) -> Choice | None:
     return profiled
 
 
-@contextmanager
-def offered(environ: MutableMapping[str, str]) -> Iterator[None]:
-    """While a communicator is made: NCCL loads the native core as its plugin. The user's own stays, whether a
-    variable or a file of settings names it (``none`` too); ``environ`` is this process's, and as before
-    afterwards.
+def offered(environ: MutableMapping[str, str]) -> AbstractContextManager[object]:
+    """While a communicator is made: NCCL loads the native core as its plugin. The user's own stays (``none``
+    too); ``environ`` is this process's.
     """
-    files = (name for file in read_nccl_config(environ) for name, _ in file.settings)
     path = str(LIBRARY_PATH)
-    if VARIABLE in environ or VARIABLE in files or len(path.encode()) > _LONGEST_PATH:
-        yield
-        return
-    environ[VARIABLE] = path
-    try:
-        yield
-    finally:
-        del environ[VARIABLE]
+    return nullcontext() if len(path.encode()) > _LONGEST_PATH else lent(environ, VARIABLE, path)
 
 
 class ProfilerWatch:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from busbw.errors import UndecidedError
-from busbw.foreign.nccl_ras.read import read_answer
+from busbw.machine.nccl_ras import read_answer
 
 ANSWERS = Path(__file__).parents[2] / "data" / "nccl_ras"
 OF_2_24 = """SERVER PROTOCOL 2

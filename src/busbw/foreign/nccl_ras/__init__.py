@@ -1,1 +1,0 @@
-"""NCCL's RAS: what it answers about a job's communicators."""

@@ -1,0 +1,46 @@
+"""Variables that NCCL is given while a communicator is made, and at no other time: a record and a comparison
+are of the user's.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from busbw.machine.environment import read_nccl_config
+
+if TYPE_CHECKING:
+    from busbw.rank.world.base import World
+
+_RAS: Final = "NCCL_RAS_ADDR"
+
+
+@contextmanager
+def lent(environ: MutableMapping[str, str], name: str, value: str) -> Iterator[str]:
+    """The variable has this value meanwhile, or the user's own where a variable or a file of settings names
+    it. Yields the one that holds.
+    """
+    files = dict(setting for file in read_nccl_config(environ) for setting in file.settings)
+    if name in environ or name in files:
+        yield environ.get(name, files.get(name, ""))
+        return
+    environ[name] = value
+    try:
+        yield value
+    finally:
+        del environ[name]
+
+
+@contextmanager
+def own_ras(world: World, environ: MutableMapping[str, str]) -> Iterator[str]:
+    """NCCL answers questions about a hang at a port of this run's own, which is yielded: where it is NCCL's
+    usual one, another job of the user may answer. A port that is free on rank 0's host. Collective.
+    """
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        own = f"127.0.0.1:{probe.getsockname()[1]}".encode()
+    address = world.broadcast(own if world.rank == 0 else None).decode()
+    with lent(environ, _RAS, address) as holds:
+        yield holds
