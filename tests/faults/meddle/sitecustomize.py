@@ -39,17 +39,19 @@ def change_size(module: Any) -> None:
 
 
 def skip_a_call(module: Any) -> None:
-    """One call fewer than the others, before the samples or of them."""
+    """One call fewer than the others, before the samples or of them: in the first look that has one to spare."""
     time, seen = module.NcclCase.time, list[int]()
 
     def short(case: Any, lead: int, samples: int, k: int) -> Any:
         number = case._buffers.case.index
-        if number == int(os.environ["HANG_CASE"]) and number not in seen and is_victim():
-            seen.append(number)
-            if lead >= case.calls_per_issue and case._graphs is None:
-                return time(case, lead - case.calls_per_issue, samples, k)
-            return time(case, lead, samples - 1, k)
-        return time(case, lead, samples, k)
+        is_leading = lead >= case.calls_per_issue and case._graphs is None
+        is_due = number == int(os.environ["HANG_CASE"]) and number not in seen and is_victim()
+        if not is_due or not (is_leading or samples > 1):
+            return time(case, lead, samples, k)
+        seen.append(number)
+        if is_leading:
+            return time(case, lead - case.calls_per_issue, samples, k)
+        return time(case, lead, samples - 1, k)
 
     module.NcclCase.time = short
 
