@@ -39,7 +39,7 @@ def change_size(module: Any) -> None:
 
 
 def skip_a_call(module: Any) -> None:
-    """One call fewer than the others, before the samples or of them: in the first look that has one to spare."""
+    """One call fewer than the others: in the first look that has one to spare."""
     time, seen = module.NcclCase.time, list[int]()
 
     def short(case: Any, lead: int, samples: int, k: int) -> Any:
