@@ -155,12 +155,14 @@ def _read_text(data: bytes, path: str, tool: str) -> Reading:
     if rccl_tests_rows.is_rows(start) and tool in ("", RCCL_TESTS):
         found_tables = tuple(rccl_tests_rows.tables(data))
         return Reading(Origin(path, log_lines=len(data.splitlines())), found_tables, is_log=True)
-    if start[:1] == b"{" and _RESULTS in data:
+    is_whole = start[:1] == b"{"
+    if _RESULTS in (data if is_whole else start):  # which may stand among other words, or behind a prefix
         found = document(data)
         reading = _read_json(found, path, tool) if found is not None else None
-        if reading is not None:
+        if reading is not None and (is_whole or reading.tables):
             return reading
-        why = "its JSON cannot be read" + (f" from line {found.cut_line} on" if found else "")
+        if is_whole:
+            why = "its JSON cannot be read" + (f" from line {found.cut_line} on" if found else "")
     first_line = start.split(b"\n", 1)[0].decode("utf-8", "replace")
     if read_csv.is_csv(first_line) and _is_asked(NCCL_TESTS.name, tool):
         return _read_csv(data.decode("utf-8", "replace").splitlines(), path, tool)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from busbw.foreign.logs.entries import Cell, Entry, found_table
+from busbw.foreign.logs.row_words import is_number
 from busbw.foreign.logs.table import Facts, Table
 from busbw.foreign.nccl_tests.read import ALL_COLUMNS, NCCL_TESTS
 from busbw.model.record import ImportFinding
@@ -52,6 +53,8 @@ def tables(lines: Sequence[str]) -> list[Table]:
         return []
     groups: dict[tuple[str, ...], list[Entry]] = {}
     damaged: list[ImportFinding] = []
+    if any(map(is_number, titles)):
+        damaged.append(ImportFinding("damaged", "a row stands in the line of the heading", 1))
     for number, cells in rows:
         if cells:
             words = dict(zip(titles, cells, strict=False))
@@ -64,11 +67,23 @@ def tables(lines: Sequence[str]) -> list[Table]:
 
 def _read(lines: Sequence[str]) -> tuple[list[str], list[tuple[int, list[str]]]]:
     """The titles, and each line's cells: none for one that is no whole row of its own."""
-    delimiter = _delimiter(lines[0])
-    cells = [next(csv.reader([line], delimiter=delimiter), []) for line in lines]
-    titles = [cell.strip().lstrip("\ufeff").lower() for cell in cells[0]]
-    rows = [(number, [cell.strip() for cell in row]) for number, row in enumerate(cells[1:], 2) if any(row)]
-    return titles, [(number, row if len(row) == len(titles) else []) for number, row in rows]
+    reader = csv.reader(lines, delimiter=_delimiter(lines[0]) if lines else ",")
+    titles: list[str] = []
+    rows: list[tuple[int, list[str]]] = []
+    while True:
+        before = reader.line_num
+        try:
+            cells = [cell.strip() for cell in next(reader)]
+        except StopIteration:
+            return titles, rows
+        except csv.Error:
+            cells = ["?"]
+        if not titles:
+            titles = [cell.lstrip("\ufeff").lower() for cell in cells]
+        elif any(cells):
+            # A quote or a line end that is lost joins two rows; one that is too much breaks a row.
+            is_one = len(cells) == len(titles) and reader.line_num == before + 1
+            rows.append((reader.line_num, cells if is_one else []))
 
 
 def _words(words: dict[str, str]) -> dict[Cell, str]:

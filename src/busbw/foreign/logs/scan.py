@@ -236,7 +236,10 @@ class Scanner:
                 self._launch(stream, words)
             case "test":
                 self._close(stream)
-                stream.facts = Facts(stream.facts.header | dict(words), stream.facts.ranks)
+                kept = {
+                    name: value for name, value in stream.facts.header.items() if name not in form.forgets
+                }
+                stream.facts = Facts(kept | dict(words), stream.facts.ranks)
                 stream.continues, stream.announced = True, stream.announced or self._number
             case _:
                 stream.facts.header.update(words)

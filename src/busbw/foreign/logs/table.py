@@ -39,12 +39,14 @@ class Fact:
     ``scope``: *launch* begins the words of a new launch of a test, *test* those of the next table of the same
     launch, *header* goes on with them, *footer* belongs to the table above, *placements* names those of the
     columns below, *units* are those of the columns, *rank* a rank of the device list. ``mark`` stands in
-    every such line: it is quicker to look for than the pattern.
+    every such line: it is quicker to look for than the pattern. ``forgets`` are words of the table above that
+    do not hold for the next one.
     """
 
     scope: str
     mark: str
     pattern: re.Pattern[str]
+    forgets: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,11 +67,11 @@ class Tool:
     started: frozenset[str] = frozenset()
 
 
-def fact(scope: str, mark: str, pattern: str) -> Fact:
+def fact(scope: str, mark: str, pattern: str, *, forgets: tuple[str, ...] = ()) -> Fact:
     """A kind of line by its pattern, which is compared from the beginning of the line on, behind the comment
     sign: pages of the web and mails eat it.
     """
-    return Fact(scope, mark, re.compile(r"(?<!\w)#?\s*" + pattern))
+    return Fact(scope, mark, re.compile(r"(?<!\w)#?\s*" + pattern), forgets)
 
 
 def fact_words(match: re.Match[str]) -> dict[str, Any]:

@@ -202,13 +202,14 @@ def interpret_imb(found: FoundTable) -> Table:
 
 
 def _imb_test(header: Mapping[str, Any], has_spread: bool) -> tuple[str, str]:
-    """The operation that the header names, and what its time is."""
-    benchmark = str(header.get("benchmark", ""))
+    """The operation that the header names, and what its time is. The modes of IMB-EXT are tests apart."""
+    benchmark, mode = str(header.get("benchmark", "")), str(header.get("mode", ""))
     if has_spread or not benchmark:
         return operation(benchmark) or benchmark.lower(), _IMB_TIME
     if benchmark.lower().startswith("pingpong"):
         return _PING_PONG, _IMB_PAIR_TIME
-    return operation(benchmark) or benchmark.lower(), _IMB_ONE_TIME
+    name = operation(benchmark) or benchmark.lower()
+    return "_".join([name, *filter(None, mode.lower().split("-"))]), _IMB_ONE_TIME
 
 
 IMB: Final = Tool(
@@ -234,9 +235,12 @@ IMB: Final = Tool(
             "test",
             "Benchmarking",
             r"Benchmarking +(?P<benchmark>[A-Za-z_-]+)",
+            forgets=("waiting", "processes", "mode"),
         ),
+        fact("test", "MODE:", r"MODE: *(?P<mode>[A-Z-]+)"),
         fact("header", "Maximum message", r"Maximum message length in bytes: *(?P<max_bytes>\d+)"),
         fact("test", "processes", r"\(? *#?processes *= *(?P<processes>\d+)"),
+        fact("header", "additional processes", r"\( *(?P<waiting>\d+) additional processes waiting"),
     ),
     interpret=interpret_imb,
 )

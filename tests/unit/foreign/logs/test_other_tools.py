@@ -231,6 +231,8 @@ def test_osu_barrier_has_no_size(imported: Callable[..., list[RunRecord]]) -> No
 def test_imb_has_a_table_for_every_number_of_processes(imported: Callable[..., list[RunRecord]]) -> None:
     two, four, reduction, barrier = imported(IMB)
     assert [r.world.size for r in (two, four, reduction, barrier)] == [2, 4, 4, 4]
+    assert "waiting" in two.source.header
+    assert "waiting" not in four.source.header
     assert two.created == "2024-07-02T05:18:08"
     assert [case.size_bytes for case in two.plan.cases] == [0, 2048]
     assert four.results[0].time_ns == 8000.0  # t_max

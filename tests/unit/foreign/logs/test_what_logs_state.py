@@ -309,6 +309,34 @@ def test_an_old_algbw_is_converted_and_contradicts_nothing(imported: Imported) -
     assert record.results[-1].busbw_gb_per_s == pytest.approx(131.25, rel=1e-3)
 
 
+MODES = """\
+# Benchmarking {name}
+# #processes = 2
+#
+#    MODE: AGGREGATE
+#
+       #bytes #repetitions      t[usec]   Mbytes/sec
+            4         1000         0.05        80.00
+# Benchmarking {name}
+# #processes = 2
+#    MODE: NON-AGGREGATE
+       #bytes #repetitions      t[usec]   Mbytes/sec
+            4          100         1.05         3.81
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "ours", "kind"),
+    [("Unidir_Put", "unidir_put", ("", "uint8")), ("Accumulate", "accumulate", ("sum", "float"))],
+)
+def test_modes_of_one_sided_tests_are_tests_apart(
+    name: str, ours: str, kind: tuple[str, str], imported: Imported
+) -> None:
+    cases = [record.plan.cases[0] for record in imported(MODES.format(name=name))]
+    assert [case.collective for case in cases] == [f"{ours}_aggregate", f"{ours}_non_aggregate"]
+    assert {(case.op, case.dtype) for case in cases} == {kind}
+
+
 def test_types_of_osu_are_tables_apart(imported: Imported) -> None:
     more = "# Datatype: MPI_INT.\n# Size       Avg Latency(us)\n4                       1.53\n"
     first, second = imported(OSU + more, ranks=2)
