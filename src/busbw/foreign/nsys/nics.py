@@ -26,6 +26,8 @@ _DEVICE_FIELDS: Final = ("device", "nic", "adapter", "name", "interface")
 _UNITS: Final = {"b": 1.0, "bytes": 1.0, "byte": 1.0, "kb": 1e3, "mb": 1e6, "gb": 1e9, "kib": 2**10,
                  "mib": 2**20, "gib": 2**30}  # fmt: skip
 
+_LEAST_RISES: Final = 2  # of one device: a count under load goes on rising
+
 Series = dict[tuple[str, str], list[tuple[int, int, float]]]  # device, counter: start, end, value
 
 
@@ -99,21 +101,32 @@ def _generic(export: Export, host: str) -> Iterator[NicRate]:
             own = key[: match.start()].strip(" ._:/-") or device or texts.get(kind, "NIC")
             series[own, match[1]].append((at, at, float(value)))
             said[match[1]] = key + " " + texts.get(kind, "")
-    for counter, words in said.items():
-        devices = {device: sorted(rows) for (device, own), rows in series.items() if own == counter}
-        is_rate = _is_rate(list(devices.values()), words)
+    by_counter: dict[str, dict[str, list[tuple[int, int, float]]]] = defaultdict(dict)
+    for (device, counter), rows in series.items():
+        by_counter[counter][device] = sorted(rows)
+    for counter, devices in by_counter.items():
+        is_rate = _is_rate(list(devices.values()), said[counter])
         for device, rows in devices.items():
-            if rates := _taken(rows, is_rate=is_rate):
+            rates = () if is_rate is None else _taken(rows, is_rate=is_rate)
+            if is_rate is None or rates:
                 yield NicRate(host, device, counter, rates)
 
 
-def _is_rate(devices: Sequence[Sequence[tuple[int, int, float]]], said: str) -> bool:
-    """Whether the values of a counter are rates in bytes a second: where their description says so, where
-    they fall on some device, as a count never does, or where they rise on none, as a count under load does.
+def _is_rate(devices: Sequence[Sequence[tuple[int, int, float]]], said: str) -> bool | None:
+    """Whether the values of a counter are rates in bytes a second: where their description says so, or where
+    they fall on some device, as a count never does. They are counts where some device's rise again and again
+    and none's fall. None where some device's stand still above zero, as a steady rate does too, or have risen
+    once and no more was sampled.
     """
-    steps = [after[2] - before[2] for rows in devices for before, after in pairwise(rows)]
-    says = re.search(r"rate|/s\b|per.second", said, re.IGNORECASE) is not None
-    return says or min(steps, default=0.0) < 0 or max(steps, default=0.0) <= 0
+    steps = [[after[2] - before[2] for before, after in pairwise(rows)] for rows in devices]
+    if re.search(r"rate|/s\b|per.second", said, re.IGNORECASE):
+        return True
+    if any(step < 0 for own in steps for step in own):
+        return True
+    if max(sum(step > 0 for step in own) for own in steps) >= _LEAST_RISES:
+        return False
+    is_steady = any(rows[0][2] and not any(own) for rows, own in zip(devices, steps, strict=True))
+    return None if is_steady or any(own and min(own) > 0 for own in steps) else True
 
 
 def _taken(rows: Sequence[tuple[int, int, float]], *, is_rate: bool) -> tuple[float, ...]:

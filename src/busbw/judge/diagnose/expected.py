@@ -204,6 +204,7 @@ def _limit(subject: Subject) -> Iterator[Conclusion]:
         if case.limit is not None and case.limit.percent is not None
     ]
     if not known:
+        yield from _no_limit(subject)
         return
     percent, best = max(known, key=lambda pair: pair[0])
     assert best.limit is not None
@@ -225,6 +226,20 @@ def _limit(subject: Subject) -> Iterator[Conclusion]:
             Fact("share of limit", round(percent, 1), "%"),
         ),
     )
+
+
+def _no_limit(subject: Subject) -> Iterator[Conclusion]:
+    """Said where a limit was there and the run is above it."""
+    limits = (case.limit for case in subject.expectation.cases)
+    refuted = next((limit for limit in limits if limit is not None and limit.refuted), None)
+    if refuted is not None:
+        yield Conclusion(
+            Severity.INFO,
+            "what the wires allow is not known",
+            evidence=f"{refuted.model}; rates: {subject.expectation.wires.source}",
+            hint="measure with busbw where NVML is: its record has the NVLink domain of every host",
+            check="expected.limit",
+        )
 
 
 def _wire(subject: Subject) -> Iterator[Conclusion]:

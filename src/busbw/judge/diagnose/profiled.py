@@ -17,7 +17,7 @@ from busbw.model.conclusion import Answer, Conclusion, Fact
 from busbw.model.finding import Severity
 from busbw.model.profile import Join, KernelName, NicRate, Profile
 from busbw.stats.percentile import nearest_rank
-from busbw.units import NS_PER_US, format_share, format_size
+from busbw.units import NS_PER_US, first_of, format_share, format_size
 
 PERCENTS: Final = (1, 5, 25, 75, 90, 95, 99)
 _FAR_MAD: Final = 5.0  # as for modes: beyond so many median absolute deviations a value stands apart
@@ -135,6 +135,10 @@ class _Nic(NamedTuple):
 
 def _nics_of(subject: Subject, host: str, nics: Sequence[NicRate]) -> Conclusion:
     """Totals over the samples are compared: all NICs of a host were sampled alike."""
+    clear = {nic.device for nic in nics if nic.gb_per_s}
+    if unclear := [nic for nic in nics if nic.device not in clear]:
+        return _unclear(host, unclear)
+    nics = [nic for nic in nics if nic.gb_per_s]
     ways = byte_paths(subject.record)
     meant = [nic for nic in nics if ways.allows_port(_kind(nic.device), nic.device, _PORT)] or nics
     own = _each(meant)
@@ -162,6 +166,21 @@ def _nics_of(subject: Subject, host: str, nics: Sequence[NicRate]) -> Conclusion
         check="links.profiled",
         answer=Answer.NO if bad else Answer.YES,
         facts=tuple(_rates(nic) for nic in nics),
+    )
+
+
+def _unclear(host: str, nics: Sequence[NicRate]) -> Conclusion:
+    """A steady rate and a count of nothing look alike."""
+    counters = ", ".join(sorted({nic.counter for nic in nics}))
+    return Conclusion(
+        Severity.INFO,
+        f"which NICs carried traffic cannot be decided{f' on {host}' if host else ''}: samples of"
+        f" {first_of(sorted({nic.device for nic in nics}), _SHOWN)} stand still",
+        evidence=f"{counters} never changes: a steady rate, or a count to which nothing was added",
+        hint="profile longer, from before the operation on, or measure with --evidence counters",
+        host=host,
+        check="links.profiled",
+        answer=Answer.UNDECIDED,
     )
 
 

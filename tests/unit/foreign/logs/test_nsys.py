@@ -99,6 +99,15 @@ def test_efa_as_counts_and_as_rates(tmp_path: Path) -> None:
     assert nic.gb_per_s == pytest.approx((0.0, 3.35, 3.3))
 
 
+@pytest.mark.parametrize("values", [(3.35e9,), (3.35e9, 3.35e9, 3.35e9), (1e12, 1.1e12)])
+def test_values_of_efa_that_can_be_either_are_undecided(values: tuple[float, ...], tmp_path: Path) -> None:
+    recorded = Recorded()
+    for at, value in enumerate(values):
+        recorded.generic({"Device": "rdmap16s27", "rdma_read_bytes": value}, at * 100_000_000)
+    (nic,) = read_profile(recorded.write(tmp_path / "x.sqlite")).nics
+    assert nic.gb_per_s == ()
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [
