@@ -180,7 +180,7 @@ def test_an_interrupt_between_two_launches_does_too(
     assert (again, len(records)) == (series, 2)
     spec = tmp_path / "setups.yaml"
     spec.write_text("setups: {plain: {}, tuned: {env: {A: x}}}")
-    monkeypatch.setattr("busbw.cli.compare_setups._starter", lambda _: start)
+    monkeypatch.setattr("busbw.cli.compare_setups.starter", lambda _: start)
     monkeypatch.setattr("sys.stderr", told := Writer(3))
     assert main(["compare", str(spec), "--ops", "all_reduce"]) == ExitCode.INTERRUPTED
     (folder,) = (path.parent for path in tmp_path.glob("*/setups.json") if path.parent != series.folder)

@@ -43,7 +43,7 @@ def test_a_killed_run_is_listed_as_killed(
         assert not is_abandoned(folder)
         os.kill(writer.pid, signal.SIGKILL)
     assert is_abandoned(folder)
-    list_runs("json", ListSettings())
+    list_runs((), "json", ListSettings())
     assert [row["status"] for row in json.loads(capsys.readouterr().out)] == ["killed"]
 
 
