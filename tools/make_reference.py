@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "reference"
 COMMANDS = (
-    *("run", "preflight", "tune", "isolate", "pairs", "rails", "hang"),
+    *("run", "check", "soak", "preflight", "tune", "isolate", "pairs", "rails", "hang"),
     *("exec", "jobs", "attach", "cancel", "clean"),
     *("compare", "expect", "diagnose", "report", "list", "show", "import", "export", "devices"),
     *("history", "history accept", "history exclude"),
