@@ -126,9 +126,9 @@ def _states(ranks: Sequence[_Rank]) -> dict[int, State]:
 
 
 def _ended(ranks: Sequence[_Rank]) -> dict[int, State]:
-    gone = {each.page.rank: State.GONE for each in ranks if each.seen.is_gone}
+    """Beside a stopped rank, those that are gone have left because it did not answer."""
     stopped = {each.page.rank: State.STOPPED for each in ranks if each.seen.process.state in _STOPPED}
-    return gone | {rank: state for rank, state in stopped.items() if rank not in gone}
+    return stopped or {each.page.rank: State.GONE for each in ranks if each.seen.is_gone}
 
 
 def _different(ranks: Sequence[_Rank]) -> dict[int, State]:

@@ -181,3 +181,9 @@ def test_nccls_own_words_stand_beside() -> None:
     )
     (line,) = (line for line in explain([still], {0, 1}).evidence if "RAS" in line)
     assert line.startswith("NCCL 2.28.9's RAS: rank 1 (pid 7 on 127.0.0.1) has not entered AllReduce 301")
+
+
+def test_ranks_that_left_beside_a_stopped_one_are_not_named() -> None:
+    answer = of({**BEFORE, "state": "T"}, {**IN_BARRIER, "is_gone": True})
+    assert answer.answer.startswith("rank 3 on node7 (pid 103) has not entered")
+    assert answer.answer.endswith("its process is stopped")
