@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from busbw.launch.story import Story
 from busbw.model.event import EventKind, Joiner
+from busbw.model.plain import from_plain
 from busbw.model.progress import HostStill
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class Listener:
         elif kind == EventKind.ERROR:
             self.errors.append(item)
         elif kind == EventKind.STALL:
-            self.still.append(HostStill.of_json(item["still"]))
+            self.still.append(from_plain(HostStill, item["still"]))
         elif kind == EventKind.END:
             self.end = item
         elif kind == EventKind.HEADER:

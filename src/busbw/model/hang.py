@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 
 @dataclass(frozen=True)
@@ -92,14 +91,6 @@ class ProcessSeen:
     kernel: tuple[str, ...] = ()
     unanswered: tuple[str, ...] = ()
 
-    @classmethod
-    def of_json(cls, fields: Mapping[str, Any]) -> ProcessSeen:
-        """Of an event."""
-        found: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()
-        }
-        return cls(**found)
-
 
 @dataclass(frozen=True)
 class LinkSeen:
@@ -110,12 +101,6 @@ class LinkSeen:
     name: str
     carried: tuple[int, int] | None
     events: Mapping[str, int] = field(default_factory=dict)
-
-    @classmethod
-    def of_json(cls, fields: Mapping[str, Any]) -> LinkSeen:
-        """Of an event."""
-        carried = fields["carried"]
-        return cls(fields["name"], None if carried is None else (carried[0], carried[1]), fields["events"])
 
 
 @dataclass(frozen=True)
@@ -147,9 +132,3 @@ class HangAnswer:
     evidence: tuple[str, ...] = ()
     unseen: str = ""
     next: str = ""
-
-    @classmethod
-    def of_json(cls, fields: Mapping[str, Any]) -> HangAnswer:
-        """From plain values, as an event or JSON has them."""
-        states = (RankState(**{**each, "ranks": tuple(each["ranks"])}) for each in fields["states"])
-        return cls(**{**fields, "states": tuple(states), "evidence": tuple(fields["evidence"])})

@@ -19,10 +19,9 @@ offset  what
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Final
+from typing import Final
 
 from busbw.model.hang import LinkSeen, ProcessSeen
 
@@ -222,28 +221,3 @@ class HostStill:
     links: tuple[LinkSeen, ...] = ()
     log: tuple[str, ...] = ()
     ras: tuple[str, ...] = ()
-
-    @classmethod
-    def of_json(cls, fields: Mapping[str, Any]) -> HostStill:
-        """Of an event."""
-        ranks = (
-            RankHere(
-                Page(**{**each["page"], **_numbered(each["page"])}),
-                ProcessSeen.of_json(each["process"]),
-                each["cpu_s"],
-                each["is_gone"],
-            )
-            for each in fields["ranks"]
-        )
-        return cls(
-            str(fields["host"]),
-            float(fields["quiet_s"]),
-            tuple(ranks),
-            tuple(LinkSeen.of_json(each) for each in fields["links"]),
-            tuple(fields["log"]),
-            tuple(fields["ras"]),
-        )
-
-
-def _numbered(page: Mapping[str, Any]) -> dict[str, Any]:
-    return {"phase": Phase(page["phase"]), "mode": CallMode(page["mode"])}

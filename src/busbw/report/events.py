@@ -44,7 +44,7 @@ def show_error(item: Event, err: TextIO) -> None:
     if item["hint"]:
         print(f"hint: {item['hint']}", file=err)
     if item.get("hang"):
-        show_hang(HangAnswer.of_json(item["hang"]), err)
+        show_hang(from_plain(HangAnswer, item["hang"]), err)
 
 
 def show_hang(answer: HangAnswer, err: TextIO) -> None:

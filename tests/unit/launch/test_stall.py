@@ -15,6 +15,7 @@ from busbw.launch.stall import State, explain, stalled_event
 from busbw.launch.verdict import judge
 from busbw.model.event import Event, EventKind, decode, encode, event, stall_event
 from busbw.model.hang import HangAnswer, LinkSeen, ProcessSeen
+from busbw.model.plain import from_plain
 from busbw.model.progress import CallMode, HostStill, Page, Phase, RankHere
 
 CALL = "all_reduce 64 MiB float"
@@ -146,8 +147,8 @@ def test_what_a_watcher_reports_is_judged_before_what_ranks_did_then() -> None:
     assert verdict.code is ExitCode.RANK_FAILED
     assert verdict.error is not None
     assert verdict.error["rank"] == 0
-    assert HangAnswer.of_json(json.loads(json.dumps(verdict.error["hang"]))) == explain([still], set())
-    assert asdict(HostStill.of_json(json.loads(json.dumps(asdict(still))))) == asdict(still)
+    assert from_plain(HangAnswer, json.loads(json.dumps(verdict.error["hang"]))) == explain([still], set())
+    assert asdict(from_plain(HostStill, json.loads(json.dumps(asdict(still))))) == asdict(still)
 
 
 def test_hosts_that_have_not_reported_are_waited_for_and_those_that_never_started_are_not() -> None:
@@ -172,7 +173,7 @@ def test_a_network_that_gives_no_answer_is_named_and_no_rank_is() -> None:
     assert "h3 within 1 s: eth0 nothing, eth1 sent 188 B, received 0 B" in evidence
     assert "h3 counted within 1 s: eth0 rx_dropped 4" in evidence
     assert "h3's kernel log: NVRM: Xid 79" in evidence
-    assert asdict(HostStill.of_json(json.loads(json.dumps(asdict(still))))) == asdict(still)
+    assert asdict(from_plain(HostStill, json.loads(json.dumps(asdict(still))))) == asdict(still)
 
 
 def test_nccls_own_words_stand_beside() -> None:
