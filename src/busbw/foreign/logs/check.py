@@ -127,14 +127,16 @@ _MOST_OF_COLUMN: Final = 999_999  # wrong elements
 
 def _is_borne_out(table: Table) -> BoolArray:
     """Rows that a number makes longer which does not fit its column: a count of wrong elements of more than
-    six digits, or any, where the bandwidths have enough digits to contradict one that is too much.
+    six digits, or another number, where the bandwidths have enough digits to contradict one that is too much.
     """
     found: BoolArray = np.ones(len(table), bool)
     many: BoolArray = np.zeros(len(table), bool)
     for timing in table.timings:
         found &= timing.algbw is not None and timing.algbw.half <= _FINE * timing.algbw.value
         if timing.wrong is not None:
-            many |= np.isfinite(timing.wrong) & (timing.wrong > _MOST_OF_COLUMN)
+            is_wrong = np.isfinite(timing.wrong) & (timing.wrong > 0)
+            many |= is_wrong & (timing.wrong > _MOST_OF_COLUMN)
+            found &= ~is_wrong  # a count that fits makes no line longer, but by a digit that is not its own
     return found | many
 
 

@@ -27,7 +27,7 @@ TOO_LARGE: Final = "*"
 NO_ALGORITHM: Final = "-"
 # What printf writes for %f, %g and %e of something measured, and the words for what is no number. float()
 # takes much more.
-_NUMBER: Final = r"(?:\d+(?:\.\d+)?(?:e[+-][01]\d)?|-?(?:nan|inf))"
+_NUMBER: Final = r"(?:(?:0|[1-9]\d*)(?:\.\d+)?(?:e[+-][01]\d)?|-?(?:nan|inf))"
 _IS_NUMBER: Final = re.compile(_NUMBER, re.ASCII)
 
 
@@ -106,7 +106,7 @@ class Kind(Enum):
 
 # Each word of a row, behind which a blank or the end follows.
 _WORDS: Final = {
-    Kind.INTEGER: r"-?\d{1,18}",
+    Kind.INTEGER: r"(?:0|-?[1-9]\d{0,17})",
     Kind.WORD: rf"(?!-?(?:nan|inf)\b)(?:[A-Za-z]\w*|{NO_ALGORITHM})",
     Kind.MEASURE: _NUMBER,
     Kind.WRONG: rf"(?:{NOT_CHECKED}|{_NUMBER})",
