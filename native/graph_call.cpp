@@ -7,7 +7,10 @@ namespace {
 struct GraphCall final : BusbwCall {
   using Launch = int (*)(void* graph_exec, void* stream);
   GraphCall(const BusbwCudaTable& cuda, void* captured, void* on_stream)
-      : BusbwCall(1, false), launch(as_function<Launch>(cuda.graph_launch)), exec(captured), stream(on_stream) {}
+      : BusbwCall(1, false),
+        launch(as_function<Launch>(cuda.graph_launch)),
+        exec(captured),
+        stream(on_stream) {}
 
   // The slots are inside the graph, so every launch works on the same ones.
   int32_t issue(uint64_t) const noexcept override { return tagged(kCudaError, launch(exec, stream)); }

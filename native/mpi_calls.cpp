@@ -352,7 +352,9 @@ BusbwMpiSpec in_place(BusbwMpiSpec s) {
 struct MpiParts final : BusbwCall {
   using Wait = int (*)(void*, StatusStorage*);
   MpiParts(Parts calls, void* wait_function)
-      : BusbwCall(calls.front()->slots, true), parts(std::move(calls)), wait(as_function<Wait>(wait_function)) {}
+      : BusbwCall(calls.front()->slots, true),
+        parts(std::move(calls)),
+        wait(as_function<Wait>(wait_function)) {}
 
   int32_t issue(uint64_t slot) const noexcept override {
     uint64_t requests[kMostParts];

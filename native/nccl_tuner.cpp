@@ -1,9 +1,11 @@
-// NCCL's tuner plugin: before each collective NCCL asks by which algorithm and protocol, over how many channels.
-// In a measuring run the answer is what busbw set for the next calls (busbw_tuner_choose); in any other job it is
-// the first row of the table BUSBW_TUNER_FILE that fits. No answer leaves NCCL's own choice as it is.
+// NCCL's tuner plugin: before each collective NCCL asks by which algorithm and protocol, over how many
+// channels. In a measuring run the answer is what busbw set for the next calls (busbw_tuner_choose); in any
+// other job it is the first row of the table BUSBW_TUNER_FILE that fits. No answer leaves NCCL's own choice
+// as it is.
 //
-// NCCL opens this very library by its path and finds the structures at the end of this file (2.21 knows v2, 2.30
-// v6). It asks in the thread that enqueues, so the answers to calls of one thread are in the order of the calls.
+// NCCL opens this very library by its path and finds the structures at the end of this file (2.21 knows
+// v2, 2.30 v6). It asks in the thread that enqueues, so the answers to calls of one thread are in the order
+// of the calls.
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
@@ -22,8 +24,8 @@ constexpr int kAny = -1;
 
 // NCCL's numbers of functions, algorithms and protocols (nccl_tuner.h), in the spelling of NVIDIA's tables.
 constexpr const char* kFunctions[] = {"broadcast", "reduce", "allgather", "reducescatter", "allreduce"};
-constexpr const char* kAlgorithms[] = {"tree", "ring",      "collnet_direct", "collnet_chain",
-                                       "nvls", "nvls_tree", "pat"};
+constexpr const char* kAlgorithms[] = {"tree",      "ring", "collnet_direct", "collnet_chain", "nvls",
+                                       "nvls_tree", "pat"};
 constexpr const char* kProtocols[] = {"ll", "ll128", "simple"};
 static_assert(sizeof kAlgorithms / sizeof *kAlgorithms == kTunerAlgorithms, "core_api.h");
 static_assert(sizeof kProtocols / sizeof *kProtocols == kTunerProtocols, "core_api.h");
@@ -97,8 +99,8 @@ int split(char* line, char* (&fields)[kMostFields]) {
   return count;
 }
 
-// collective, least bytes, most bytes, algorithm, protocol, channels, and as filters nodes, ranks, operations in
-// the group, registered buffers: the columns of NVIDIA's own tuner example since NCCL 2.27.5.
+// collective, least bytes, most bytes, algorithm, protocol, channels, and as filters nodes, ranks, operations
+// in the group, registered buffers: the columns of NVIDIA's own tuner example since NCCL 2.27.5.
 bool read_row(char* line, const char* path, int number, Row* row, Complaint* complaint) {
   char* fields[kMostFields] = {};
   const int count = split(line, fields);
@@ -185,7 +187,8 @@ struct Communicator {
   int64_t ranks, nodes;
 };
 
-using Logger = void (*)(int32_t level, unsigned long flags, const char* file, int line, const char* format, ...);
+using Logger = void (*)(int32_t level, unsigned long flags, const char* file, int line, const char* format,
+                        ...);
 constexpr int32_t kInfo = 3;
 constexpr unsigned long kTuning = 0x40;
 
@@ -199,8 +202,8 @@ bool is_set(const char* name) {
   return value != nullptr && *value != '\0';
 }
 
-// The file of the environment, read for the first communicator and kept while there is one. Under the lock. False: NCCL is to stop, since ranks that
-// read other tables would wait for each other for ever.
+// The file of the environment, read for the first communicator and kept while there is one. Under the lock.
+// False: NCCL is to stop, since ranks that read other tables would wait for each other for ever.
 bool prepare_table(Logger logger) {
   if (state.is_read) return !state.is_wrong;
   state.is_read = true;
@@ -222,8 +225,9 @@ bool prepare_table(Logger logger) {
   delete table;
   const char* ignore = std::getenv("BUSBW_TUNER_IGNORE_ERRORS");
   state.is_wrong = ignore == nullptr || std::strcmp(ignore, "1") != 0;
-  say(text, state.is_wrong ? "communicators are refused (BUSBW_TUNER_IGNORE_ERRORS=1 on every rank goes on without it)"
-                           : "NCCL's own choices are used");
+  say(text, state.is_wrong
+                ? "communicators are refused (BUSBW_TUNER_IGNORE_ERRORS=1 on every rank goes on without it)"
+                : "NCCL's own choices are used");
   return !state.is_wrong;
 }
 
@@ -369,9 +373,9 @@ struct TunerTable {
   void* chunk_size;  // v6 asks it; null leaves NCCL's own. Before, nothing is read here.
 };
 
-#define TUNER(version, initialize, answer)                                      \
-  extern "C" __attribute__((visibility("default")))                             \
-  const TunerTable<decltype(&initialize), decltype(&answer)>                    \
+#define TUNER(version, initialize, answer)                   \
+  extern "C" __attribute__((visibility("default")))          \
+  const TunerTable<decltype(&initialize), decltype(&answer)> \
       ncclTunerPlugin_v##version = {"busbw", initialize, answer, finalize, nullptr}
 
 TUNER(2, init_by_size<2>, choose_v2);

@@ -1,14 +1,14 @@
-// How far this process has come with its calls, for the process that watches the ranks of its host: a rank that
-// hangs, or was stopped, cannot say it. One cache line, written with plain stores and by the measuring thread
-// alone; model/progress.py has the layout of the whole page.
+// How far this process has come with its calls, for the process that watches the ranks of its host: a rank
+// that hangs, or was stopped, cannot say it. One cache line, written with plain stores and by the measuring
+// thread alone; model/progress.py has the layout of the whole page.
 #pragma once
 
 #include "collective_call.hpp"
 
 namespace busbw {
 
-// What a thread does with calls that have returned. Of a stream's calls it knows what is complete only while it
-// waits for the stream.
+// What a thread does with calls that have returned. Of a stream's calls it knows what is complete only while
+// it waits for the stream.
 enum CallMode : uint64_t { kIssues = 0, kBlocks = 1, kWaitsForStream = 2 };
 
 struct Progress {

@@ -1,5 +1,6 @@
 // The timed regions. Inside them: the operation, the rotation of slots, two plain stores of how far the calls
-// have come (progress.hpp), and one look at the clock (or one event) every k calls. What varies between runs was decided before the loop is entered.
+// have come (progress.hpp), and one look at the clock (or one event) every k calls. What varies between runs
+// was decided before the loop is entered.
 #include "clock.hpp"
 #include "collective_call.hpp"
 #include "device_events.hpp"

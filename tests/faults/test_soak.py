@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import signal
 import socket
-import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -23,18 +21,6 @@ SOAK = ("soak", "all_reduce", "--ranks", "2", "--backend", "mpi")
 
 def windows(run: Any) -> int:
     return int((run.record().get("soak") or {}).get("windows", 0))
-
-
-@pytest.fixture(scope="module")
-def shim(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Path of the library to preload."""
-    compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
-    if compiler is None:
-        pytest.skip("no C compiler for the shim")
-    library = tmp_path_factory.mktemp("shim") / "libshim.so"
-    source = Path(__file__).with_name("shim.c")
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"], check=True)
-    return str(library)
 
 
 @pytest.mark.slow
