@@ -164,6 +164,8 @@ class TableDisplay:
 
     def _end(self, item: Event, plan: Plan) -> None:
         self._stop_progress()
+        for result in list(self._passed.values()):  # of a run that was ended: the record has them as they are
+            self._take(result, final=True)
         self._row()
         for number in sorted(self._tables):
             self._print(*self._tables[number])

@@ -137,6 +137,15 @@ def test_rows_on_a_terminal_appear_after_the_first_pass_and_then_are_final(
     display.close()
 
 
+def test_a_run_that_was_ended_shows_the_passes_that_it_has(
+    events: list[Event], results: list[CaseResult]
+) -> None:
+    passes = [replace(result, passes=4, pass_samples=(8,)) for result in results[:2]]
+    out = shown("table", [events[0], *(event(EventKind.PASS, result=each) for each in passes), events[-1]])[0]
+    assert "1024" in out
+    assert f"{len(events[0]['plan']['cases']) - 2} of {len(events[0]['plan']['cases'])} cases were not" in out
+
+
 FULL = CaseResult(
     0,
     Status.GOOD,
