@@ -48,7 +48,7 @@ def _answer(
     )
 
 
-_HEAD = ("operation", "size", "NCCL's own", "best", "time", "gain in the race", "in fresh launches")
+_HEAD = ("operation", "size", "NCCL", "best", "time", "gain in the race %", "confirmed")
 
 
 def _table(takes: Sequence[Tuned]) -> Iterator[str]:
@@ -60,7 +60,7 @@ def _table(takes: Sequence[Tuned]) -> Iterator[str]:
 
 def _row(each: Tuned) -> tuple[str, ...]:
     assert each.arm is not None, "a row of a winner"
-    gain = f"{format_share(each.gain)} ({100 * each.gain_low:.1f} to {100 * each.gain_high:.1f})"
+    gain = f"{100 * each.gain:.1f} ({100 * each.gain_low:.1f} to {100 * each.gain_high:.1f})"
     fresh = (
         format_share(each.confirmed) if each.confirmed is not None else each.verdict.lower() or "not tried"
     )
@@ -68,7 +68,7 @@ def _row(each: Tuned) -> tuple[str, ...]:
         each.operation,
         format_size(each.size_bytes),
         format_time(each.default_ns),
-        each.arm.words,
+        f"{each.arm.algorithm} {each.arm.protocol}" + (f" x{each.arm.channels}" if each.arm.channels else ""),
         format_time(each.time_ns or 0.0),
         gain,
         fresh,
