@@ -22,6 +22,8 @@ import numpy.typing as npt
 
 Float64Array = npt.NDArray[np.float64]
 
+# Of the interval that a look decides by.
+LOOK_CONFIDENCE: Final = 0.99
 # Beyond this the whole numbers of the exact binomial get long (2^n), and the normal ranks differ from its by
 # one or two places among thousands.
 EXACT_SAMPLES: Final = 2000
@@ -94,6 +96,19 @@ def least_samples(confidence: float) -> int:
     return n
 
 
+def attainable(confidence: float, n: int) -> float:
+    """The confidence of an interval of n values, n >= 2: that asked for, or what [min, max] has."""
+    return min(confidence, 1 - 2.0 ** (1 - n))
+
+
+def normal_quantile(confidence: float) -> float:
+    """Half the width, in standard deviations, of the two-sided interval of a normal distribution.
+
+    The quantile comes through a logarithm, whose last places are the machine's; six are everybody's.
+    """
+    return round(NormalDist().inv_cdf((1 + confidence) / 2), 6)
+
+
 def autocorrelation_time(values: Float64Array) -> float:
     """1 + 2 x the sum of the leading positive autocorrelations of the above-median indicator, >= 1.
 
@@ -134,8 +149,6 @@ def _binomial_ranks(n: int, confidence: float) -> tuple[int, int]:
 
 
 def _normal_ranks(n: int, confidence: float, tau: float) -> tuple[int, int]:
-    # The quantile comes through a logarithm, whose last places are the machine's; six are everybody's.
-    z = round(NormalDist().inv_cdf((1 + confidence) / 2), 6)
-    spread = z * math.sqrt(n * tau) / 2
+    spread = normal_quantile(confidence) * math.sqrt(n * tau) / 2
     low = max(0, math.floor(n / 2 - spread) - 1)  # the formula counts from 1
     return low, n - 1 - low
