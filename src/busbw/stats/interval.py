@@ -30,6 +30,7 @@ EXACT_SAMPLES: Final = 2000
 # A series that is still alike after so many samples is unstable, whatever its exact tau; counting on to n/4
 # would cost the square of n.
 MOST_LAGS: Final = 1000
+LEAST_ORDERED: Final = 6
 
 
 @dataclass(frozen=True)
@@ -112,10 +113,14 @@ def normal_quantile(confidence: float) -> float:
 def autocorrelation_time(values: Float64Array) -> float:
     """1 + 2 x the sum of the leading positive autocorrelations of the above-median indicator, >= 1.
 
-    Lags are added until one is not positive, or is below both 0.05 and 1/sqrt(n); n/4 lags at most.
+    Lags are added until one is not positive, or is below both 0.05 and 1/sqrt(n); n/4 lags at most. Of fewer
+    than LEAST_ORDERED values the order says nothing: half of all orders of four would look alike.
     """
+    n = len(values)
+    if n < LEAST_ORDERED:
+        return 1.0
     above = values > np.median(values)
-    n, ones = len(above), int(np.count_nonzero(above))
+    ones = int(np.count_nonzero(above))
     # n^2 x the sums of (b_i - mean)(b_j - mean), from counts: every processor adds those up alike.
     variance = n * ones * (n - ones)
     if variance == 0:
