@@ -1,10 +1,10 @@
-// A site's own tuner of interface INTERFACE: all calls by the tree with LL128 over 3 channels, in chunks of 4 KiB.
+// A site's own tuner of interface INTERFACE: all calls by the ring with LL128 over 3 channels, in chunks of 4 KiB.
 #include <stddef.h>
 #include <stdint.h>
 
 #include "log.h"
 
-enum { TREE = 0, LL128 = 1 };
+enum { RING = 1, LL128 = 1 };
 static char context;
 
 #if INTERFACE >= 5
@@ -21,7 +21,7 @@ static int init(size_t ranks, size_t nodes, void* logger, void** own) {
 #if INTERFACE == 2
 static int choose(void* own, int function, size_t bytes, int collnet, int nvls, int operations, int* algorithm,
                   int* protocol, int* channels) {
-  *algorithm = TREE, *protocol = LL128;
+  *algorithm = RING, *protocol = LL128;
 #else
 static int choose(void* own, int function, size_t bytes, int operations, float* costs, int algorithms,
                   int protocols,
@@ -29,7 +29,7 @@ static int choose(void* own, int function, size_t bytes, int operations, float* 
                   int registered,
 #endif
                   int* channels) {
-  costs[TREE * protocols + LL128] = 0;
+  costs[RING * protocols + LL128] = 0;
 #endif
   *channels = own == &context ? 3 : 0;
   return asked(3, "SiteChoose", "%d %lu %d", function, bytes, operations);

@@ -102,7 +102,7 @@ def test_what_nccl_has_no_cost_for_is_no_arm_and_is_asked_once_a_size(
 
 # ---- the tuner that a site has already ---------------------------------------------------------------------
 
-SITES = ("AllReduce", str(TREE), str(LL128), "3")
+SITES = ("AllReduce", str(RING), str(LL128), "3")
 
 
 @pytest.mark.parametrize(
