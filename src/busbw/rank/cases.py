@@ -158,11 +158,13 @@ class Session:
         yield from self._completed(window, began_s)
 
     def _goes_on(self, step: tuple[Case, ...], window: list[Entry]) -> bool:
-        """Whether the window has room for the next step; arms of one race are in one window."""
+        """Whether the window has room for the next step; arms of one race are in one window, and an even case
+        with the uneven one.
+        """
         if self._due_s < WINDOW_S and len(window) < MOST_CASES:
             return True
         following = self._plan.cases[step[-1].index + 1 :][:1]
-        return any(case.arm and race_of(case) == race_of(step[-1]) for case in following)
+        return any(case.even or (case.arm and race_of(case) == race_of(step[-1])) for case in following)
 
     def _first_visit(self, cases: tuple[Case, ...]) -> list[Entry]:
         """Check and measure what runs at once: one case, or one of every stream."""

@@ -18,6 +18,7 @@ from busbw.model.result import StopReason
 from busbw.model.sample import EXCLUDING, SampleFlag
 from busbw.rank import progress
 from busbw.rank.backends.base import Look, PreparedCase
+from busbw.rank.delays import delays_ns, latest_ns
 from busbw.rank.descheduled import CoreClock, flag_lost
 from busbw.rank.reduce_samples import Across, Grouping, across_ranks
 from busbw.rank.world.base import World
@@ -225,7 +226,7 @@ class Sampling:
             if lead:
                 self._prepared.time(0, 1, lead)
             delays = delays_ns(
-                timing.arrival, world.rank, world.size, self._call_ns, self._given.seed, first, samples
+                timing, world.rank, world.size, self._call_ns, self._given.seed, first, samples
             )
             return self._prepared.time_isolated(samples, delays, barrier=timing.barrier)
         return self._prepared.time(k if lead is None else lead, samples, k)
@@ -275,7 +276,7 @@ def measure(prepared: PreparedCase, given: Conditions, limits: Limits) -> Sample
         (len(taken.across),),
         passes=passes,
         lost_ns=sampling.lost_ns,
-        latest_ns=pace.call_ns if given.timing.arrival != "none" else 0.0,
+        latest_ns=latest_ns(given.timing, pace.call_ns),
         call_ns=pace.call_ns,
     )
     return _with_singles(samples, sampling, given, limits)
@@ -451,32 +452,6 @@ def _with_singles(samples: Samples, sampling: Sampling, given: Conditions, limit
         singles = sampling.add(singles, look, single=True, lead=lead)
     both = singles if samples.singles is None else samples.singles.joined(singles)
     return replace(samples, singles=both, lost_ns=samples.lost_ns + sampling.lost_ns - lost_ns)
-
-
-def delays_ns(
-    pattern: str, rank: int, ranks: int, call_ns: float, seed: int, first: int, samples: int
-) -> Int64Array | None:
-    """Delays of this rank before samples ``first`` to ``first + samples``, in ns; None where no rank is late.
-
-    late-one: one rank, another for each sample, is late by one call time. uniform: each rank by a random part
-    of it. ramp: rank r by r / (ranks - 1) of it. The same seed gives the same delays.
-    """
-    if pattern == "none":
-        return None
-    if pattern == "ramp":
-        share = np.full(samples, rank / max(1, ranks - 1))
-    elif pattern == "late-one":
-        late = np.array([_random(seed, i).integers(ranks) for i in range(first, first + samples)])
-        share = (late == rank).astype(float)
-    elif pattern == "uniform":
-        share = np.array([_random(seed, i).random(ranks)[rank] for i in range(first, first + samples)])
-    else:
-        raise ValueError(f"no arrival pattern {pattern!r}")
-    return np.asarray(share * call_ns, np.int64)
-
-
-def _random(seed: int, sample: int) -> np.random.Generator:
-    return np.random.default_rng((seed, sample))
 
 
 # ---- windows of a soak --------------------------------------------------------------------------------
