@@ -174,6 +174,10 @@ class TableDisplay:
             self._print(*_scatter_lines(folder, plan, self._run.results))
         all_columns = self._screen is None or self._wide or screen_table.shows_statistics(plan)
         self._print(*table.footer(plan, self._run.results, folder, most, statistics=all_columns))
+        if plan.beside:
+            from busbw.report import beside  # ranks have no part that judges
+
+            self._print(*beside.lines(plan, self._run.results))
         if answer := item.get("answer"):
             from busbw.report.answer import answer_lines  # ranks have no part that judges
 

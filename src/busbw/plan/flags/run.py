@@ -181,6 +181,13 @@ class RunSettings(RankSettings, PreflightSettings, PatternSettings):
             help="Delay ranks on purpose, in latency mode: late-one, uniform or ramp.", show_choices=False
         ),
     ] = "none"
+    beside: Annotated[
+        tuple[str, ...],
+        of_method(
+            help="Measure each case alone and beside a load, in turn: compute or memory. After a colon:"
+            " share=50% (of a GPU's multiprocessors, of a CPU thread's time); on GPUs sms=100, priority=low."
+        ),
+    ] = ()
     blocking: Annotated[
         int,
         OneOf((0, 1, 2, 3)),
