@@ -11,6 +11,7 @@ from busbw.model.choice import CHOICE_WORDS
 from busbw.model.collective import Role
 from busbw.model.counts import CountTable, table_of
 from busbw.model.hunt import Hunt
+from busbw.model.neighbour import Neighbour
 from busbw.model.plain import from_plain
 from busbw.model.soak import Soak
 
@@ -186,6 +187,7 @@ class Plan:
     tuner_table: str = ""  # what NCCL is to choose, as a tuner's file has it
     raw_ranks: int = RAW_RANKS  # up to so many ranks all samples of every rank are kept
     soak: Soak | None = None  # the cases are measured again and again
+    beside: tuple[Neighbour, ...] = ()  # each case is measured alone and beside each of them, in turn
 
     @property
     def has_gaps(self) -> bool:

@@ -15,6 +15,7 @@ from busbw.plan.flags.ranks import MOST_RANKS
 from busbw.plan.flags.run import RunSettings
 from busbw.plan.flags.values import MOST_CALLS, Between
 from busbw.plan.hunt import check_hunt, make_hunt_plan
+from busbw.plan.neighbours import make_neighbours
 from busbw.plan.preflight import make_preflight
 from busbw.plan.soak import check_soak, with_soak
 from busbw.plan.streams import check_streams, make_streams
@@ -83,6 +84,7 @@ def make_plan(operations: tuple[str, ...], settings: RunSettings, backend: str, 
         unique_buffers=settings.unique_buffers,
         tuner_table=settings.tuner_table,
         raw_ranks=settings.raw_ranks,
+        beside=make_neighbours(settings, backend),
     )
     return with_soak(plan, settings)
 
@@ -140,6 +142,7 @@ def check_settings(operations: tuple[str, ...], settings: RunSettings) -> None:
     make_preflight(settings)
     _evidence(settings)
     _profile(settings)
+    make_neighbours(settings, settings.backend)
     check_soak(settings)
 
 

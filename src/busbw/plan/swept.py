@@ -52,6 +52,8 @@ def swept(operations: tuple[str, ...], settings: RunSettings, backend: str, rank
     cases = expand(grid, pattern.group_sizes[-1], backend, pattern.group_sizes[:-1])
     if settings.arms:
         cases = with_arms(cases, settings.arms_out)
+    if settings.beside:
+        cases = in_one_placement(cases)
     _, last = _range(settings)
     return Swept(pattern, cases, _buffer_bytes(cases, pattern, last, settings))
 
@@ -68,6 +70,16 @@ def with_arms(cases: tuple[Case, ...], out: Collection[str] = ()) -> tuple[Case,
         if f"{case.collective} {arm}" not in out
     ]
     return tuple(replace(case, index=index) for index, case in enumerate(found))
+
+
+def in_one_placement(cases: tuple[Case, ...]) -> tuple[Case, ...]:
+    """Each case once, out-of-place where it has that: what runs beside a call is as much to either."""
+    found: dict[tuple[object, ...], Case] = {}
+    for case in cases:
+        key = (case.collective, case.dtype, case.op, case.root, case.requested_bytes, case.cycle, case.even)
+        if key not in found or not found[key].applicable:
+            found[key] = case
+    return tuple(replace(case, index=index) for index, case in enumerate(found.values()))
 
 
 def check_sweep(operations: tuple[str, ...], settings: RunSettings) -> None:

@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Final, Protocol
 
 import numpy as np
@@ -24,6 +25,8 @@ from busbw.model.traffic import Burst
 from busbw.rank import progress
 from busbw.rank.backends.base import Backend, DeviceState, Int64Array, PreparedCase
 from busbw.rank.backends.buffers import checkable
+from busbw.rank.backends.create import loads
+from busbw.rank.beside import Company, measure_beside
 from busbw.rank.measure import (
     Conditions,
     Samples,
@@ -39,7 +42,7 @@ from busbw.rank.reduce_samples import Grouping
 from busbw.rank.retain import NOTHING_KEPT, Kept, retain
 from busbw.rank.summarize import summarize
 from busbw.rank.verify import Checkable, Saves, Verified, WrongKeeper, verify, verify_after
-from busbw.rank.world.base import World
+from busbw.rank.world.base import World, agreed
 from busbw.rank.world.clock import Recheck, recheck, synchronise
 from busbw.rank.world.mpi import MpiWorld
 from busbw.units import format_size
@@ -130,6 +133,7 @@ class Session:
         self._done = 0
         self._races = any(case.arm for case in plan.cases)
         self._reasons = self._agreed_reasons()
+        self._neighbours = self._made_neighbours()
 
     def _agreed_reasons(self) -> list[str]:
         """Why cases do not apply; every rank skips what any of them cannot do."""
@@ -140,6 +144,12 @@ class Session:
             reason or "another rank's device or library cannot do it" if skipped else ""
             for reason, skipped in zip(own, anywhere, strict=True)
         ]
+
+    def _made_neighbours(self) -> list[Company]:
+        """What runs beside the cases, on every rank or on none. Collective."""
+        if not self._plan.beside:
+            return []
+        return agreed(self._given.world, lambda: list[Company](loads(self._plan, self._backend)))
 
     def results(self) -> Iterator[Done]:
         """Check and measure all cases; each result once it is final, in the plan's order. Collective."""
@@ -321,6 +331,9 @@ class Session:
         """How a visit of a case is measured."""
         if limits.outer_iters:
             return measure_repeated
+        if self._neighbours:
+            clock, asked = self._backend.device_state, self._plan.beside
+            return partial(measure_beside, asked=asked, neighbours=self._neighbours, clock=clock)
         return measure_window if self._plan.soak is not None and limits.calls is None else measure
 
     def _measured_again(self, opened: _Open) -> Entry:
@@ -375,7 +388,7 @@ class Session:
         )
         words = choice.words if choice is not None else ""
         result = replace(result, conditions=conditions, overlap=overlap, algorithm=words, choice=choice)
-        result = self._with_bytes(case, result)
+        result = self._with_bytes(case, replace(result, beside=samples.beside))
         return result, retain(case.index, samples, given.world, plan.raw_ranks, took_part=given.takes_part)
 
     def _given_in(self, case: Case) -> Conditions:

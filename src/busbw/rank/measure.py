@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from busbw.model.neighbour import Beside
 from busbw.model.plan import Limits, Timing
 from busbw.model.progress import Phase
 from busbw.model.result import StopReason
@@ -138,7 +139,7 @@ class Samples:
     many samples; ``passes`` are wanted in all. ``singles`` are calls timed one by one where ``taken`` has
     several a sample. ``first_call_ns`` is of the case's first call, cold, on the slowest rank; ``lost_ns`` is
     how long this rank had no core, ``latest_ns`` by how much ranks were delayed on purpose at most.
-    ``ended_s`` is this rank's clock after a window of a soak.
+    ``ended_s`` is this rank's clock after a window of a soak, ``beside`` what neighbours did to the case.
     """
 
     taken: Taken
@@ -152,6 +153,7 @@ class Samples:
     latest_ns: float = 0.0
     call_ns: float = 1.0
     ended_s: float = 0.0
+    beside: tuple[Beside, ...] = ()
 
     @property
     def complete(self) -> bool:
@@ -247,7 +249,7 @@ def measure(prepared: PreparedCase, given: Conditions, limits: Limits) -> Sample
     """
     pace = warm_up(prepared, given, limits)
     sampling = Sampling(prepared, given, pace.call_ns)
-    wanted, k = _first_look(limits, pace, given, prepared)
+    wanted, k = first_look(limits, pace, given, prepared)
     progress.phase(Phase.TIMING, k * pace.call_ns / 1e9)
     warmup_calls, faster_looks = pace.warmup_calls, 0
     taken, passes = Taken.none(k), 1
@@ -258,7 +260,7 @@ def measure(prepared: PreparedCase, given: Conditions, limits: Limits) -> Sample
             continue
         call_ns = max(1.0, float(taken.across.worst.min()) / k)
         better_k = stopping.calls_per_sample(call_ns, given.timing_cost_ns)
-        better = _first_look(limits, Pace(better_k, 0, call_ns), given, prepared)
+        better = first_look(limits, Pace(better_k, 0, call_ns), given, prepared)
         if better[1] > 2 * k and faster_looks < MOST_FASTER_LOOKS:
             # The warm-up ran slower than the calls do (a busy core, a cold path, -w 1), so k is too small for
             # the true pace: these samples become warm-up, and sampling starts again.
@@ -368,7 +370,7 @@ def agreed_call_ns(prepared: PreparedCase, world: World, calls: int) -> float:
     return max(1.0, float(world.max(look.elapsed_ns)[0]) / calls)
 
 
-def _first_look(limits: Limits, pace: Pace, given: Conditions, prepared: PreparedCase) -> tuple[int, int]:
+def first_look(limits: Limits, pace: Pace, given: Conditions, prepared: PreparedCase) -> tuple[int, int]:
     """(samples, k) of the first look. Where even that does not fit into the time, fewer samples, at least
     one. With -n and a graph, as in nccl-tests: one graph of all calls, launched so often.
     """

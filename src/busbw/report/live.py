@@ -178,6 +178,10 @@ class TableDisplay:
             from busbw.report import uneven  # ranks have no part that judges
 
             self._print(*uneven.lines(plan, self._run.results))
+        if plan.beside:
+            from busbw.report import beside  # ranks have no part that judges
+
+            self._print(*beside.lines(plan, self._run.results))
         if answer := item.get("answer"):
             from busbw.report.answer import answer_lines  # ranks have no part that judges
 

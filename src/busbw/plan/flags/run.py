@@ -182,6 +182,13 @@ class RunSettings(RankSettings, PreflightSettings, PatternSettings):
             " trace:FILE; without a time, by up to the time of a call."
         ),
     ] = ArrivalText("none")
+    beside: Annotated[
+        tuple[str, ...],
+        of_method(
+            help="Measure each case alone and beside a load, in turn: compute or memory. After a colon:"
+            " share=50% (of a GPU's multiprocessors, of a CPU thread's time); on GPUs sms=100, priority=low."
+        ),
+    ] = ()
     blocking: Annotated[
         int,
         OneOf((0, 1, 2, 3)),

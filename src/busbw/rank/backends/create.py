@@ -11,6 +11,7 @@ from busbw.rank.backends.base import Backend
 
 if TYPE_CHECKING:
     from busbw.model.plan import Plan
+    from busbw.rank.backends.load import Load
     from busbw.rank.world.base import World
 
 
@@ -59,6 +60,18 @@ def _create(plan: Plan, world: World) -> Backend:
 
         return NcclBackend(plan, world.members[world.rank].local_rank)
     raise SiteError(f"no backend {plan.backend!r}")
+
+
+def loads(plan: Plan, backend: Backend) -> tuple[Load, ...]:
+    """What each --beside is on this rank: kernels loaded, memory allocated. After ``connect``; local."""
+    if plan.backend == "mpi":
+        from busbw.rank.backends.load import host_load
+
+        return tuple(host_load(each) for each in plan.beside)
+    from busbw.rank.backends.nccl import NcclBackend
+
+    assert isinstance(backend, NcclBackend), "the plan refuses others"
+    return tuple(backend.load(each) for each in plan.beside)
 
 
 def is_profiled() -> bool:

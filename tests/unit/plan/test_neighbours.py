@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import pytest
+
+from busbw.errors import UsageError
+from busbw.model.neighbour import Neighbour
+from busbw.model.plan import Plan
+from busbw.plan.flags.run import RunSettings
+from busbw.plan.make import check_settings, make_plan
+
+
+def settings(*beside: str, **more: object) -> RunSettings:
+    return RunSettings(beside=beside, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("compute", {}),
+        ("memory:share=25%", {"share": 0.25}),
+        ("compute:share=0", {"share": 0.0}),
+        ("compute:share=100%", {"share": 1.0}),
+        ("compute:sms=100,priority=low", {"sms": 100, "priority": "low"}),
+        ("compute:sms=0", {"sms": 0}),
+    ],
+)
+def test_what_runs_beside_is_read_once(text: str, wanted: dict[str, object]) -> None:
+    plan = make_plan(("all_reduce",), settings(text, text), "nccl", 2)
+    assert plan.beside == (Neighbour(text, text.partition(":")[0], **wanted),)  # type: ignore[arg-type]
+    assert Plan.from_json(plan.to_json()) == plan
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (settings("gemm"), "unknown load 'gemm'"),
+        (settings("compute:share"), "not a fraction"),
+        (settings("compute:share=120%"), "not between 0 and 1"),
+        (settings("compute:sms=many"), "no number of multiprocessors"),
+        (settings("compute:priority=high"), "priority=high"),
+        (settings("compute:cores=2"), "unknown option 'cores'"),
+        (settings("compute:sms=4,share=50%"), "the same choice"),
+        (settings("compute:sms=4", backend="mpi"), "those of GPUs"),
+        (settings("compute", iters=20), "-n"),
+        (settings("compute", cycles=0), "--cycles 0"),
+        (settings("compute", backend="null"), "--backend null"),
+    ],
+)
+def test_what_cannot_run_beside_is_refused_before_anything_starts(asked: RunSettings, said: str) -> None:
+    with pytest.raises(UsageError, match=said) as refused:
+        check_settings(("all_reduce",), asked)
+    assert refused.value.hint
+
+
+def test_each_size_is_one_case_out_of_place_where_there_is_that() -> None:
+    plan = make_plan(("all_reduce", "broadcast"), settings("compute", maxbytes=64), "mpi", 2)
+    found = [(case.collective, case.placement.value, case.applicable) for case in plan.cases]
+    assert found == [("all_reduce", "out-of-place", True), ("broadcast", "in-place", True)]
+    assert [case.index for case in plan.cases] == [0, 1]
