@@ -16,13 +16,16 @@ from busbw.stats.rounds import ratio_of_rounds
 @dataclass(frozen=True)
 class Judged:
     """A case beside one neighbour. ``time`` is how many times as long a call takes, ``left`` the part of its
-    own work that the neighbour gets done meanwhile, None where that is not counted.
+    own work that the neighbour gets done meanwhile, None where that is not counted. ``typical`` and ``p99``
+    are as ``time``, which is of means: of medians, and of the slowest of a hundred calls; None where unknown.
     """
 
     case: Case
     beside: Beside
     time: Estimate
     left: Estimate | None
+    typical: Estimate | None = None
+    p99: tuple[float, float, float] | None = None
 
     @property
     def is_slower(self) -> bool:
@@ -49,4 +52,7 @@ def judged(plan: Plan, results: Sequence[CaseResult]) -> tuple[tuple[Judged, ...
 def _judged(case: Case, beside: Beside) -> Judged:
     counted = bool(beside.work_alone) and min(beside.work_alone) > 0
     left = ratio_of_rounds(beside.work_beside, beside.work_alone) if counted else None
-    return Judged(case, beside, ratio_of_rounds(beside.beside_ns, beside.alone_ns), left)
+    medians = beside.beside_median_ns, beside.alone_median_ns
+    typical = ratio_of_rounds(*medians) if all(medians) else None
+    p99 = (beside.p99[0], beside.p99[1], beside.p99[2]) if beside.p99 else None
+    return Judged(case, beside, ratio_of_rounds(beside.beside_ns, beside.alone_ns), left, typical, p99)

@@ -223,6 +223,17 @@ class Plan:
             streams=(stream,),
         )
 
+    def of_neighbour(self, neighbour: Neighbour) -> Plan:
+        """What an operation beside the cases is by itself, on a communicator and buffers of its own."""
+        groups = (neighbour.ranks,) if neighbour.ranks else ()
+        size_bytes = neighbour.size_bytes or self.buffer_bytes
+        return replace(self, buffer_bytes=size_bytes, groups=groups, counts=(), pairs=())
+
+    @property
+    def runs_at_once(self) -> bool:
+        """Whether a rank has several operations under way."""
+        return bool(self.streams) or any(each.is_operation and not each.ranks for each in self.beside)
+
     def of_case(self, case: Case) -> Plan:
         """The plan by which the case runs: that of its stream, where it has one."""
         return self.of_stream(case.stream) if len(self.streams) > case.stream >= 0 else self

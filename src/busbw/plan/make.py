@@ -84,7 +84,7 @@ def make_plan(operations: tuple[str, ...], settings: RunSettings, backend: str, 
         unique_buffers=settings.unique_buffers,
         tuner_table=settings.tuner_table,
         raw_ranks=settings.raw_ranks,
-        beside=make_neighbours(settings, backend),
+        beside=make_neighbours(settings, backend, ranks),
     )
     return with_soak(plan, settings)
 

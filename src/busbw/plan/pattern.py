@@ -13,6 +13,7 @@ from busbw.plan.flags.run import RunSettings
 from busbw.plan.generated import spread_table
 from busbw.plan.groups import Groups, groups_of_size, read_groups, split_groups
 from busbw.plan.json_file import only_entry, rank_numbers, read_entries
+from busbw.plan.neighbours import left_by
 from busbw.plan.router import skew_tables
 
 # Of source and target.
@@ -82,7 +83,10 @@ def _groups(settings: RunSettings, ranks: int) -> Groups:
         return read_groups(settings.groups, ranks)
     if settings.group_size is not None:
         return groups_of_size(settings.group_size, ranks)
-    return split_groups(settings.split, ranks) if settings.split else ()
+    if settings.split:
+        return split_groups(settings.split, ranks)
+    left = left_by(settings, ranks)
+    return (left,) if left else ()
 
 
 def _tables(settings: RunSettings, names: Sequence[str], sizes: Sequence[int]) -> tuple[CountTable, ...]:

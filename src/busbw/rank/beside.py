@@ -20,8 +20,8 @@ from busbw.rank.backends.base import DeviceState, PreparedCase
 from busbw.rank.delays import latest_ns
 from busbw.rank.measure import Conditions, Samples, Sampling, Taken, first_look, warm_up
 from busbw.stats import stopping
-from busbw.stats.interval import Estimate
-from busbw.stats.rounds import ratio_of_rounds
+from busbw.stats.interval import Estimate, Float64Array
+from busbw.stats.rounds import p99_ratio, ratio_of_rounds
 
 # A look takes this part of a case's time. The least rounds are as many as an interval takes.
 LOOKS: Final = 32
@@ -54,6 +54,7 @@ class _Seen:
     """A number for each round, on this rank but for the times."""
 
     times_ns: list[float] = field(default_factory=list)
+    samples_ns: list[Float64Array] = field(default_factory=list)
     by_itself: list[float] = field(default_factory=list)
     work: list[float] = field(default_factory=list)
     clocks: list[int] = field(default_factory=list)
@@ -104,8 +105,8 @@ class _Rounds:
     def _beside(self, place: int, samples: int, look_s: float) -> None:
         neighbour, seen = self._neighbours[place - 1], self.seen[place]
         self._given.world.barrier()
-        seen.by_itself.append(neighbour.by_itself(look_s))
-        self.spent_ns += look_s * 1e9
+        seen.by_itself.append(neighbour.by_itself(look_s) if neighbour.unit else 0.0)
+        self.spent_ns += look_s * 1e9 if neighbour.unit else 0.0
         _, work = neighbour.beside(self._prepared, lambda prepared: self._look(seen, samples, prepared))
         seen.work.append(work)
 
@@ -119,6 +120,7 @@ class _Rounds:
         own = found.across.headline[-samples:]
         # Not the median: a neighbour that takes turns on a core or multiprocessor hits few samples hard.
         seen.times_ns.append(max(1.0, float(own.mean())) / found.k)
+        seen.samples_ns.append(np.maximum(1, own) / found.k)
         self.spent_ns += float(found.across.worst[-samples:].sum())
         self.lost_ns += 0 if taken is None else sampling.lost_ns
         return found
@@ -128,6 +130,8 @@ class _Rounds:
         world = self._given.world
         work = world.sum(np.array([[each.by_itself, each.work] for each in self.seen[1:]])) / world.size
         clocks = -world.max(np.array([-round(float(np.median(each.clocks))) for each in self.seen], np.int64))
+        alone = self.seen[0].samples_ns
+        single = self.alone.k == 1
         return tuple(
             Beside(
                 what=neighbour.text,
@@ -138,11 +142,18 @@ class _Rounds:
                 work_beside=tuple(beside.tolist()) if company.unit else (),
                 unit=company.unit,
                 clocks_mhz=(int(clocks[0]), int(clocks[place])) if clocks[0] else (),
+                alone_median_ns=_medians(alone),
+                beside_median_ns=_medians(seen.samples_ns),
+                p99=p99_ratio(seen.samples_ns, alone) if single else (),
             )
             for place, (neighbour, company, seen, (by_itself, beside)) in enumerate(
                 zip(asked, self._neighbours, self.seen[1:], work, strict=True), start=1
             )
         )
+
+
+def _medians(rounds: Sequence[Float64Array]) -> tuple[float, ...]:
+    return tuple(float(np.median(own)) for own in rounds)
 
 
 def measure_beside(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Final, Protocol
@@ -25,7 +26,8 @@ from busbw.model.traffic import Burst
 from busbw.rank import progress
 from busbw.rank.backends.base import Backend, DeviceState, Int64Array, PreparedCase
 from busbw.rank.backends.buffers import checkable
-from busbw.rank.backends.create import loads
+from busbw.rank.backends.create import neighbours
+from busbw.rank.backends.operation import AtOnce, OperationBeside
 from busbw.rank.beside import Company, measure_beside
 from busbw.rank.measure import (
     Conditions,
@@ -147,9 +149,14 @@ class Session:
 
     def _made_neighbours(self) -> list[Company]:
         """What runs beside the cases, on every rank or on none. Collective."""
-        if not self._plan.beside:
+        world, plan = self._given.world, self._plan
+        if not plan.beside:
             return []
-        return agreed(self._given.world, lambda: list[Company](loads(self._plan, self._backend)))
+        made = agreed(world, lambda: list[Company](neighbours(plan, self._backend, world)))
+        for each in made:
+            if isinstance(each, OperationBeside):
+                each.connect()
+        return made
 
     def results(self) -> Iterator[Done]:
         """Check and measure all cases; each result once it is final, in the plan's order. Collective."""
@@ -166,6 +173,9 @@ class Session:
             yield from self._completed(window, began_s)
             window, began_s = [], time.monotonic()
         yield from self._completed(window, began_s)
+        for each in self._neighbours:
+            if isinstance(each, OperationBeside):
+                each.close()
 
     def _goes_on(self, step: tuple[Case, ...], window: list[Entry]) -> bool:
         """Whether the window has room for the next step; arms of one race are in one window, and an even case
@@ -313,7 +323,7 @@ class Session:
                 return _checked_only(case, *verdict), NOTHING_KEPT
             _guard(prepared, verdict[0])
             progress.phase(Phase.WARMUP, progress.expected_seconds(case.size_bytes))
-            take = self._take(limits)
+            take = self._take(case, limits)
             measured_s = time.monotonic()
             samples = take(prepared, given, limits)
             progress.timed(case.size_bytes, samples.call_ns / 1e9)
@@ -327,14 +337,33 @@ class Session:
         finally:
             prepared.close()
 
-    def _take(self, limits: Limits) -> Callable[[PreparedCase, Conditions, Limits], Samples]:
+    def _take(self, case: Case, limits: Limits) -> Callable[[PreparedCase, Conditions, Limits], Samples]:
         """How a visit of a case is measured."""
         if limits.outer_iters:
             return measure_repeated
         if self._neighbours:
-            clock, asked = self._backend.device_state, self._plan.beside
-            return partial(measure_beside, asked=asked, neighbours=self._neighbours, clock=clock)
+            return partial(self._measure_beside, case)
         return measure_window if self._plan.soak is not None and limits.calls is None else measure
+
+    def _measure_beside(
+        self, case: Case, prepared: PreparedCase, given: Conditions, limits: Limits
+    ) -> Samples:
+        if self._plan.runs_at_once:
+            prepared = AtOnce(prepared, self._backend)
+            # As of streams: a sample takes two events.
+            given = replace(given, max_samples_per_look=given.max_samples_per_look // 2)
+        with ExitStack() as ready:
+            for each in self._neighbours:
+                if isinstance(each, OperationBeside):
+                    ready.enter_context(each.ready(case))
+            return measure_beside(
+                prepared,
+                given,
+                limits,
+                asked=self._plan.beside,
+                neighbours=self._neighbours,
+                clock=self._backend.device_state,
+            )
 
     def _measured_again(self, opened: _Open) -> Entry:
         progress.measuring(_named(opened.case), opened.case.size_bytes)

@@ -15,6 +15,8 @@ from busbw.stats.interval import Estimate
 from busbw.units import counted, format_number, format_size, format_time
 
 _HEAD: Final[tuple[str, ...]] = ("case", "alone", "beside", "times as long", "left %", "sum")
+# The impact factors of congestion tests: the neighbour makes the case take so many times as long.
+_HEAD_OF_OPERATIONS: Final = ("case", "alone", "beside", "mean", "median", "p99")
 _COLUMNS: Final = 98  # behind "# "
 _SUM: Final = "left: the neighbour's work beside the collective / by itself; sum: 1 / times as long + left"
 _SCALE: Final = "sum 2.00 is an ideal overlap, 1.00 is what taking turns would give"
@@ -34,7 +36,9 @@ def answer(found: Sequence[Judged]) -> str:
     slower = [each for each in found if each.is_slower]
     worst = max(slower or found, key=lambda each: each.time.median)
     left = "" if worst.left is None else f" and leaves {100 * worst.left.median:.0f} % of the {_work(worst)}"
-    text = f"beside {worst.beside.what} {_name(worst.case)} takes {_interval(worst.time)} times as long{left}"
+    colon = "" if worst.beside.unit else ":"  # two operations
+    takes = f"{_name(worst.case)} takes {_interval(worst.time)} times as long{left}"
+    text = f"beside {worst.beside.what}{colon} {takes}"
     return text if len(found) == 1 else f"{text}; {len(slower)} of {counted(len(found), 'case')} are slower"
 
 
@@ -49,7 +53,8 @@ def _of_neighbour(found: Sequence[Judged]) -> Iterator[str]:
 
 def _table(found: Sequence[Judged]) -> Iterator[str]:
     clocks = any(each.beside.clocks_mhz for each in found)
-    rows = [_HEAD, *map(_row, found)]
+    is_load = bool(found[0].beside.unit)
+    rows = [_HEAD, *map(_row, found)] if is_load else [_HEAD_OF_OPERATIONS, *map(_row_of_operation, found)]
     if clocks:
         rows = [(*row, end) for row, end in zip(rows, ("clock MHz", *map(_clocks, found)), strict=True)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
@@ -63,6 +68,13 @@ def _row(each: Judged) -> tuple[str, ...]:
     total = "n/a" if each.work_sum is None else f"{each.work_sum:.2f}"
     times = format_time(alone), format_time(beside)
     return (_name(each.case), *times, _interval(each.time), left, total)
+
+
+def _row_of_operation(each: Judged) -> tuple[str, ...]:
+    alone, beside = median(each.beside.alone_ns), median(each.beside.beside_ns)
+    typical = "n/a" if each.typical is None else _interval(each.typical)
+    p99 = "n/a" if each.p99 is None else "{:.2f} ({:.2f}-{:.2f})".format(*each.p99)
+    return (_name(each.case), format_time(alone), format_time(beside), _interval(each.time), typical, p99)
 
 
 def _interval(found: Estimate, scale: int = 1) -> str:

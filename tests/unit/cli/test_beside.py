@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -34,3 +35,27 @@ def test_a_run_beside_loads_says_what_they_do_and_keeps_the_rounds(home: Path) -
     assert set(nothing.work_alone) == {0.0}
     shown = start(home, "show", "last")
     assert said in shown.stdout.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("ranks", "words"),
+    [
+        ("2", ("alltoall", "--beside", "alltoall", "-b", "64K")),
+        ("4", ("all_reduce", "--beside", "alltoall:ranks=odd,size=64K", "-b", "1K", "--mode", "latency")),
+    ],
+    ids=["on the same ranks", "on other ranks"],
+)
+def test_a_neighbour_runs_through_the_samples(home: Path, ranks: str, words: tuple[str, ...]) -> None:
+    done = start(home, "run", *words, "--ranks", ranks, "--backend", "mpi", "--case-time", "0.1s")
+    assert done.returncode == 0, done.stderr
+    record = read_record(find_run("last", home))
+    (result,) = record.results
+    assert result.wrong == 0
+    (beside,) = result.beside
+    assert len(beside.alone_ns) == len(beside.beside_ns) == len(beside.beside_median_ns)
+    share = re.search(r"under way in (\d+) % of the time", beside.how)
+    assert share is not None
+    assert int(share[1]) > 50
+    said = f"# beside {words[2]}: {words[0]} {words[4][:-1]} KiB takes "
+    assert any(line.startswith(said) for line in done.stdout.splitlines()), done.stdout
+    assert record.plan.groups == (((0, 2),) if ranks == "4" else ())

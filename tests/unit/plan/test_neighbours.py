@@ -6,6 +6,7 @@ from busbw.errors import UsageError
 from busbw.model.neighbour import Neighbour
 from busbw.model.plan import Plan
 from busbw.plan.flags.run import RunSettings
+from busbw.plan.flags.values import Size
 from busbw.plan.make import check_settings, make_plan
 
 
@@ -33,7 +34,15 @@ def test_what_runs_beside_is_read_once(text: str, wanted: dict[str, object]) -> 
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        (settings("gemm"), "unknown load 'gemm'"),
+        (settings("gemm"), "'gemm' is neither a load nor an operation"),
+        (settings("barrier"), "'barrier' is neither"),
+        (settings("alltoall:share=50%"), "unknown option 'share'"),
+        (settings("alltoall:ranks=1,3"), "ranks=1 is unknown"),
+        (settings("alltoall:ranks=odd", ranks=3), "ranks=odd of 3 ranks"),
+        (settings("alltoall:ranks=2-5", ranks=4), "ranks=2-5 of 4 ranks"),
+        (settings("alltoall:ranks=1-3", ranks=4), "leaves 1 rank to the collectives"),
+        (settings("alltoall", ranks=4, mode="latency"), "single calls on the same ranks"),
+        (settings("alltoall", ranks=4, group_size=2), "--group-size"),
         (settings("compute:share"), "not a fraction"),
         (settings("compute:share=120%"), "not between 0 and 1"),
         (settings("compute:sms=many"), "no number of multiprocessors"),
@@ -50,6 +59,24 @@ def test_what_cannot_run_beside_is_refused_before_anything_starts(asked: RunSett
     with pytest.raises(UsageError, match=said) as refused:
         check_settings(("all_reduce",), asked)
     assert refused.value.hint
+
+
+def test_ranks_of_an_operation_are_left_to_it() -> None:
+    plan = make_plan(("all_reduce",), settings("alltoall:ranks=odd,size=1M", minbytes=Size("64K")), "mpi", 5)
+    (neighbour,) = plan.beside
+    assert (neighbour.is_operation, neighbour.ranks, neighbour.size_bytes) == (True, (1, 3), 2**20)
+    assert (plan.groups, plan.runs_at_once) == (((0, 2, 4),), False)
+    own = plan.of_neighbour(neighbour)
+    assert (own.groups, own.buffer_bytes) == (((1, 3),), 2**20)
+    beside = neighbour.operation_beside(plan.cases[0])
+    assert (beside.collective, beside.op, beside.requested_bytes) == ("alltoall", "", 2**20)
+
+
+def test_an_operation_on_the_same_ranks_has_the_size_of_the_case() -> None:
+    plan = make_plan(("all_reduce",), settings("all_gather", minbytes=Size("64K")), "mpi", 2)
+    assert (plan.groups, plan.runs_at_once) == ((), True)
+    assert plan.of_neighbour(plan.beside[0]).buffer_bytes == plan.buffer_bytes
+    assert plan.beside[0].operation_beside(plan.cases[0]).requested_bytes == 64 * 1024
 
 
 def test_each_size_is_one_case_out_of_place_where_there_is_that() -> None:

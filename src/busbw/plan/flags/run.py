@@ -185,8 +185,9 @@ class RunSettings(RankSettings, PreflightSettings, PatternSettings):
     beside: Annotated[
         tuple[str, ...],
         of_method(
-            help="Measure each case alone and beside a load, in turn: compute or memory. After a colon:"
-            " share=50% (of a GPU's multiprocessors, of a CPU thread's time); on GPUs sms=100, priority=low."
+            help="Measure each case alone and beside a load, in turn: compute, memory or an operation. After"
+            " a colon: share=50% (of a GPU's multiprocessors, of a CPU thread's time); on GPUs sms=100,"
+            " priority=low; of an operation ranks=odd (the others are measured), size=1M."
         ),
     ] = ()
     blocking: Annotated[
