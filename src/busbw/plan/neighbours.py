@@ -17,7 +17,6 @@ _Read = Callable[[str, str], Any]
 _LOADS: Final = (COMPUTE, MEMORY)
 # Hypercube's steps depend on one another, and a barrier moves nothing.
 _OPERATIONS: Final = tuple(row.name for row in COLLECTIVES if row.sized and row.name != "hypercube")
-_GROUPS: Final = ("groups", "group_size", "split")
 
 
 def make_neighbours(settings: RunSettings, backend: str, ranks: int = 0) -> tuple[Neighbour, ...]:
@@ -45,12 +44,16 @@ def left_by(settings: RunSettings, ranks: int) -> tuple[int, ...]:
 
 def _refuse_operations(operations: list[Neighbour], settings: RunSettings, ranks: int) -> None:
     """What cannot be measured beside an operation."""
-    given = [name for name in _GROUPS if getattr(settings, name)]
-    if operations and given:
-        raise UsageError(
-            f"--beside {operations[0].text} cannot be combined with {flag_of(given[0])}", hint="leave one out"
-        )
+    given = {flag_of(name): bool(getattr(settings, name)) for name in ("groups", "group_size", "split")}
+    given |= {
+        "-m": settings.agg_iters > 1,
+        "-G": settings.cudagraph > 0,
+        "--coalesce": bool(settings.coalesce),
+    }
+    given |= {"--time loop": settings.time == "loop"}
     for each in operations:
+        if flag := next((flag for flag, is_given in given.items() if is_given), ""):
+            raise UsageError(f"--beside {each.text} cannot be combined with {flag}", hint="leave one out")
         shared = ranks and not each.ranks
         if (settings.mode == "latency" or settings.blocking) and shared:
             raise UsageError(

@@ -43,6 +43,8 @@ def test_what_runs_beside_is_read_once(text: str, wanted: dict[str, object]) -> 
         (settings("alltoall:ranks=1-3", ranks=4), "leaves 1 rank to the collectives"),
         (settings("alltoall", ranks=4, mode="latency"), "single calls on the same ranks"),
         (settings("alltoall", ranks=4, group_size=2), "--group-size"),
+        (settings("alltoall", agg_iters=2), "-m"),
+        (settings("alltoall", time="loop"), "--time loop"),
         (settings("compute:share"), "not a fraction"),
         (settings("compute:share=120%"), "not between 0 and 1"),
         (settings("compute:sms=many"), "no number of multiprocessors"),
