@@ -44,7 +44,7 @@ def judged(plan: Plan, results: Sequence[CaseResult]) -> tuple[tuple[Judged, ...
     """Every case with a neighbour, by neighbour, in the order of the results."""
     by_what: dict[str, list[Judged]] = {}
     for result in results:
-        for beside in result.beside:
+        for beside in result.neighbours:
             by_what.setdefault(beside.what, []).append(_judged(plan.cases[result.case], beside))
     return tuple(map(tuple, by_what.values()))
 

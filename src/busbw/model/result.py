@@ -95,8 +95,8 @@ class CaseResult:
     was killed has fewer of some cases, and no raw samples of these.
 
     ``overlap`` is there where operations ran at once: the share of this one's time in which all others of the
-    same rank were under way too, of the rank where it was smallest; the median over samples. ``beside`` is
-    what neighbours did to the case (--beside), whose own numbers are those of the case alone.
+    same rank were under way too, of the rank where it was smallest; the median over samples. ``neighbours``
+    is what neighbours did to the case (--beside), whose own numbers are those of the case alone.
     """
 
     case: int
@@ -132,7 +132,7 @@ class CaseResult:
     overlap: float | None = None
     passes: int = 1
     pass_samples: tuple[int, ...] = ()
-    beside: tuple[Beside, ...] = ()
+    neighbours: tuple[Beside, ...] = ()
 
     @property
     def half_width(self) -> float | None:

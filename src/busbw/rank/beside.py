@@ -170,12 +170,13 @@ def measure_beside(
     The first round shows the pace and is warm-up.
     """
     pace = warm_up(prepared, given, limits)
-    _, k = first_look(limits, pace, given, prepared)
+    samples, k = first_look(limits, pace, given, prepared)
     progress.phase(Phase.TIMING, k * pace.call_ns / 1e9)
     rounds = _Rounds(prepared, given, neighbours, clock, pace.call_ns, k)
     look_s = limits.case_seconds / LOOKS
-    rounds.add(1, look_s)
-    call_ns = rounds.seen[0].times_ns[0]
+    rounds.add(samples, look_s)
+    call_ns = max(1.0, float(np.median(rounds.alone.across.headline))) / k
+    warmup_calls = pace.warmup_calls + samples * k
     rounds.restart(k)
     samples = max(1, min(int(look_s * 1e9 / (k * call_ns)), given.max_samples_per_look))
     stop: StopReason | None = None
@@ -184,13 +185,13 @@ def measure_beside(
         stop = _enough(rounds, limits)
     return Samples(
         rounds.alone,
-        pace.warmup_calls + k,
+        warmup_calls,
         (stop,),
         (len(rounds.alone.across),),
         lost_ns=rounds.lost_ns,
         latest_ns=latest_ns(given.timing, pace.call_ns),
         call_ns=call_ns,
-        beside=rounds.results(asked),
+        neighbours=rounds.results(asked),
     )
 
 

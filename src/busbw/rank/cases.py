@@ -417,7 +417,7 @@ class Session:
         )
         words = choice.words if choice is not None else ""
         result = replace(result, conditions=conditions, overlap=overlap, algorithm=words, choice=choice)
-        result = self._with_bytes(case, replace(result, beside=samples.beside))
+        result = self._with_bytes(case, replace(result, neighbours=samples.neighbours))
         return result, retain(case.index, samples, given.world, plan.raw_ranks, took_part=given.takes_part)
 
     def _given_in(self, case: Case) -> Conditions:

@@ -139,7 +139,7 @@ class Samples:
     many samples; ``passes`` are wanted in all. ``singles`` are calls timed one by one where ``taken`` has
     several a sample. ``first_call_ns`` is of the case's first call, cold, on the slowest rank; ``lost_ns`` is
     how long this rank had no core, ``latest_ns`` by how much ranks were delayed on purpose at most.
-    ``ended_s`` is this rank's clock after a window of a soak, ``beside`` what neighbours did to the case.
+    ``ended_s`` is this rank's clock after a window of a soak, ``neighbours`` what neighbours did to the case.
     """
 
     taken: Taken
@@ -153,7 +153,7 @@ class Samples:
     latest_ns: float = 0.0
     call_ns: float = 1.0
     ended_s: float = 0.0
-    beside: tuple[Beside, ...] = ()
+    neighbours: tuple[Beside, ...] = ()
 
     @property
     def complete(self) -> bool:

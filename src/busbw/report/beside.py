@@ -11,6 +11,8 @@ from busbw.judge.beside import Judged, judged
 from busbw.model.case import Case
 from busbw.model.plan import Plan
 from busbw.model.result import CaseResult
+from busbw.report import curves
+from busbw.report.plots import Plot, Table
 from busbw.stats.interval import Estimate
 from busbw.units import counted, format_number, format_size, format_time
 
@@ -40,6 +42,23 @@ def answer(found: Sequence[Judged]) -> str:
     takes = f"{_name(worst.case)} takes {_interval(worst.time)} times as long{left}"
     text = f"beside {worst.beside.what}{colon} {takes}"
     return text if len(found) == 1 else f"{text}; {len(slower)} of {counted(len(found), 'case')} are slower"
+
+
+def plot_beside(of: tuple[str, ...], title: str, found: Sequence[Sequence[Judged]]) -> Plot:
+    """Both ratios against size, of cases that have one."""
+    rows = [
+        curves.row(f"{label} {each.beside.what}", each.case.size_bytes, ratio.median, ends, _interval(ratio))
+        for own in found
+        for each in own
+        for label, ratio in (("time beside", each.time), ("left of", each.left))
+        if ratio is not None and each.case.size_bytes
+        for ends in [(ratio.low, ratio.high) if ratio.attained else (None, None)]
+    ]
+    cells = tuple((*_row(each)[:1], each.beside.what, *_row(each)[1:]) for own in found for each in own)
+    table = Table((_HEAD[0], "neighbour", *_HEAD[1:]), cells, keys=2, notes=(f"{_SUM}; {_SCALE}.",))
+    note = "In turn alone and beside the neighbour; 1 is as alone."
+    words = {"x": "size", "y": "beside / alone"}
+    return Plot("curve", of, "beside", title, note, tuple(rows), table, words)
 
 
 def _of_neighbour(found: Sequence[Judged]) -> Iterator[str]:

@@ -29,7 +29,7 @@ def test_a_run_beside_loads_says_what_they_do_and_keeps_the_rounds(home: Path) -
     assert max(map(len, lines[lines.index("#") + 10 :])) <= 100
     record = read_record(find_run("last", home))
     (result,) = record.results
-    compute, nothing = result.beside
+    compute, nothing = result.neighbours
     assert len(compute.alone_ns) == len(compute.beside_ns) == len(compute.work_beside)
     assert min(compute.work_alone) > 0
     assert set(nothing.work_alone) == {0.0}

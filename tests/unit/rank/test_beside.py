@@ -72,7 +72,7 @@ def measured(on_ranks: Any, conditions: Any, scripted: Any) -> Callable[..., tup
 def of_case(found: Beside, case: Any) -> Any:
     """What is judged of it."""
     plan = Plan("mpi", (case(),), 0, Limits(), 0, 0)
-    return judged(plan, [CaseResult(0, Status.GOOD, beside=(found,))])[0][0]
+    return judged(plan, [CaseResult(0, Status.GOOD, neighbours=(found,))])[0][0]
 
 
 def test_both_ratios_are_those_of_the_neighbour(measured: Any, case: Any) -> None:
@@ -82,16 +82,16 @@ def test_both_ratios_are_those_of_the_neighbour(measured: Any, case: Any) -> Non
         lambda prepared, rank: ScriptedCompany(prepared, longer=1.31, left=0.87),
         lambda prepared, rank: ScriptedCompany(prepared),
     )
-    assert first.beside == second.beside
-    loaded, unharmed = (of_case(each, case) for each in first.beside)
+    assert first.neighbours == second.neighbours
+    loaded, unharmed = (of_case(each, case) for each in first.neighbours)
     assert (loaded.time.median, loaded.left.median) == (pytest.approx(1.31), pytest.approx(0.87))
     assert (loaded.is_slower, loaded.work_sum) == (True, pytest.approx(1 / 1.31 + 0.87))
     assert (unharmed.is_slower, unharmed.work_sum) == (False, pytest.approx(2))
     # The case's own samples are those alone.
     assert set(first.times_ns.tolist()) == {CALL_NS}
     assert first.stops == (StopReason.PRECISION,)
-    assert [len(each.alone_ns) for each in first.beside] == [LEAST_ROUNDS] * 2
-    assert first.beside[0].clocks_mhz == (1800, 1800)  # of the slowest rank
+    assert [len(each.alone_ns) for each in first.neighbours] == [LEAST_ROUNDS] * 2
+    assert first.neighbours[0].clocks_mhz == (1800, 1800)  # of the slowest rank
     assert company[0][0].log == ["by itself", "beside"] * (1 + LEAST_ROUNDS)
 
 
@@ -101,7 +101,7 @@ def test_work_is_the_mean_over_ranks(measured: Any) -> None:
         Limits(),
         lambda prepared, rank: ScriptedCompany(prepared, left=0.5 + 0.3 * rank, rate=RATE * (1 + rank)),
     )
-    (found,) = first.beside
+    (found,) = first.neighbours
     assert set(found.work_alone) == {RATE * 1.5}
     assert found.work_beside[0] == pytest.approx(RATE * (0.5 + 2 * 0.8) / 2)
 
@@ -113,7 +113,7 @@ def test_what_drifts_leaves_the_ratio_alone(measured: Any, case: Any) -> None:
         Limits(precision=0.001),
         lambda prepared, rank: ScriptedCompany(prepared, longer=2.0),
     )
-    (found,) = first.beside
+    (found,) = first.neighbours
     assert max(found.alone_ns) > 1.5 * min(found.alone_ns)
     assert of_case(found, case).time.low < 2.0 < of_case(found, case).time.high
     assert (len(found.alone_ns), first.stops) == (MOST_ROUNDS, (StopReason.CASE_TIME,))
@@ -125,6 +125,6 @@ def test_calls_that_are_too_slow_for_an_interval_end_without_one(measured: Any, 
         Limits(),
         lambda prepared, rank: ScriptedCompany(prepared, longer=3.0),
     )
-    seen = of_case(first.beside[0], case)
+    seen = of_case(first.neighbours[0], case)
     assert (seen.time.attained, seen.is_slower) == (False, False)
     assert seen.time.median == pytest.approx(3.0)

@@ -63,7 +63,7 @@ def test_every_field_of_a_result_reads_back_equal(
         overlap=0.75,
         passes=4,
         pass_samples=(8, 11),
-        beside=(Beside("compute", "a thread", (1.5,), (2.5,), (3.0,), (2.0,), "GFLOP/s", (1980, 1755)),),
+        neighbours=(Beside("compute", "a thread", (1.5,), (2.5,), (3.0,), (2.0,), "GFLOP/s", (1980, 1755)),),
     )
     # The place of wrong data has a test of its own; everything else differs from its default.
     defaults = CaseResult(0, Status.GOOD)
