@@ -8,7 +8,7 @@
 #define BUSBW_API extern "C" __attribute__((visibility("default")))
 
 // Raised with every change of a struct or signature below; core.py refuses a library of another number.
-constexpr int32_t kCoreAbi = 9;
+constexpr int32_t kCoreAbi = 10;
 BUSBW_API int32_t busbw_core_abi();
 
 // ---- status of every function that returns int32_t -------------------------------------------------
@@ -231,6 +231,34 @@ BUSBW_API int32_t busbw_time_lanes_host(const BusbwLane* lanes, int32_t count, v
 BUSBW_API int32_t busbw_time_lanes_events(const BusbwLane* lanes, int32_t count, uint64_t lead,
                                           uint64_t rounds, int64_t* begin_ns, int64_t* end_ns,
                                           int64_t* issue_ns);
+
+// ---- load beside a collective (native/load.cpp) ---------------------------------------------------------
+// Both do pieces of work until *stop is set by another thread, and count in *done those that have ended.
+struct BusbwHostLoad {
+  uint64_t piece;  // bytes to copy, or turns of eight multiplications and additions
+  char* memory;    // copied from its first half to its second; null: multiply and add
+  uint64_t memory_bytes;
+  double busy_share;  // of the time: after each piece the thread rests for the others' part; 0: does nothing
+  int64_t pause_ns;   // between looks at *stop, where it does nothing
+};
+BUSBW_API int32_t busbw_load_host(const BusbwHostLoad* load, const volatile int32_t* stop,
+                                  volatile uint64_t* done);
+// A piece is a launch of a kernel (native/load_device.hpp) on a stream of its own; `depth` of them are queued
+// ahead. The thread looks after them every pause_ns. stream.events holds `depth` CUevent.
+struct BusbwDeviceLoad {
+  BusbwStream stream;
+  void* launch_kernel;  // cuLaunchKernel
+  void* function;
+  uint64_t buffer;
+  uint64_t turns;
+  uint32_t blocks;
+  uint32_t threads;
+  uint32_t shared_bytes;
+  uint32_t depth;
+  int64_t pause_ns;
+};
+BUSBW_API int32_t busbw_load_device(const BusbwDeviceLoad* load, const volatile int32_t* stop,
+                                    volatile uint64_t* done);
 
 // ---- what NCCL tells of its calls (native/nccl_profiler.cpp)
 // ----------------------------------------------- One event of NCCL's profiler interface. Words are empty and

@@ -1,9 +1,10 @@
-// GPU kernels: fill and check with the element function of pattern.hpp, and the cost of an event.
+// GPU kernels: fill and check with the element function of pattern.hpp, and load beside a collective.
 // tools/make_ptx.py turns this file into pattern_device.ptx, which the driver compiles at run time.
 //
 // Launch with any one-dimensional grid; a block is a multiple of 32 threads, at most 1024. Buffers are
 // aligned to their element type. Arguments are not validated here: the host derives them from a pattern
 // that busbw_pattern_init accepted.
+#include "load_device.hpp"
 #include "pattern.hpp"
 
 namespace {
@@ -163,6 +164,3 @@ extern "C" __global__ void busbw_check_kernel(const void* buffer, BusbwPattern p
                                               BusbwCheckResult* out) {
   reduce_block(check_region(buffer, p, r), out);
 }
-
-// One thread that does nothing: what an event costs is measured between two of these.
-extern "C" __global__ void busbw_empty_kernel() {}

@@ -21,7 +21,7 @@ from pathlib import Path
 
 NATIVE = Path(__file__).resolve().parent.parent / "native"
 SOURCE = NATIVE / "pattern_device.cu"
-HEADERS = (NATIVE / "pattern.hpp", NATIVE / "pattern_types.hpp")
+HEADERS = tuple(NATIVE / name for name in ("load_device.hpp", "pattern.hpp", "pattern_types.hpp"))
 TARGET = NATIVE / "pattern_device.ptx"
 WHEEL = "nvidia-cuda-nvrtc-cu11"
 VERSION = "11.8.89"

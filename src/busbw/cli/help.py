@@ -44,7 +44,7 @@ FIRST_FLAGS: Final[dict[str, str]] = {
 }
 # The type of a flag -> what its value is called.
 _VALUES: Final = {
-    "str": "text",
+    **dict.fromkeys(("str", "Skew", "ArrivalText"), "text"),
     "Path": "path",
     "int": "integer",
     "float": "number",

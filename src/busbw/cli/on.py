@@ -20,9 +20,11 @@ from busbw.launch.interrupt import Interrupt
 from busbw.launch.settle import settle
 from busbw.launch.variables import library_folders, read_variables
 from busbw.machine.environment import with_given
+from busbw.model.arrival import TRACE
 from busbw.model.event import Emit, Event, EventKind, event
 from busbw.plan.flags.engines import ENGINES
 from busbw.plan.flags.preflight import Asked
+from busbw.plan.flags.skew import COUNTS
 from busbw.plan.flags.values import Between
 from busbw.plan.json_file import INLINE, read_text
 from busbw.plan.make import check_settings
@@ -114,6 +116,10 @@ def _with_files(settings: RunSettings) -> RunSettings:
     for name in (*FILES, "streams"):
         if path := getattr(settings, name):
             texts[name] = with_files(path) if name == "streams" else INLINE + read_text(path, f"--{name}")
+    for name, word in (("skew", COUNTS), ("arrival", TRACE)):
+        kind, _, path = str(getattr(settings, name) or "").partition(":")
+        if kind == word:
+            texts[name] = type(getattr(settings, name))(f"{word}:{INLINE}{read_text(path, f'--{name}')}")
     if sum(map(len, texts.values())) > _MOST_FILE_CHARACTERS:
         name = max(texts, key=lambda each: len(texts[each]))
         raise UsageError(

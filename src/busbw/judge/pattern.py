@@ -14,7 +14,7 @@ from hashlib import sha256
 from typing import Final
 
 from busbw.model.case import Case
-from busbw.model.counts import SHARES, CountTable
+from busbw.model.counts import SHARES, CountTable, table_of
 from busbw.model.record import NOT_STATED, RunRecord
 from busbw.units import counted
 
@@ -58,9 +58,9 @@ def _words(record: RunRecord, case: Case) -> Iterator[str]:
         yield _group_words(groups)
     if case.coalesce:
         yield f"coalesced {','.join(map(str, case.coalesce))}"
-    table = next((table for table in plan.counts if table.collective == case.collective), None)
+    table = table_of(plan.counts, case.collective, case.cycle)
     if table is not None:
-        yield _count_words(table)
+        yield _count_words(table) + (", evenly spread" if case.even else "")
     if case.collective == "permute" and plan.pairs and not _is_ring(plan.pairs):
         yield _pair_words(plan.pairs)
 

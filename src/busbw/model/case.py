@@ -25,7 +25,8 @@ class Case:
     ``beside`` says in words what runs with it. A time beside other traffic is of another thing than a time
     alone, so whatever compares cases compares these too.
 
-    ``arm`` is how NCCL is told to do it (``model.arm``), empty where NCCL chooses.
+    ``arm`` is how NCCL is told to do it (``model.arm``), empty where NCCL chooses. ``even``: what uneven
+    counts move in all at the requested size, spread evenly; it comes behind the case with these counts.
     """
 
     index: int
@@ -44,6 +45,7 @@ class Case:
     stream: int = ALONE
     beside: tuple[str, ...] = ()
     arm: str = ""
+    even: bool = False
 
     @property
     def row(self) -> Collective:

@@ -7,6 +7,8 @@ operations have one result everywhere: ranks agree to the element.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
@@ -73,6 +75,33 @@ class CountTable:
     def size_bytes(self, type_bytes: int) -> int:
         """The size at which a table of elements or bytes is met exactly."""
         return self.whole * (type_bytes if self.unit == ELEMENTS else 1)
+
+    @property
+    def imbalance(self) -> float:
+        """What the busiest rank moves (in an all_gatherv: gives) over the mean of all ranks; 1 where all are
+        alike.
+        """
+        busiest = self.whole if len(self.send[0]) > 1 else max(row[0] for row in self.send)
+        return busiest * self.ranks / self._total
+
+    @property
+    def _total(self) -> int:
+        """Of all ranks together, in the unit; at least 1."""
+        rows = sum(map(sum, self.send))
+        return max(1, rows * self.ranks if len(self.send) == 1 else rows)
+
+    def evenly(self) -> CountTable:
+        """The same total at the same size, and every segment alike: what is uneven is held against it."""
+        segments = self.ranks * len(self.send[0])
+        return CountTable(
+            origin=f"{self.origin}, evenly spread",
+            ranks=self.ranks,
+            send=((self._total,) * len(self.send[0]),),
+            whole=self.whole * segments,
+            unit=self.unit,
+            align_bytes=self.align_bytes,
+            collective=self.collective,
+        )
 
     def buffer_bytes(self, size_bytes: int) -> int:
         """What a buffer needs at this size: more than it where offsets leave gaps."""
@@ -144,6 +173,24 @@ def gathered_elements(table: CountTable, elements: int, type_bytes: int) -> int:
     """The output of an all_gatherv in elements, after scaling."""
     scale = _Scale(table, elements, type_bytes)
     return sum(scale.count(_of(table.send, rank)[0]) for rank in range(table.ranks))
+
+
+def table_of(
+    tables: Sequence[CountTable], name: str, cycle: int = 0, *, even: bool = False
+) -> CountTable | None:
+    """The counts of a collective in a cycle: where it has several tables, they are taken in turn; None where
+    it has none.
+    """
+    own = [table for table in tables if table.collective == name]
+    if not own:
+        return None
+    found = own[cycle % len(own)]
+    return found.evenly() if even else found
+
+
+def most_tables(tables: Sequence[CountTable]) -> int:
+    """How many tables a collective has at most, for cycles to take in turn; at least 1."""
+    return max(Counter(table.collective for table in tables).values(), default=1)
 
 
 def even_table(ranks: int, *, gathered: bool) -> CountTable:

@@ -9,8 +9,9 @@ from typing import Any, Final
 from busbw.model.case import Case
 from busbw.model.choice import CHOICE_WORDS
 from busbw.model.collective import Role
-from busbw.model.counts import CountTable
+from busbw.model.counts import CountTable, table_of
 from busbw.model.hunt import Hunt
+from busbw.model.neighbour import Neighbour
 from busbw.model.plain import from_plain
 from busbw.model.soak import Soak
 
@@ -52,13 +53,15 @@ class Limits:
 class Timing:
     """What a time is. ``mode`` throughput: k back-to-back calls a sample; latency: one call a sample, behind
     a barrier unless ``barrier`` is off. ``time`` is how a sample comes from those of the ranks (``TIMES``);
-    ``arrival`` delays ranks on purpose (``rank.measure.delays_ns``), latency only.
+    ``arrival`` delays ranks on purpose (``model.arrival``), latency only; ``trace_ns`` are the delays of a
+    trace, a row a call and a number a rank.
     """
 
     mode: str = "throughput"
     time: str = "max"
     arrival: str = "none"
     barrier: bool = True
+    trace_ns: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -149,8 +152,9 @@ class Plan:
     the sweep, as in nccl-tests, so that smaller sizes rotate through it. ``show`` are words of extra columns.
 
     ``groups`` are the ranks of each group of the world, in the order of their numbers in it; empty where the
-    world is one. ``counts`` has a table for each collective whose counts are not even, ``pairs`` the (source,
-    target) of permute, empty for the ring. ``data`` is what is moved and checked (``backends.values``).
+    world is one. ``counts`` has a table for each collective whose counts are not even, or several, which
+    cycles take in turn; ``pairs`` the (source, target) of permute, empty for the ring. ``data`` is what is
+    moved and checked (``backends.values``).
 
     Where operations run at once, ``streams`` has each of them, and ``buffer_bytes`` is the sum of theirs.
     Cases then come in steps: one of every stream, in the streams' order.
@@ -183,6 +187,7 @@ class Plan:
     tuner_table: str = ""  # what NCCL is to choose, as a tuner's file has it
     raw_ranks: int = RAW_RANKS  # up to so many ranks all samples of every rank are kept
     soak: Soak | None = None  # the cases are measured again and again
+    beside: tuple[Neighbour, ...] = ()  # each case is measured alone and beside each of them, in turn
 
     @property
     def has_gaps(self) -> bool:
@@ -218,6 +223,17 @@ class Plan:
             streams=(stream,),
         )
 
+    def of_neighbour(self, neighbour: Neighbour) -> Plan:
+        """What an operation beside the cases is by itself, on a communicator and buffers of its own."""
+        groups = (neighbour.ranks,) if neighbour.ranks else ()
+        size_bytes = neighbour.size_bytes or self.buffer_bytes
+        return replace(self, buffer_bytes=size_bytes, groups=groups, counts=(), pairs=())
+
+    @property
+    def runs_at_once(self) -> bool:
+        """Whether a rank has several operations under way."""
+        return bool(self.streams) or any(each.is_operation and not each.ranks for each in self.beside)
+
     def of_case(self, case: Case) -> Plan:
         """The plan by which the case runs: that of its stream, where it has one."""
         return self.of_stream(case.stream) if len(self.streams) > case.stream >= 0 else self
@@ -233,9 +249,12 @@ class Plan:
 
     def role(self, case: Case, group: Role) -> Role:
         """The part that a rank plays in a case, in its group."""
-        table = next((table for table in self.counts if table.collective == case.collective), None)
         pairs = self.pairs if case.collective == "permute" else ()
-        return replace(group, root=max(case.root, 0), counts=table, pairs=pairs)
+        return replace(group, root=max(case.root, 0), counts=self.table(case), pairs=pairs)
+
+    def table(self, case: Case) -> CountTable | None:
+        """Who sends how much to whom in a case; None where counts are even, or there are none."""
+        return table_of(self.counts, case.collective, case.cycle, even=case.even)
 
     def rank_bytes(self, case: Case, rank: int, ranks: int) -> tuple[int, int]:
         """Bytes in the send and in the receive buffer of one rank of the world; 0, 0 where it sits out."""

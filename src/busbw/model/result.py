@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from busbw.model.choice import Choice
+from busbw.model.neighbour import Beside
 
 # Words of ``--stats`` that name a field of a result; all others name a statistic (``stats.statistic``).
 FIELD_WORDS: Final = ("n", "issue", "skew", "first", "in", "out", "algorithm", "channels", "overlap")
@@ -94,7 +95,8 @@ class CaseResult:
     was killed has fewer of some cases, and no raw samples of these.
 
     ``overlap`` is there where operations ran at once: the share of this one's time in which all others of the
-    same rank were under way too, of the rank where it was smallest; the median over samples.
+    same rank were under way too, of the rank where it was smallest; the median over samples. ``neighbours``
+    is what neighbours did to the case (--beside), whose own numbers are those of the case alone.
     """
 
     case: int
@@ -130,6 +132,7 @@ class CaseResult:
     overlap: float | None = None
     passes: int = 1
     pass_samples: tuple[int, ...] = ()
+    neighbours: tuple[Beside, ...] = ()
 
     @property
     def half_width(self) -> float | None:

@@ -10,7 +10,7 @@ from typing import Final
 from busbw.errors import UsageError
 from busbw.model.case import Case
 from busbw.model.collective import Collective, Placement, Role
-from busbw.model.counts import CountTable
+from busbw.model.counts import CountTable, most_tables, table_of
 from busbw.model.datatype import DataType, ReduceOp
 from busbw.model.support import unsupported
 
@@ -25,7 +25,8 @@ class Grid:
     named one by one ("all"), so those that a backend does not have are shown as not applicable.
 
     ``tables`` are the counts of collectives whose ranks differ; ``own_sizes``: one that states amounts is
-    measured with these and nothing else. ``coalesce`` are the ratios of the parallel parts of every call.
+    measured with these and nothing else; ``even_beside``: what they move in all is also measured evenly
+    spread. ``coalesce`` are the ratios of the parallel parts of every call.
     """
 
     collectives: Sequence[Collective]
@@ -38,10 +39,11 @@ class Grid:
     tables: Sequence[CountTable] = ()
     own_sizes: bool = False
     coalesce: tuple[int, ...] = ()
+    even_beside: bool = False
 
-    def table(self, row: Collective) -> CountTable | None:
+    def table(self, row: Collective, cycle: int) -> CountTable | None:
         """The collective's table of counts; None where they are even."""
-        return next((table for table in self.tables if table.collective == row.name), None)
+        return table_of(self.tables, row.name, cycle)
 
 
 def expand(grid: Grid, ranks: int, backend: str, other_sizes: Sequence[int] = ()) -> tuple[Case, ...]:
@@ -54,19 +56,21 @@ def expand(grid: Grid, ranks: int, backend: str, other_sizes: Sequence[int] = ()
     """
     refuse_roots(grid.roots, min((ranks, *other_sizes)))
     refuse_unsupported(grid, backend, (ranks, *other_sizes))
-    sweep = [
-        case
-        for row in grid.collectives
-        for case in _sweep(row, grid, ranks, backend, _refused(row, (ranks, *other_sizes)))
+    sweeps = [
+        [
+            case
+            for row in grid.collectives
+            for case in _sweep(row, grid, ranks, backend, _refused(row, (ranks, *other_sizes)), cycle)
+        ]
+        for cycle in range(most_tables(grid.tables))  # each table has its own sizes
     ]
-    if len(sweep) * grid.cycles > MOST_CASES:
-        raise UsageError(
-            f"--cycles {grid.cycles} of {len(sweep)} cases", hint=f"give at most {MOST_CASES} cases"
-        )
+    length = len(sweeps[0])
+    if length * grid.cycles > MOST_CASES:
+        raise UsageError(f"--cycles {grid.cycles} of {length} cases", hint=f"give at most {MOST_CASES} cases")
     return tuple(
-        replace(case, index=cycle * len(sweep) + index, cycle=cycle)
+        replace(case, index=cycle * length + index, cycle=cycle)
         for cycle in range(grid.cycles)
-        for index, case in enumerate(sweep)
+        for index, case in enumerate(sweeps[cycle % len(sweeps)])
     )
 
 
@@ -94,8 +98,8 @@ def _refused(row: Collective, group_sizes: Sequence[int]) -> str:
     return next(filter(None, map(row.refuses, group_sizes)), "")
 
 
-def _sizes(row: Collective, grid: Grid, dtype: DataType, refused: str) -> Sequence[int]:
-    table = grid.table(row)
+def _sizes(row: Collective, grid: Grid, dtype: DataType, refused: str, cycle: int) -> Sequence[int]:
+    table = grid.table(row, cycle)
     if not row.sized:
         return (0,)
     if table is not None and table.is_exact and grid.own_sizes:
@@ -103,38 +107,47 @@ def _sizes(row: Collective, grid: Grid, dtype: DataType, refused: str) -> Sequen
     return tuple(grid.sizes_bytes)[:1] if refused else grid.sizes_bytes
 
 
-def _sweep(row: Collective, grid: Grid, ranks: int, backend: str, refused: str) -> Iterable[Case]:
-    """The cases of one collective; indices are given later."""
+def _sweep(row: Collective, grid: Grid, ranks: int, backend: str, refused: str, cycle: int) -> Iterable[Case]:
+    """The cases of one collective; index and cycle are given later."""
+    table = grid.table(row, cycle)
     coalesce = grid.coalesce if row.sized else ()
     for dtype in grid.data_types if row.sized else grid.data_types[:1]:
         reason = refused or unsupported(backend, row, dtype)
         for op, root, size in product(
             [op.name for op in grid.reduce_ops] if row.reducing else [""],
             grid.roots if row.rooted else [NO_ROOT],
-            _sizes(row, grid, dtype, refused),
+            _sizes(row, grid, dtype, refused, cycle),
         ):
-            role = Role(0, ranks, max(root, 0), counts=grid.table(row))
-            elements = size // dtype.size_bytes
-            shares = [elements * ratio // sum(coalesce) for ratio in coalesce] or [elements]
-            parts = [_size_and_count(row, share, role, dtype.size_bytes) for share in shares]
-            size_bytes, count = (sum(column) for column in zip(*parts, strict=True))
+            role = Role(0, ranks, max(root, 0), counts=table)
+            asked = Case(
+                index=0,
+                collective=row.name,
+                dtype=dtype.name,
+                op=op,
+                root=root,
+                requested_bytes=size,
+                size_bytes=size,
+                count=0,
+                placement=Placement.OUT_OF_PLACE,
+                coalesce=coalesce,
+            )
+            made = _rounded(asked, role)
             for placement in Placement:
                 lacks = f"{row.name} has no {placement.value} form on {backend}"
                 why = reason or ("" if row.has(placement, backend) else lacks)
-                yield Case(
-                    index=0,
-                    collective=row.name,
-                    dtype=dtype.name,
-                    op=op,
-                    root=root,
-                    requested_bytes=size,
-                    size_bytes=size_bytes,
-                    count=count,
-                    placement=placement,
-                    applicable=not why,
-                    reason=why,
-                    coalesce=coalesce,
-                )
+                yield replace(made, placement=placement, applicable=not why, reason=why)
+            if table is not None and grid.even_beside and not reason:
+                yield _rounded(replace(asked, even=True), replace(role, counts=table.evenly()))
+
+
+def _rounded(case: Case, role: Role) -> Case:
+    """With its size and count, of all of its parts."""
+    type_bytes = case.data_type.size_bytes
+    elements = case.requested_bytes // type_bytes
+    shares = [elements * ratio // sum(case.coalesce) for ratio in case.coalesce] or [elements]
+    parts = [_size_and_count(case.row, share, role, type_bytes) for share in shares]
+    size_bytes, count = (sum(column) for column in zip(*parts, strict=True))
+    return replace(case, size_bytes=size_bytes, count=count)
 
 
 def _size_and_count(row: Collective, elements: int, role: Role, type_bytes: int) -> tuple[int, int]:

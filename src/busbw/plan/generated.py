@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Final
 
@@ -54,10 +55,18 @@ def skew_table(skew: float, collective: str, ranks: int) -> CountTable:
             hint=f"give 1 (even) to {ranks}: no rank can get more than {ranks} times the mean",
         )
     decay = _decay(skew, ranks)
-    weights = tuple(round(_WEIGHT_UNIT * decay**rank) for rank in range(ranks))
-    gathered = collective == "all_gatherv"
+    return table_of_shares([decay**rank for rank in range(ranks)], collective, f"skew {skew:g}")
+
+
+def table_of_shares(shares: Sequence[float], collective: str, origin: str) -> CountTable:
+    """What rank j gets of every rank (in an all_gatherv: gives) is in proportion to ``shares[j]``; the
+    first is the largest.
+    """
+    # Rounded up, or a share of a third would end a segment short of the bytes that it is a third of.
+    weights = tuple(math.ceil(_WEIGHT_UNIT * share / shares[0]) for share in shares)
+    ranks, gathered = len(weights), collective == "all_gatherv"
     return CountTable(
-        origin=f"skew {skew:g}",
+        origin=origin,
         ranks=ranks,
         send=tuple((weight,) for weight in weights) if gathered and ranks > 1 else (weights,),
         whole=sum(weights) if gathered else ranks * weights[0],

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import secrets
+from dataclasses import replace
 from typing import Final
 
 from busbw.errors import UsageError
+from busbw.model.arrival import NONE, TRACE, Arrival
 from busbw.model.collective import collective
 from busbw.model.plan import CallOptions, Limits, Plan, Timing
 from busbw.model.result import FIELD_WORDS
@@ -13,10 +15,12 @@ from busbw.plan.flags.ranks import MOST_RANKS
 from busbw.plan.flags.run import RunSettings
 from busbw.plan.flags.values import MOST_CALLS, Between
 from busbw.plan.hunt import check_hunt, make_hunt_plan
+from busbw.plan.neighbours import make_neighbours
 from busbw.plan.preflight import make_preflight
 from busbw.plan.soak import check_soak, with_soak
 from busbw.plan.streams import check_streams, make_streams
 from busbw.plan.swept import check_sweep, operation_names, swept
+from busbw.plan.trace_file import name_of, read_trace
 
 MOST_CALLS_PER_GRAPH: Final = 4096  # a bound of ours: larger graphs take seconds to capture
 LATENCY_SAMPLES: Final = 360  # p99 takes 299
@@ -24,6 +28,8 @@ LATENCY_SAMPLES: Final = 360  # p99 takes 299
 DEFAULT_COLUMNS: Final = ("imbalance", "n")
 # How far apart ranks entered is part of what an isolated call's time means; GPUs' clocks do not show it.
 LATENCY_COLUMNS: Final = ("p99", "skew", "imbalance", "n")
+# With ranks that are late on purpose: the operation itself, beside the wait for the last one.
+ARRIVAL_COLUMNS: Final = ("last", "skew", "imbalance", "n")
 # A sample of a stream holds several calls: it has no percentiles of one.
 STREAM_COLUMNS: Final = ("overlap", "imbalance", "n")
 EVIDENCE: Final = ("counters", "algorithm")
@@ -43,7 +49,9 @@ def make_plan(operations: tuple[str, ...], settings: RunSettings, backend: str, 
     Between(1, MOST_RANKS).check("--ranks", ranks)
     if settings.hunt is not None:
         return make_hunt_plan(settings, backend)
-    timing = _timing(settings, backend)
+    seed = secrets.randbits(48) if settings.seed is None else settings.seed
+    settings = replace(settings, seed=seed)  # of what is drawn for the plan, too
+    timing = _with_trace(_timing(settings, backend), settings, ranks)
     streams = make_streams(operations, settings, backend, ranks) if settings.streams else None
     if streams is None:
         _require_last_arrival(timing, operation_names(operations))
@@ -56,7 +64,7 @@ def make_plan(operations: tuple[str, ...], settings: RunSettings, backend: str, 
         limits=_limits(settings),
         # The null backend moves nothing, so there is nothing to check.
         checks=0 if backend == "null" else settings.check,
-        seed=secrets.randbits(48) if settings.seed is None else settings.seed,
+        seed=seed,
         rotate=not settings.hot,
         nccl_path=settings.nccl,
         options=_options(settings, backend),
@@ -76,6 +84,7 @@ def make_plan(operations: tuple[str, ...], settings: RunSettings, backend: str, 
         unique_buffers=settings.unique_buffers,
         tuner_table=settings.tuner_table,
         raw_ranks=settings.raw_ranks,
+        beside=make_neighbours(settings, backend, ranks),
     )
     return with_soak(plan, settings)
 
@@ -133,6 +142,7 @@ def check_settings(operations: tuple[str, ...], settings: RunSettings) -> None:
     make_preflight(settings)
     _evidence(settings)
     _profile(settings)
+    make_neighbours(settings, settings.backend)
     check_soak(settings)
 
 
@@ -228,7 +238,7 @@ def _timing(settings: RunSettings, backend: str) -> Timing:
             hint=f"use one of: {', '.join(name for name in _TIMES[mode] if '-' not in name)}"
             + ("" if mode == "latency" else "; last and span need --mode latency"),
         )
-    if settings.arrival != "none" and mode != "latency":
+    if settings.arrival != NONE and mode != "latency":
         raise UsageError(
             "--arrival needs single calls: back-to-back calls do not arrive separately",
             hint="add --mode latency",
@@ -245,7 +255,16 @@ def _timing(settings: RunSettings, backend: str) -> Timing:
             "--time span needs a clock, and the null backend has none",
             hint="use --backend mpi",
         )
-    return Timing(mode=mode, time=time, arrival=settings.arrival, barrier=settings.blocking != 2)
+    return Timing(mode=mode, time=time, arrival=str(settings.arrival), barrier=settings.blocking != 2)
+
+
+def _with_trace(timing: Timing, settings: RunSettings, ranks: int) -> Timing:
+    """With the delays of its file, and named by them."""
+    arrival = Arrival.of(settings.arrival)
+    if arrival.pattern != TRACE:
+        return timing
+    trace = read_trace(arrival.path, ranks)
+    return replace(timing, arrival=name_of(trace), trace_ns=trace)
 
 
 def _require_last_arrival(timing: Timing, names: list[str]) -> None:
@@ -263,7 +282,8 @@ def _default_columns(settings: RunSettings, timing: Timing, backend: str) -> tup
         return STREAM_COLUMNS
     if timing.mode != "latency":
         return DEFAULT_COLUMNS
-    return tuple(word for word in LATENCY_COLUMNS if word != "skew" or backend == "mpi")
+    columns = LATENCY_COLUMNS if timing.arrival == NONE else ARRIVAL_COLUMNS
+    return tuple(word for word in columns if word != "skew" or backend == "mpi")
 
 
 def _show(settings: RunSettings, timing: Timing, backend: str) -> tuple[str, ...]:

@@ -10,9 +10,11 @@ from busbw.errors import UsageError
 from busbw.model.counts import CountTable
 from busbw.plan.counts_file import read_matrix, read_metadata
 from busbw.plan.flags.run import RunSettings
-from busbw.plan.generated import skew_table, spread_table
+from busbw.plan.generated import spread_table
 from busbw.plan.groups import Groups, groups_of_size, read_groups, split_groups
 from busbw.plan.json_file import only_entry, rank_numbers, read_entries
+from busbw.plan.neighbours import left_by
+from busbw.plan.router import skew_tables
 
 # Of source and target.
 Pairs = tuple[tuple[int, int], ...]
@@ -27,10 +29,6 @@ class Pattern:
     group_sizes: tuple[int, ...]
     counts: tuple[CountTable, ...]
     pairs: Pairs
-
-    def table(self, name: str) -> CountTable | None:
-        """The collective's table; None where it is even or has none."""
-        return next((table for table in self.counts if table.collective == name), None)
 
 
 def make_pattern(settings: RunSettings, names: Sequence[str], ranks: int) -> Pattern:
@@ -85,7 +83,10 @@ def _groups(settings: RunSettings, ranks: int) -> Groups:
         return read_groups(settings.groups, ranks)
     if settings.group_size is not None:
         return groups_of_size(settings.group_size, ranks)
-    return split_groups(settings.split, ranks) if settings.split else ()
+    if settings.split:
+        return split_groups(settings.split, ranks)
+    left = left_by(settings, ranks)
+    return (left,) if left else ()
 
 
 def _tables(settings: RunSettings, names: Sequence[str], sizes: Sequence[int]) -> tuple[CountTable, ...]:
@@ -106,6 +107,11 @@ def _tables(settings: RunSettings, names: Sequence[str], sizes: Sequence[int]) -
         raise UsageError(f"{given[0]} needs groups of one size, these have {sorted(set(sizes))} ranks")
     allowed = ("alltoallv", "all_gatherv") if given[0] in ("--counts", "--skew") else ("alltoallv",)
     variable = _require(given[0], names, allowed)
+    if settings.skew is not None:
+        draws, seed = settings.cycles or 1, settings.seed or 0
+        return tuple(
+            table for name in variable for table in skew_tables(settings.skew, name, sizes[0], draws, seed)
+        )
     return tuple(_table(settings, given[0], name, variable, sizes[0]) for name in variable)
 
 
@@ -116,10 +122,8 @@ def _table(settings: RunSettings, flag: str, name: str, variable: Sequence[str],
         return read_metadata(settings.counts, name, ranks)
     if flag == "--matrix":
         return read_matrix(settings.matrix, settings.matrix_scale, ranks)
-    if settings.spread is not None:
-        return spread_table(settings.spread, ranks)
-    assert settings.skew is not None, "one of the four flags was given"
-    return skew_table(settings.skew, name, ranks)
+    assert settings.spread is not None, "one of the four flags was given"
+    return spread_table(settings.spread, ranks)
 
 
 def _require(flag: str, names: Sequence[str], allowed: Sequence[str]) -> tuple[str, ...]:

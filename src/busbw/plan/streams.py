@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from busbw.errors import UsageError
 from busbw.model.case import Case
+from busbw.model.counts import most_tables
 from busbw.model.plan import Stream
 from busbw.plan.flags.run import RunSettings
 from busbw.plan.flags.values import Between, read_settings
@@ -173,6 +174,8 @@ def _stream(
     names = _operation(entry, operations)
     own = _settings(entry, settings)
     once = swept(names, own, backend, ranks)
+    if most_tables(once.pattern.counts) > 1:
+        raise UsageError(f"skew {own.skew} has several matrices", hint="give a stream one")
     if not once.cases[0].row.sized:
         raise UsageError(f"{names[0]} moves nothing", hint="give an operation that has a size")
     calls = entry.get(CALLS, BALANCED)
@@ -271,7 +274,8 @@ def _copies(calls: int | str, settings: RunSettings) -> int:
 
 def _one_placement(cases: Sequence[Case]) -> list[Case]:
     """Of every size the out-of-place form, or the in-place one where there is no other."""
-    pairs = zip(cases[::2], cases[1::2], strict=True)  # as ``expand`` orders them
+    both = [case for case in cases if not case.even]  # other traffic is beside these anyway
+    pairs = zip(both[::2], both[1::2], strict=True)  # as ``expand`` orders them
     return [apart if apart.applicable or not within.applicable else within for apart, within in pairs]
 
 

@@ -10,6 +10,7 @@ from busbw.errors import UsageError
 from busbw.model.arm import arms_of
 from busbw.model.case import Case
 from busbw.model.collective import COLLECTIVES, Placement, collective
+from busbw.model.counts import most_tables, table_of
 from busbw.plan.expand import Grid, expand, refuse_roots, refuse_unsupported
 from busbw.plan.flags.run import RunSettings
 from busbw.plan.flags.values import ALL
@@ -45,10 +46,14 @@ def swept(operations: tuple[str, ...], settings: RunSettings, backend: str, rank
         _grid(operations, settings),
         roots=settings.root.among(pattern.group_sizes[0]),
         tables=pattern.counts,
+        even_beside=settings.skew is not None,
     )
+    grid = replace(grid, cycles=max(grid.cycles, most_tables(pattern.counts)))
     cases = expand(grid, pattern.group_sizes[-1], backend, pattern.group_sizes[:-1])
     if settings.arms:
         cases = with_arms(cases, settings.arms_out)
+    if settings.beside:
+        cases = in_one_placement(cases)
     _, last = _range(settings)
     return Swept(pattern, cases, _buffer_bytes(cases, pattern, last, settings))
 
@@ -65,6 +70,16 @@ def with_arms(cases: tuple[Case, ...], out: Collection[str] = ()) -> tuple[Case,
         if f"{case.collective} {arm}" not in out
     ]
     return tuple(replace(case, index=index) for index, case in enumerate(found))
+
+
+def in_one_placement(cases: tuple[Case, ...]) -> tuple[Case, ...]:
+    """Each case once, out-of-place where it has that: what runs beside a call is as much to either."""
+    found: dict[tuple[object, ...], Case] = {}
+    for case in cases:
+        key = (case.collective, case.dtype, case.op, case.root, case.requested_bytes, case.cycle, case.even)
+        if key not in found or not found[key].applicable:
+            found[key] = case
+    return tuple(replace(case, index=index) for index, case in enumerate(found.values()))
 
 
 def check_sweep(operations: tuple[str, ...], settings: RunSettings) -> None:
@@ -102,7 +117,7 @@ def _buffer_bytes(cases: tuple[Case, ...], pattern: Pattern, last: int, settings
     """
     needed = 0
     for case in cases:
-        table = pattern.table(case.collective)
+        table = table_of(pattern.counts, case.collective, case.cycle)
         own = table.buffer_bytes(case.requested_bytes) if table is not None else case.requested_bytes
         ranged = case.row.sized and not (table is not None and table.is_exact and settings.minbytes is None)
         needed = max(needed, own, last if ranged else 0)

@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Final, Protocol
 
 import numpy as np
@@ -24,6 +26,9 @@ from busbw.model.traffic import Burst
 from busbw.rank import progress
 from busbw.rank.backends.base import Backend, DeviceState, Int64Array, PreparedCase
 from busbw.rank.backends.buffers import checkable
+from busbw.rank.backends.create import neighbours
+from busbw.rank.backends.operation import AtOnce, OperationBeside
+from busbw.rank.beside import Company, measure_beside
 from busbw.rank.measure import (
     Conditions,
     Samples,
@@ -39,7 +44,7 @@ from busbw.rank.reduce_samples import Grouping
 from busbw.rank.retain import NOTHING_KEPT, Kept, retain
 from busbw.rank.summarize import summarize
 from busbw.rank.verify import Checkable, Saves, Verified, WrongKeeper, verify, verify_after
-from busbw.rank.world.base import World
+from busbw.rank.world.base import World, agreed
 from busbw.rank.world.clock import Recheck, recheck, synchronise
 from busbw.rank.world.mpi import MpiWorld
 from busbw.units import format_size
@@ -130,6 +135,7 @@ class Session:
         self._done = 0
         self._races = any(case.arm for case in plan.cases)
         self._reasons = self._agreed_reasons()
+        self._neighbours = self._made_neighbours()
 
     def _agreed_reasons(self) -> list[str]:
         """Why cases do not apply; every rank skips what any of them cannot do."""
@@ -140,6 +146,17 @@ class Session:
             reason or "another rank's device or library cannot do it" if skipped else ""
             for reason, skipped in zip(own, anywhere, strict=True)
         ]
+
+    def _made_neighbours(self) -> list[Company]:
+        """What runs beside the cases, on every rank or on none. Collective."""
+        world, plan = self._given.world, self._plan
+        if not plan.beside:
+            return []
+        made = agreed(world, lambda: list[Company](neighbours(plan, self._backend, world)))
+        for each in made:
+            if isinstance(each, OperationBeside):
+                each.connect()
+        return made
 
     def results(self) -> Iterator[Done]:
         """Check and measure all cases; each result once it is final, in the plan's order. Collective."""
@@ -156,13 +173,18 @@ class Session:
             yield from self._completed(window, began_s)
             window, began_s = [], time.monotonic()
         yield from self._completed(window, began_s)
+        for each in self._neighbours:
+            if isinstance(each, OperationBeside):
+                each.close()
 
     def _goes_on(self, step: tuple[Case, ...], window: list[Entry]) -> bool:
-        """Whether the window has room for the next step; arms of one race are in one window."""
+        """Whether the window has room for the next step; arms of one race are in one window, and an even case
+        with the uneven one.
+        """
         if self._due_s < WINDOW_S and len(window) < MOST_CASES:
             return True
         following = self._plan.cases[step[-1].index + 1 :][:1]
-        return any(case.arm and race_of(case) == race_of(step[-1]) for case in following)
+        return any(case.even or (case.arm and race_of(case) == race_of(step[-1])) for case in following)
 
     def _first_visit(self, cases: tuple[Case, ...]) -> list[Entry]:
         """Check and measure what runs at once: one case, or one of every stream."""
@@ -301,7 +323,7 @@ class Session:
                 return _checked_only(case, *verdict), NOTHING_KEPT
             _guard(prepared, verdict[0])
             progress.phase(Phase.WARMUP, progress.expected_seconds(case.size_bytes))
-            take = self._take(limits)
+            take = self._take(case, limits)
             measured_s = time.monotonic()
             samples = take(prepared, given, limits)
             progress.timed(case.size_bytes, samples.call_ns / 1e9)
@@ -315,11 +337,33 @@ class Session:
         finally:
             prepared.close()
 
-    def _take(self, limits: Limits) -> Callable[[PreparedCase, Conditions, Limits], Samples]:
+    def _take(self, case: Case, limits: Limits) -> Callable[[PreparedCase, Conditions, Limits], Samples]:
         """How a visit of a case is measured."""
         if limits.outer_iters:
             return measure_repeated
+        if self._neighbours:
+            return partial(self._measure_beside, case)
         return measure_window if self._plan.soak is not None and limits.calls is None else measure
+
+    def _measure_beside(
+        self, case: Case, prepared: PreparedCase, given: Conditions, limits: Limits
+    ) -> Samples:
+        if self._plan.runs_at_once:
+            prepared = AtOnce(prepared, self._backend)
+            # As of streams: a sample takes two events.
+            given = replace(given, max_samples_per_look=given.max_samples_per_look // 2)
+        with ExitStack() as ready:
+            for each in self._neighbours:
+                if isinstance(each, OperationBeside):
+                    ready.enter_context(each.ready(case))
+            return measure_beside(
+                prepared,
+                given,
+                limits,
+                asked=self._plan.beside,
+                neighbours=self._neighbours,
+                clock=self._backend.device_state,
+            )
 
     def _measured_again(self, opened: _Open) -> Entry:
         progress.measuring(_named(opened.case), opened.case.size_bytes)
@@ -373,7 +417,7 @@ class Session:
         )
         words = choice.words if choice is not None else ""
         result = replace(result, conditions=conditions, overlap=overlap, algorithm=words, choice=choice)
-        result = self._with_bytes(case, result)
+        result = self._with_bytes(case, replace(result, neighbours=samples.neighbours))
         return result, retain(case.index, samples, given.world, plan.raw_ranks, took_part=given.takes_part)
 
     def _given_in(self, case: Case) -> Conditions:

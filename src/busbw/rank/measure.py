@@ -12,12 +12,14 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from busbw.model.neighbour import Beside
 from busbw.model.plan import Limits, Timing
 from busbw.model.progress import Phase
 from busbw.model.result import StopReason
 from busbw.model.sample import EXCLUDING, SampleFlag
 from busbw.rank import progress
 from busbw.rank.backends.base import Look, PreparedCase
+from busbw.rank.delays import delays_ns, latest_ns
 from busbw.rank.descheduled import CoreClock, flag_lost
 from busbw.rank.reduce_samples import Across, Grouping, across_ranks
 from busbw.rank.world.base import World
@@ -137,7 +139,7 @@ class Samples:
     many samples; ``passes`` are wanted in all. ``singles`` are calls timed one by one where ``taken`` has
     several a sample. ``first_call_ns`` is of the case's first call, cold, on the slowest rank; ``lost_ns`` is
     how long this rank had no core, ``latest_ns`` by how much ranks were delayed on purpose at most.
-    ``ended_s`` is this rank's clock after a window of a soak.
+    ``ended_s`` is this rank's clock after a window of a soak, ``neighbours`` what neighbours did to the case.
     """
 
     taken: Taken
@@ -151,6 +153,7 @@ class Samples:
     latest_ns: float = 0.0
     call_ns: float = 1.0
     ended_s: float = 0.0
+    neighbours: tuple[Beside, ...] = ()
 
     @property
     def complete(self) -> bool:
@@ -225,7 +228,7 @@ class Sampling:
             if lead:
                 self._prepared.time(0, 1, lead)
             delays = delays_ns(
-                timing.arrival, world.rank, world.size, self._call_ns, self._given.seed, first, samples
+                timing, world.rank, world.size, self._call_ns, self._given.seed, first, samples
             )
             return self._prepared.time_isolated(samples, delays, barrier=timing.barrier)
         return self._prepared.time(k if lead is None else lead, samples, k)
@@ -246,7 +249,7 @@ def measure(prepared: PreparedCase, given: Conditions, limits: Limits) -> Sample
     """
     pace = warm_up(prepared, given, limits)
     sampling = Sampling(prepared, given, pace.call_ns)
-    wanted, k = _first_look(limits, pace, given, prepared)
+    wanted, k = first_look(limits, pace, given, prepared)
     progress.phase(Phase.TIMING, k * pace.call_ns / 1e9)
     warmup_calls, faster_looks = pace.warmup_calls, 0
     taken, passes = Taken.none(k), 1
@@ -257,7 +260,7 @@ def measure(prepared: PreparedCase, given: Conditions, limits: Limits) -> Sample
             continue
         call_ns = max(1.0, float(taken.across.worst.min()) / k)
         better_k = stopping.calls_per_sample(call_ns, given.timing_cost_ns)
-        better = _first_look(limits, Pace(better_k, 0, call_ns), given, prepared)
+        better = first_look(limits, Pace(better_k, 0, call_ns), given, prepared)
         if better[1] > 2 * k and faster_looks < MOST_FASTER_LOOKS:
             # The warm-up ran slower than the calls do (a busy core, a cold path, -w 1), so k is too small for
             # the true pace: these samples become warm-up, and sampling starts again.
@@ -276,7 +279,7 @@ def measure(prepared: PreparedCase, given: Conditions, limits: Limits) -> Sample
         (len(taken.across),),
         passes=passes,
         lost_ns=sampling.lost_ns,
-        latest_ns=pace.call_ns if given.timing.arrival != "none" else 0.0,
+        latest_ns=latest_ns(given.timing, pace.call_ns),
         call_ns=pace.call_ns,
     )
     return _with_singles(samples, sampling, given, limits)
@@ -368,7 +371,7 @@ def agreed_call_ns(prepared: PreparedCase, world: World, calls: int) -> float:
     return max(1.0, float(world.max(look.elapsed_ns)[0]) / calls)
 
 
-def _first_look(limits: Limits, pace: Pace, given: Conditions, prepared: PreparedCase) -> tuple[int, int]:
+def first_look(limits: Limits, pace: Pace, given: Conditions, prepared: PreparedCase) -> tuple[int, int]:
     """(samples, k) of the first look. Where even that does not fit into the time, fewer samples, at least
     one. With -n and a graph, as in nccl-tests: one graph of all calls, launched so often.
     """
@@ -452,32 +455,6 @@ def _with_singles(samples: Samples, sampling: Sampling, given: Conditions, limit
         singles = sampling.add(singles, look, single=True, lead=lead)
     both = singles if samples.singles is None else samples.singles.joined(singles)
     return replace(samples, singles=both, lost_ns=samples.lost_ns + sampling.lost_ns - lost_ns)
-
-
-def delays_ns(
-    pattern: str, rank: int, ranks: int, call_ns: float, seed: int, first: int, samples: int
-) -> Int64Array | None:
-    """Delays of this rank before samples ``first`` to ``first + samples``, in ns; None where no rank is late.
-
-    late-one: one rank, another for each sample, is late by one call time. uniform: each rank by a random part
-    of it. ramp: rank r by r / (ranks - 1) of it. The same seed gives the same delays.
-    """
-    if pattern == "none":
-        return None
-    if pattern == "ramp":
-        share = np.full(samples, rank / max(1, ranks - 1))
-    elif pattern == "late-one":
-        late = np.array([_random(seed, i).integers(ranks) for i in range(first, first + samples)])
-        share = (late == rank).astype(float)
-    elif pattern == "uniform":
-        share = np.array([_random(seed, i).random(ranks)[rank] for i in range(first, first + samples)])
-    else:
-        raise ValueError(f"no arrival pattern {pattern!r}")
-    return np.asarray(share * call_ns, np.int64)
-
-
-def _random(seed: int, sample: int) -> np.random.Generator:
-    return np.random.default_rng((seed, sample))
 
 
 # ---- windows of a soak --------------------------------------------------------------------------------

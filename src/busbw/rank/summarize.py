@@ -20,7 +20,7 @@ from busbw.stats import stopping
 from busbw.stats.interval import Estimate, Float64Array
 from busbw.stats.outliers import exclude
 from busbw.stats.passes import estimate_over, no_narrower
-from busbw.stats.statistic import Series, Statistic, parse_statistics
+from busbw.stats.statistic import LAST, OF_ENDS, Series, Statistic, parse_statistics
 from busbw.stats.verdict import Shape, judge
 from busbw.units import gb_per_s
 
@@ -60,7 +60,7 @@ def summarize(
     algbw, busbw = bandwidths(case, ranks, None if wrong or ranks is None else headline.median)
     taken = samples.taken
     evidence = _evidence(samples, judge(passes, target, headline), given, device, clock)
-    stats, at_most_ns = _statistics(show, samples)
+    stats, at_most_ns = _statistics(show, samples, case)
     issue_ns = float(np.median(taken.across.issue[taken.kept])) / taken.k
     if _is_host_bound(samples, headline.median, issue_ns):
         evidence["host_bound"] = True
@@ -147,10 +147,12 @@ def _group_results(
     return tuple(results)
 
 
-def _statistics(show: tuple[str, ...], samples: Samples) -> tuple[dict[str, float | None], dict[str, float]]:
+def _statistics(
+    show: tuple[str, ...], samples: Samples, case: Case
+) -> tuple[dict[str, float | None], dict[str, float]]:
     """Statistics of single calls where these were timed, else of the headline's samples where those are
     single calls: samples of several calls do not have the percentiles of one. Also the bounds of high
-    percentiles.
+    percentiles. The time from the last arrival is not known of a call that a rank can leave before.
     """
     taken = samples.singles if samples.singles is not None else samples.taken
     kept, across, k = taken.kept, taken.across, taken.k
@@ -158,8 +160,8 @@ def _statistics(show: tuple[str, ...], samples: Samples) -> tuple[dict[str, floa
     series = Series(across.headline[kept] / k)
     ends = Series(across.worst[kept] / k, across.best[kept] / k)
     rows = statistics_in(show)
-    told = [row for row in rows if k == 1 or row.of_means]
-    found = {row.word: row.of(ends if row.word == "imbalance" else series) for row in told}
+    told = [row for row in rows if (k == 1 or row.of_means) and (row.word != LAST or case.row.synchronising)]
+    found = {row.word: row.of(ends if row.word in OF_ENDS else series) for row in told}
     bounds = {row.word: bound for row in told if (bound := row.at_most(series)) is not None}
     return {row.word: found.get(row.word) for row in rows}, bounds
 

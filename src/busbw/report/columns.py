@@ -9,6 +9,7 @@ from statistics import median
 from typing import Final
 
 from busbw.model.case import Case
+from busbw.model.counts import CountTable
 from busbw.model.plan import Plan
 from busbw.model.result import CaseResult, GroupResult, Status
 from busbw.stats.interval import least_samples as least_samples_of_interval
@@ -233,13 +234,27 @@ def pattern_words(plan: Plan, ranks: int) -> list[str]:
     lines = []
     if plan.groups:
         lines.append(f"groups   {group_words(plan, ranks)}")
-    lines += [f"counts   {table.collective}: {table.origin}" for table in plan.counts]
+    lines += [f"counts   {words}" for words in _count_words(plan)]
     if plan.pairs:
         pairs = (f"{source}->{target}" for source, target in plan.pairs)
         lines.append(f"pairs    {first_of(pairs, _SHOWN_RANKS)}")
     if plan.data != "exact":
         lines.append(f"data     {plan.data}, seed {plan.seed}")
     return lines
+
+
+def _count_words(plan: Plan) -> Iterator[str]:
+    """Whose tables a run has, and how uneven they are."""
+    for name in dict.fromkeys(table.collective for table in plan.counts):
+        tables = [table for table in plan.counts if table.collective == name]
+        uneven = [f"{table.imbalance:.2f}" for table in (min(tables, key=_uneven), max(tables, key=_uneven))]
+        times = " to ".join(dict.fromkeys(uneven))
+        many = f"{len(tables)} matrices, " if len(tables) > 1 else ""
+        yield f"{name}: {tables[0].origin}; {many}the busiest rank moves {times} times the mean"
+
+
+def _uneven(table: CountTable) -> float:
+    return table.imbalance
 
 
 def group_words(plan: Plan, ranks: int) -> str:

@@ -79,7 +79,7 @@ def bandwidth(
                 text = _words(
                     lambda value: f"{format_gb_per_s(value)} GB/s", point.busbw_gb_per_s, ends, band
                 )
-                rows.append(_row(label, point.size_bytes, point.busbw_gb_per_s, ends, text, point.part))
+                rows.append(row(label, point.size_bytes, point.busbw_gb_per_s, ends, text, point.part))
     if not rows:
         return None
     note = "Ring-equivalent; GB/s = 10^9 bytes/s."
@@ -97,7 +97,7 @@ def time(of: tuple[str, ...], title: str, series: Series, table: Table, band: st
             ends = point.low_ns, point.high_ns
             text = _words(lambda value: format_time(value, 4), point.time_ns, ends, band)
             value, bounds = point.time_ns / NS_PER_US, (_us(point.low_ns), _us(point.high_ns))
-            rows.append(_row(label, point.size_bytes, value, bounds, text, point.part))
+            rows.append(row(label, point.size_bytes, value, bounds, text, point.part))
     if not rows:
         return None
     words = {"x": "size", "y": "time", "scales": (LOG,)}
@@ -109,7 +109,8 @@ def _us(time_ns: float | None) -> float | None:
     return None if time_ns is None else time_ns / NS_PER_US
 
 
-def _row(series: str, size: int, value: float, ends: Ends, text: str, part: int = 0) -> dict[str, Any]:
+def row(series: str, size: int, value: float, ends: Ends, text: str, part: int = 0) -> dict[str, Any]:
+    """A point of a plot of kind "curve"; ``text`` are its words behind series and size."""
     low, high = ends
     return {
         "series": series, "kind": "measured", "x": size, "y": value, "low": low, "high": high, "part": part,
@@ -136,7 +137,7 @@ def _lines(judged: Iterable[Judged]) -> Iterator[Row]:
             label = f"limit: {seen.limit.model}, {format_gb_per_s(seen.limit.busbw_gb_per_s)} GB/s"
             lines.setdefault(("limit", label, size), seen.limit.busbw_gb_per_s)
     for (kind, label, size), value in sorted(lines.items()):
-        yield {**_row(label, size, value, (None, None), ""), "kind": kind}
+        yield {**row(label, size, value, (None, None), ""), "kind": kind}
 
 
 # ---- their numbers ----------------------------------------------------------------------------------------
@@ -183,7 +184,7 @@ def spread(
     if len(pairs) < 2 or not shares:
         return None
     rows = [
-        _row(label, case.size_bytes, 100 * share, (None, None), format_share(share, decimals=2))
+        row(label, case.size_bytes, 100 * share, (None, None), format_share(share, decimals=2))
         for label, case, share in shares
     ]  # fmt: skip
     return Plot(

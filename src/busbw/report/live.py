@@ -174,6 +174,14 @@ class TableDisplay:
             self._print(*_scatter_lines(folder, plan, self._run.results))
         all_columns = self._screen is None or self._wide or screen_table.shows_statistics(plan)
         self._print(*table.footer(plan, self._run.results, folder, most, statistics=all_columns))
+        if any(case.even for case in plan.cases):
+            from busbw.report import uneven  # ranks have no part that judges
+
+            self._print(*uneven.lines(plan, self._run.results))
+        if plan.beside:
+            from busbw.report import beside  # ranks have no part that judges
+
+            self._print(*beside.lines(plan, self._run.results))
         if answer := item.get("answer"):
             from busbw.report.answer import answer_lines  # ranks have no part that judges
 
@@ -465,7 +473,7 @@ class CsvDisplay:
         """See Display."""
         if item["event"] == EventKind.HEADER:
             self._run.plan, self._run.world, _ = read_header(item)
-            self._write([*CASE_FIELDS, "ranks", *RESULT_FIELDS, *self._statistics(), *self._streams()])
+            self._write([*CASE_FIELDS, "ranks", *RESULT_FIELDS, *self._statistics(), *self._more()])
         elif item["event"] == EventKind.CASE:
             self._result(read_result(item))
         elif item["event"] == EventKind.END and self._run.plan is not None:
@@ -490,12 +498,15 @@ class CsvDisplay:
         ranks = self._run.world.size if self._run.world is not None else ""
         stats = [result.stats.get(word) for word in self._statistics()]
         fields = [values[name] for name in RESULT_FIELDS]
-        together = [beside[name] for name in self._streams()]
-        self._write([*(case[name] for name in CASE_FIELDS), ranks, *fields, *stats, *together])
+        more = [beside[name] for name in self._more()]
+        self._write([*(case[name] for name in CASE_FIELDS), ranks, *fields, *stats, *more])
 
-    def _streams(self) -> tuple[str, ...]:
-        """What rows of operations at once have more."""
-        return STREAM_FIELDS if self._run.plan is not None and self._run.plan.streams else ()
+    def _more(self) -> tuple[str, ...]:
+        """What rows of operations at once, and of uneven ones, have more."""
+        plan = self._run.plan
+        if plan is None:
+            return ()
+        return (*(STREAM_FIELDS if plan.streams else ()), *["even"] * any(case.even for case in plan.cases))
 
     def _statistics(self) -> list[str]:
         """Statistics that were asked for, as extra columns: times in ns, cv a ratio."""

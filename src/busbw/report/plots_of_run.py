@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from busbw.judge.beside import judged
 from busbw.judge.compare_arms import LAUNCH_TIMES, key_of
 from busbw.judge.samples import Distribution, Scale, distributions, nccl_tests_mean_ns
 from busbw.judge.traffic import Fellows, LinkUse, byte_paths, traffic
@@ -16,6 +17,7 @@ from busbw.model.case import Case
 from busbw.model.conclusion import Answer, Question
 from busbw.model.result import CaseResult
 from busbw.report import curves, history, sizes
+from busbw.report.beside import plot_beside
 from busbw.report.columns import NOT_APPLICABLE
 from busbw.report.histogram import left_out
 from busbw.report.plots import LINEAR, LOG, Plot, Table
@@ -69,13 +71,16 @@ def _curves(run: Reported, kind: Kind) -> Iterator[Plot]:
     word, of, table = " ".join(filter(None, kind)), (run.name, *kind), sizes.table(run, kind)
     series = {label: curves.points(own) for label, own in _by_placement(found).items()}
     keys = {key_of(case) for case, _ in found}
-    judged = [each for each in run.expectation.cases if each.key.plain in keys]
+    expected = [each for each in run.expectation.cases if each.key.plain in keys]
     for plot in (
-        curves.bandwidth(of, f"Bandwidth of {word}", series, table, judged),
+        curves.bandwidth(of, f"Bandwidth of {word}", series, table, expected),
         curves.time(of, f"Time of {word}", series, table),
     ):
         if plot is not None:
             yield plot
+    beside = judged(run.record.plan, [result for _, result in run.of_kind(kind)])
+    if beside:
+        yield plot_beside(of, f"Beside {word}", beside)
 
 
 def _evidence(run: Reported, kind: Kind) -> Iterator[Plot]:

@@ -81,4 +81,4 @@ class Reported:
 
 
 def _kind(case: Case) -> Kind:
-    return case.collective, case.dtype, case.op
+    return case.collective + (", evenly spread" if case.even else ""), case.dtype, case.op

@@ -104,7 +104,7 @@ def row(case: Case, results: Sequence[CaseResult | None], show: tuple[str, ...] 
         )
     there = [result for result in results if result is not None]
     words = ["WRONG"] * any(result.status is Status.WRONG for result in there)
-    words += marks_of(results) + ([f"by {case.arm}"] if case.arm else [])
+    words += marks_of(results) + ([f"by {case.arm}"] if case.arm else []) + ["even"] * case.even
     return f"{line}  {' '.join(words)}".rstrip()
 
 

@@ -57,15 +57,16 @@ class Estimate:
         return (self.high - self.low) / 2 / self.median if self.median > 0 else math.inf
 
 
-def estimate(values: Float64Array, confidence: float) -> Estimate:
-    """Median of ``values`` with a two-sided interval. Needs at least one value.
+def estimate(values: Float64Array, confidence: float, *, independent: bool = False) -> Estimate:
+    """Median of ``values`` with a two-sided interval. Needs at least one value. ``independent`` ones cannot
+    hang together, as ratios of neighbours in time cannot, so few of them are enough.
 
     With too few samples for the confidence asked, the interval is [min, max], the widest that order
     statistics can give, and ``attained`` is False.
     """
     ordered = np.sort(values)
     n = len(ordered)
-    tau = autocorrelation_time(values)
+    tau = 1.0 if independent else autocorrelation_time(values)
     attained = n >= tau * least_samples(confidence)
     low, high = median_ranks(n, confidence, tau) if attained else (0, n - 1)
     return Estimate(

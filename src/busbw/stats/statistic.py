@@ -1,4 +1,4 @@
-"""The words with which a statistic of a case is asked for: avg, min, max, cv, imbalance, p50, p99, p99.9."""
+"""The words with which a statistic of a case is asked for, as avg, cv, imbalance, last, p50 and p99.9."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ import numpy as np
 from busbw.errors import UsageError
 from busbw.stats.interval import Float64Array
 from busbw.stats.percentile import at_most, least_samples, percentile
+
+LAST: Final = "last"
+OF_ENDS: Final = ("imbalance", LAST)  # of the slowest and the fastest rank
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,12 @@ def _imbalance(series: Series) -> float | None:
     return None if series.best is None else float(np.median(series.worst - series.best))
 
 
-# One row a word; all but ``imbalance`` are of the maximum over ranks, per sample.
+def _last(series: Series) -> float | None:
+    return None if series.best is None else float(np.median(series.best))
+
+
+# One row a word; all but ``imbalance`` and ``last`` are of the maximum over ranks, per sample. ``last`` is of
+# the minimum: where no rank can leave before the last one has entered, the time from the last arrival.
 _TABLE: Final = {
     row.word: row
     for row in (
@@ -62,6 +70,7 @@ _TABLE: Final = {
         Statistic("max", 1, lambda s: float(s.worst.max())),
         Statistic("cv", 2, _cv),
         Statistic("imbalance", 1, _imbalance, of_means=True),
+        Statistic(LAST, 1, _last),
     )
 }
 _PERCENTILE: Final = re.compile(r"p(\d+(?:\.\d+)?)")

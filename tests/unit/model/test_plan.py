@@ -25,7 +25,7 @@ def test_everything_that_can_be_asked_for_travels_to_the_ranks() -> None:
         plan(limits=Limits(0, 0, 0.3, 0.5, 0.6, 7.0, 8, 13, 9.0, 10.0, 11, 12)),
         nccl_path="/nccl",
         options=CallOptions(2, 3, 1, 4, "managed", 5.5),
-        timing=Timing("latency", "span", "ramp", barrier=False),
+        timing=Timing("latency", "span", "trace:ab", barrier=False, trace_ns=((0, 5),)),
         show=("p99.9", "timestamp"),
         groups=((0, 2), (3, 1)),
         counts=(

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from busbw.model.plan import Limits, Timing
 from busbw.model.result import StopReason
-from busbw.rank.measure import SINGLE_CALLS, Samples, delays_ns, measure
+from busbw.rank.delays import delays_ns, latest_ns
+from busbw.rank.measure import SINGLE_CALLS, Samples, measure
 
 OnRanks = Callable[[int, Callable[[Any], Any]], list[Any]]
 Measured = Callable[..., list[Samples]]
@@ -203,7 +204,12 @@ CALL_NS = 80_000.0
 
 def all_ranks(pattern: str, ranks: int, seed: int = 5, first: int = 0, samples: int = 200) -> np.ndarray:
     """[rank, sample]"""
-    return np.array([delays_ns(pattern, rank, ranks, CALL_NS, seed, first, samples) for rank in range(ranks)])
+    return np.array(
+        [
+            delays_ns(Timing(arrival=pattern), rank, ranks, CALL_NS, seed, first, samples)
+            for rank in range(ranks)
+        ]
+    )
 
 
 def test_one_rank_is_late_and_every_rank_in_turn_of_chance() -> None:
@@ -220,6 +226,31 @@ def test_a_ramp_ends_at_the_last_rank() -> None:
     assert all_ranks("ramp", 1, samples=2).tolist() == [[0, 0]]
 
 
+@pytest.mark.parametrize(
+    ("arrival", "least", "most"),
+    [
+        ("late-one:4ms", 0, 4_000_000),
+        ("uniform:2-10ms", 2_000_000, 10_000_000),
+        ("ramp:1-3ms", 1_000_000, 3_000_000),
+    ],
+)
+def test_delays_of_a_time_are_of_that_time(arrival: str, least: int, most: int) -> None:
+    """Whatever a call takes."""
+    delays = all_ranks(arrival, 4)
+    assert delays.min() == pytest.approx(least, rel=0.05)
+    assert delays.max() == pytest.approx(most, rel=0.05)
+    assert delays.mean() == pytest.approx(
+        most / 4 if arrival.startswith("late") else (least + most) / 2, rel=0.05
+    )
+    assert latest_ns(Timing(arrival=arrival), CALL_NS) == most
+
+
+def test_a_trace_is_repeated() -> None:
+    timing = Timing(arrival="trace:ab", trace_ns=((0, 5), (7, 0), (0, 0)))
+    assert delays_ns(timing, 0, 2, CALL_NS, 1, 4, 4).tolist() == [7, 0, 0, 7]  # type: ignore[union-attr]
+    assert latest_ns(timing, CALL_NS) == 7
+
+
 @given(
     st.sampled_from(["late-one", "uniform", "ramp"]),
     st.integers(1, 40),
@@ -234,13 +265,13 @@ def test_delays_are_bounded_repeatable_and_do_not_depend_on_the_look(
 ) -> None:
     rank = data.draw(st.integers(0, ranks - 1))
     cut = data.draw(st.integers(0, samples))
-    delays = delays_ns(pattern, rank, ranks, call_ns, seed, first, samples)
+    delays = delays_ns(Timing(arrival=pattern), rank, ranks, call_ns, seed, first, samples)
     assert delays is not None
     assert delays.dtype == np.int64
     assert len(delays) == samples
     assert 0 <= delays.min() <= delays.max() <= call_ns
     halves = [
-        delays_ns(pattern, rank, ranks, call_ns, seed, start, count)
+        delays_ns(Timing(arrival=pattern), rank, ranks, call_ns, seed, start, count)
         for start, count in ((first, cut), (first + cut, samples - cut))
     ]
     assert np.concatenate(halves).tolist() == delays.tolist()  # type: ignore[arg-type]

@@ -68,7 +68,7 @@ __all__ = [
     "time_lanes_host",
 ]
 
-CORE_ABI: Final = 9
+CORE_ABI: Final = 10
 LIBRARY_PATH: Final = Path(__file__).with_name("libbusbw_core.so")
 
 # Statuses as in core_api.h.

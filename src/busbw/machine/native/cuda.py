@@ -35,8 +35,10 @@ ATTRIBUTE_CAN_MAP_HOST_MEMORY: Final = 19
 ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: Final = 75
 ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: Final = 76
 ATTRIBUTE_MANAGED_MEMORY: Final = 83
+ATTRIBUTE_MOST_SHARED_MEMORY: Final = 97  # of a block that asks for it
 
 _STREAM_NON_BLOCKING: Final = 1  # CU_STREAM_NON_BLOCKING: never waits for the legacy default stream
+_FUNCTION_DYNAMIC_SHARED: Final = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _MEM_ATTACH_GLOBAL: Final = 1  # CU_MEM_ATTACH_GLOBAL: managed memory that every stream may use
 _HOST_PORTABLE_AND_MAPPED: Final = 3  # CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP
 # CU_STREAM_CAPTURE_MODE_THREAD_LOCAL: what NCCL's own threads do meanwhile does not spoil the capture.
@@ -71,7 +73,7 @@ _SIGNATURES: Final[dict[str, tuple[Any, ...]]] = {
     "cuMemsetD8Async": (_device_address, c_ubyte, c_size_t, _handle),
     "cuMemcpyDtoH_v2": (c_void_p, _device_address, c_size_t),
     "cuMemcpyHtoD_v2": (_device_address, c_void_p, c_size_t),
-    "cuStreamCreate": (POINTER(_handle), c_uint),
+    "cuStreamCreateWithPriority": (POINTER(_handle), c_uint, c_int),
     "cuStreamSynchronize": (_handle,),
     "cuStreamDestroy_v2": (_handle,),
     "cuStreamBeginCapture_v2": (_handle, c_int),
@@ -82,6 +84,7 @@ _SIGNATURES: Final[dict[str, tuple[Any, ...]]] = {
     "cuEventCreate": (POINTER(_handle), c_uint),
     "cuModuleLoadData": (POINTER(_handle), c_char_p),
     "cuModuleGetFunction": (POINTER(_handle), _handle, c_char_p),
+    "cuFuncSetAttribute": (_handle, c_int, c_int),
     "cuLaunchKernel": (_handle, *(c_uint,) * 7, _handle, POINTER(c_void_p), POINTER(c_void_p)),
 }
 
@@ -265,9 +268,11 @@ class CudaDriver:
 
     # ---- streams, events, kernels ------------------------------------------------------------------
 
-    def stream_create(self) -> int:
-        """A stream that does not wait for the default stream."""
-        return self._new("cuStreamCreate", _STREAM_NON_BLOCKING)
+    def stream_create(self, priority: int = 0) -> int:
+        """A stream that does not wait for the default stream. Work of a lower ``priority`` number is placed
+        first where a multiprocessor gets free; 0 is the highest number.
+        """
+        return self._new("cuStreamCreateWithPriority", _STREAM_NON_BLOCKING, priority)
 
     def stream_synchronize(self, stream: int) -> None:
         """Wait until the stream is empty, with no way out if it never is."""
@@ -310,6 +315,10 @@ class CudaDriver:
     def module_function(self, module: int, name: str) -> int:
         """The kernel of that name (``extern "C"``) in the module."""
         return self._new("cuModuleGetFunction", module, name.encode())
+
+    def allow_shared(self, function: int, size_bytes: int) -> None:
+        """Let blocks of the kernel take so much shared memory, up to ATTRIBUTE_MOST_SHARED_MEMORY."""
+        self._call("cuFuncSetAttribute", function, _FUNCTION_DYNAMIC_SHARED, size_bytes)
 
     def launch(
         self,

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from busbw.plan.flags.ranks import of_buffers, of_method, of_pattern
+from busbw.plan.flags.skew import Skew
 from busbw.plan.flags.values import Between, Ratios
 
 DataName = Literal["exact", "random", "all_ones"]
@@ -59,10 +60,11 @@ class PatternSettings:
         ),
     ] = None
     skew: Annotated[
-        float | None,
+        Skew | None,
         of_pattern(
-            help="alltoallv, all_gatherv: the busiest rank gets (gives) this many times the mean, the others"
-            " geometrically less; 1 is even."
+            help="Uneven alltoallv, all_gatherv, and the same bytes evenly spread: zipf:S or lognormal:S"
+            " [,experts=N][,tokens=N][,topk=N], counts:FILE.jsonl, or how many times the mean the busiest"
+            " rank gets (gives)."
         ),
     ] = None
     pairs: Annotated[

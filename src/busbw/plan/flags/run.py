@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final, Literal
 
 from cyclopts import Parameter
 
+from busbw.plan.flags.arrival import ArrivalText
 from busbw.plan.flags.hunt import HuntSettings
 from busbw.plan.flags.pattern import PatternSettings
 from busbw.plan.flags.preflight import Asked, PreflightSettings
@@ -35,7 +36,6 @@ from busbw.plan.flags.values import (
 
 ModeName = Literal["throughput", "latency"]
 TimeName = Literal["max", "avg", "min", "rank0", "last", "span", "loop"]
-ArrivalName = Literal["none", "late-one", "uniform", "ramp"]
 MemoryName = Literal["device", "nccl", "managed", "host"]
 ProfileName = Literal["none", "nsys"]
 _MOST_NAMED: Final = 4  # operations that a run's id lists
@@ -176,11 +176,20 @@ class RunSettings(RankSettings, PreflightSettings, PatternSettings):
         ),
     ] = None
     arrival: Annotated[
-        ArrivalName,
+        ArrivalText,
         of_method(
-            help="Delay ranks on purpose, in latency mode: late-one, uniform or ramp.", show_choices=False
+            help="Delay ranks on purpose, in latency mode: late-one:4ms, uniform:0-10ms, ramp:10ms or"
+            " trace:FILE; without a time, by up to the time of a call."
         ),
-    ] = "none"
+    ] = ArrivalText("none")
+    beside: Annotated[
+        tuple[str, ...],
+        of_method(
+            help="Measure each case alone and beside a load, in turn: compute, memory or an operation. After"
+            " a colon: share=50% (of a GPU's multiprocessors, of a CPU thread's time); on GPUs sms=100,"
+            " priority=low; of an operation ranks=odd (the others are measured), size=1M."
+        ),
+    ] = ()
     blocking: Annotated[
         int,
         OneOf((0, 1, 2, 3)),
@@ -243,7 +252,7 @@ class RunSettings(RankSettings, PreflightSettings, PatternSettings):
             name=["--stats", "--columns"],
             consume_multiple=True,
             help="Columns of statistics instead of the usual ones: avg, min, max, p50, p99, p99.9 (any pNN),"
-            " cv, imbalance, n, issue, skew, first, in, out, algorithm, channels, overlap.",
+            " cv, imbalance, last, n, issue, skew, first, in, out, algorithm, channels, overlap.",
         ),
     ] = ()
     wide: Annotated[bool, of_output(help="All columns on a terminal too, as a pipe gets them.")] = False

@@ -65,10 +65,10 @@ def _read_token(kind: type, tokens: Sequence[Token]) -> Any:  # noqa: ANN401 (a 
     return kind(token.value, token.keyword or "")
 
 
-_one_word: Final = Parameter(converter=_read_token, n_tokens=1, accepts_keys=False)
+one_word: Final = Parameter(converter=_read_token, n_tokens=1, accepts_keys=False)
 
 
-@_one_word
+@one_word
 class Size(Written, int):
     """Bytes, from ``64K`` or ``1.5G``."""
 
@@ -79,7 +79,7 @@ class Size(Written, int):
         return made
 
 
-@_one_word
+@one_word
 class Seconds(Written, float):
     """Seconds, from ``500ms`` or ``2min``."""
 
@@ -90,7 +90,7 @@ class Seconds(Written, float):
         return made
 
 
-@_one_word
+@one_word
 class SecondsOrOff(Seconds):
     """Seconds; 0, from ``off``, for never."""
 
@@ -102,7 +102,7 @@ class SecondsOrOff(Seconds):
         return made
 
 
-@_one_word
+@one_word
 class Fraction(Written, float):
     """A share of one, from ``1%`` or ``0.01``."""
 
@@ -116,7 +116,7 @@ class Fraction(Written, float):
         return made
 
 
-@_one_word
+@one_word
 class Growth(Fraction):
     """By how much longer something takes, from ``50%`` (half as long again) or ``2`` (three times)."""
 
@@ -132,7 +132,7 @@ def _words(written: str | Iterable[object], what: str) -> tuple[str, list[str]]:
     return text, words
 
 
-@_one_word
+@one_word
 class DataTypes(Written, tuple[DataType, ...]):
     """Element types without repetition. ``is_all``: they were not named one by one."""
 
@@ -148,7 +148,7 @@ class DataTypes(Written, tuple[DataType, ...]):
         return made
 
 
-@_one_word
+@one_word
 class ReduceOps(Written, tuple[ReduceOp, ...]):
     """Reductions without repetition."""
 
@@ -162,7 +162,7 @@ class ReduceOps(Written, tuple[ReduceOp, ...]):
         return made
 
 
-@_one_word
+@one_word
 class Roots(Written, tuple[int, ...]):
     """Ranks that are roots in turn; none where all are, as ``all`` and ``-1`` say."""
 
@@ -184,7 +184,7 @@ class Roots(Written, tuple[int, ...]):
         return list(self) or list(range(ranks))
 
 
-@_one_word
+@one_word
 class Ratios(Written, tuple[int, ...]):
     """The ratios of a call's parallel parts, from ``1,2,1`` or ``[1,2,1]``; none for an empty text."""
 

@@ -10,7 +10,10 @@ from busbw.rank import progress
 from busbw.rank.backends.base import Backend
 
 if TYPE_CHECKING:
+    from busbw.model.neighbour import Neighbour
     from busbw.model.plan import Plan
+    from busbw.rank.backends.load import Load
+    from busbw.rank.backends.operation import OperationBeside
     from busbw.rank.world.base import World
 
 
@@ -23,7 +26,8 @@ def preflight(plan: Plan, world: World) -> None:
     here = world.members[world.rank].host
     ranks = sum(member.host == here for member in world.members)
     reduces = plan.backend == "mpi" and any(case.op != "none" for case in plan.cases)
-    require_host_memory(plan.buffer_bytes, ranks, reduces=reduces, has_gaps=plan.has_gaps)
+    buffers = [plan.buffer_bytes, *(plan.of_neighbour(n).buffer_bytes for n in plan.beside if n.is_operation)]
+    require_host_memory(sum(buffers), ranks, reduces=reduces, has_gaps=plan.has_gaps)
 
 
 def create(plan: Plan, world: World) -> Backend:
@@ -59,6 +63,31 @@ def _create(plan: Plan, world: World) -> Backend:
 
         return NcclBackend(plan, world.members[world.rank].local_rank)
     raise SiteError(f"no backend {plan.backend!r}")
+
+
+def neighbours(plan: Plan, backend: Backend, world: World) -> tuple[Load | OperationBeside, ...]:
+    """What each --beside is on this rank: kernels loaded, memory allocated. After ``connect``; local. An
+    operation is still to be connected.
+    """
+    from busbw.rank.backends.operation import OperationBeside
+
+    return tuple(
+        OperationBeside(each, _create(plan.of_neighbour(each), world), world)
+        if each.is_operation
+        else _load(each, backend)
+        for each in plan.beside
+    )
+
+
+def _load(neighbour: Neighbour, backend: Backend) -> Load:
+    if backend.name == "mpi":
+        from busbw.rank.backends.load import host_load
+
+        return host_load(neighbour)
+    from busbw.rank.backends.nccl import NcclBackend
+
+    assert isinstance(backend, NcclBackend), "the plan refuses others"
+    return backend.load(neighbour)
 
 
 def is_profiled() -> bool:

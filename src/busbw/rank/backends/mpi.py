@@ -203,7 +203,9 @@ class MpiBackend:
         """Why this library cannot run the case, the same on every rank; empty where it can. After connect."""
         if self._group is None:
             return ""
-        return refused_at_once(self._mpi, case) or refused_count(self._mpi, case, self._group.ranks)
+        at_once = case.coalesce or self._plan.runs_at_once
+        refused = refused_at_once(self._mpi, case) if at_once else ""
+        return refused or refused_count(self._mpi, case, self._group.ranks)
 
     def conditions(self, case: Case) -> tuple[str, ...]:
         """What of the case's time is not MPI's own."""
@@ -229,7 +231,7 @@ class MpiBackend:
         pause_ns = self._pause_ns
         if pause_ns and not address(self._mpi, started(FUNCTIONS[case.collective])):
             pause_ns = 0
-        if not (case.coalesce or self._plan.streams or pause_ns):
+        if not (case.coalesce or self._plan.runs_at_once or pause_ns):
             return MpiCase(parts, specs, self._barrier)
         for spec in specs:
             name = symbol(started(FUNCTIONS[case.collective]), large=bool(spec.large_count))

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from busbw.errors import SiteError
 from busbw.machine.native import core
-from busbw.model.case import ALONE, Case
+from busbw.model.case import Case
 from busbw.model.datatype import DataType, reduce_op
 from busbw.rank.backends.base import CallFailed
 from busbw.units import format_approximate_size
@@ -131,9 +131,7 @@ def started(name: str) -> str:
 
 
 def refused_at_once(mpi: Any, case: Case) -> str:  # noqa: ANN401 (the mpi4py module)
-    """Why the case cannot run at once with others, parts or streams; empty where it can, or does not."""
-    if not case.coalesce and case.stream == ALONE:
-        return ""
+    """Why the case cannot run at once with other operations, or its parts; empty where it can."""
     if case.collective == "hypercube":
         return "the steps of hypercube depend on one another: it cannot be started and waited for"
     if case.op in SCALED_OPS:

@@ -22,11 +22,13 @@ from busbw.model.arm import Arm
 from busbw.model.case import Case
 from busbw.model.choice import Choice
 from busbw.model.collective import Placement, Role, collective
+from busbw.model.neighbour import Neighbour
 from busbw.rank.backends import nccl_tuner
 from busbw.rank.backends.base import DeviceState, Groups, Identity, IdleCase, Pairs, PreparedCase
 from busbw.rank.backends.buffers import BufferPair, CaseBuffers, hint_of_size
 from busbw.rank.backends.device_memory import DeviceMemory, choose_allocator
 from busbw.rank.backends.gpu_ahead import own_ordinal
+from busbw.rank.backends.load import Load, device_load, stream_priority
 from busbw.rank.backends.nccl_algorithm import AlgorithmWatch, ProfilerWatch, joined, offered
 from busbw.rank.backends.nccl_case import Arguments, CallErrors, Channel, NcclCase, nccl_call
 from busbw.rank.backends.nccl_registration import Registration, require_registrable
@@ -82,7 +84,7 @@ class NcclBackend:
         if options.memory != "host":
             _require_memory(driver, plan)
         self._rotate = plan.rotate
-        self._stream = driver.stream_create()
+        self._stream = driver.stream_create(stream_priority(plan.beside))
         allocator = choose_allocator(options, driver, self._device, self._nccl)
         memory = DeviceMemory(driver, self._device, self._stream, allocator)
         self._barrier_word = driver.mem_alloc(_BARRIER_BYTES)
@@ -207,6 +209,10 @@ class NcclBackend:
         memory may not show. Another process on the GPU spoils it.
         """
         return self._free.report()
+
+    def load(self, neighbour: Neighbour) -> Load:
+        """What runs on this rank's GPU beside its collectives."""
+        return device_load(neighbour, self._driver, self._device, stream_priority(self._plan.beside))
 
     def barrier_call(self) -> core.Call:
         """A call after which all ranks have entered it: an all_reduce of one float of our own, since NCCL has

@@ -213,5 +213,5 @@ def test_the_device_code_serves_old_drivers_and_has_every_kernel() -> None:
     ptx = (NATIVE / "pattern_device.ptx").read_text()
     assert ".version 7.8\n" in ptx  # drivers from 520 on
     assert ".target sm_52\n" in ptx
-    for kernel in ("busbw_fill_kernel", "busbw_check_kernel", "busbw_empty_kernel"):
-        assert f".visible .entry {kernel}(" in ptx
+    for kernel in ("fill", "check", "compute", "memory"):
+        assert f".visible .entry busbw_{kernel}_kernel(" in ptx

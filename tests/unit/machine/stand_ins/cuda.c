@@ -75,6 +75,8 @@ Result cuDeviceGetAttribute(int* value, int attribute, int device) {
       return *value = CAPABILITY, 0;
     case 76:
       return *value = 0, 0;
+    case 97:  // most shared memory of a block
+      return *value = 232448, 0;
     default:
       return *value = -1, 0;
   }
@@ -125,12 +127,14 @@ Result cuMemcpyHtoD_v2(uint64_t address, const void* host, size_t bytes) {
   return memcpy((void*)address, host, bytes), 0;
 }
 #ifdef STREAMS
-Result cuStreamCreate(void** stream, unsigned flags) {
+Result cuStreamCreateWithPriority(void** stream, unsigned flags, int priority) {
   static long made;
-  return *stream = (void*)(0x200l + made++ % 0x100), flags != 1;
+  return *stream = (void*)(0x200l + made++ % 0x100), flags != 1 || priority > 0;
 }
 #else
-Result cuStreamCreate(void** stream, unsigned flags) { return *stream = (void*)0x200l, flags != 1; }
+Result cuStreamCreateWithPriority(void** stream, unsigned flags, int priority) {
+  return *stream = (void*)0x200l, flags != 1 || priority > 0;
+}
 #endif
 Result cuStreamSynchronize(void* stream) { return !IS_STREAM(stream); }
 Result cuStreamDestroy_v2(void* stream) { return !IS_STREAM(stream); }
@@ -156,6 +160,9 @@ Result cuModuleGetFunction(void** function, void* module, const char* name) {
   int ours = strncmp(name, "busbw_", 6) == 0;
   *function = ours ? (void*)0x501l : (void*)0x500l;
   return module != (void*)0x400l || (!ours && strcmp(name, "add")) ? 500 : 0;
+}
+Result cuFuncSetAttribute(void* function, int attribute, int value) {
+  return function != (void*)0x501l || attribute != 8 || value < 0;
 }
 // The kernels of busbw do nothing. The kernel "add(int* out, struct {int a; int b;} terms)" adds a + b once
 // per thread.

@@ -49,12 +49,12 @@ KINDS = ("Size", "Seconds", "Fraction", "DataTypes", "ReduceOps", "Roots", "Rati
 
 
 def typed(kind: type) -> dict[str, type[Written]]:
-    """Flags with values that are read from text."""
+    """Flags whose text becomes a number or a list, which ranks of a job get instead."""
     return {
         name: own
         for name, hint in get_type_hints(kind).items()
         for own in (hint, *get_args(hint))
-        if isinstance(own, type) and issubclass(own, Written) and own is not HuntSettings
+        if isinstance(own, type) and issubclass(own, Written) and not issubclass(own, str | HuntSettings)
     }
 
 

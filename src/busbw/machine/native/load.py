@@ -1,0 +1,91 @@
+"""The native core's work beside a collective: pieces that a thread does or launches until it is stopped."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable
+
+from busbw.machine.native.core import LIBRARY_PATH, CallError
+from busbw.machine.native.structs import Stream
+
+
+class HostLoad(ctypes.Structure):
+    """See BusbwHostLoad."""
+
+    _fields_ = (
+        ("piece", ctypes.c_uint64),
+        ("memory", ctypes.c_void_p),
+        ("memory_bytes", ctypes.c_uint64),
+        ("busy_share", ctypes.c_double),
+        ("pause_ns", ctypes.c_int64),
+    )
+
+
+class DeviceLoad(ctypes.Structure):
+    """See BusbwDeviceLoad."""
+
+    _fields_ = (
+        ("stream", Stream),
+        ("launch_kernel", ctypes.c_void_p),
+        ("function", ctypes.c_void_p),
+        ("buffer", ctypes.c_uint64),
+        ("turns", ctypes.c_uint64),
+        ("blocks", ctypes.c_uint32),
+        ("threads", ctypes.c_uint32),
+        ("shared_bytes", ctypes.c_uint32),
+        ("depth", ctypes.c_uint32),
+        ("pause_ns", ctypes.c_int64),
+    )
+
+
+_core = ctypes.CDLL(str(LIBRARY_PATH))
+_ARGUMENTS = (ctypes.c_void_p, ctypes.c_void_p)
+for _function, _spec in (
+    (_core.busbw_load_host, HostLoad),
+    (_core.busbw_load_device, DeviceLoad),
+):
+    _function.restype = ctypes.c_int32
+    _function.argtypes = (ctypes.POINTER(_spec), *_ARGUMENTS)
+
+
+class Worker:
+    """A thread that does the pieces of a load between ``start`` and ``stop``, without Python's lock."""
+
+    def __init__(self, spec: HostLoad | DeviceLoad, begin: Callable[[], None] = lambda: None) -> None:
+        """``begin`` is called first by the thread."""
+        self._spec, self._begin = spec, begin
+        self._function = _core.busbw_load_host if isinstance(spec, HostLoad) else _core.busbw_load_device
+        self._stop, self._done = ctypes.c_int32(), ctypes.c_uint64()
+        self._status = 0
+        self._thread: threading.Thread | None = None
+
+    @property
+    def done(self) -> int:
+        """How many pieces have ended since ``start``."""
+        return self._done.value
+
+    def start(self) -> None:
+        """Begin."""
+        self._stop.value, self._done.value = 0, 0
+        self._thread = threading.Thread(target=self._run, name="busbw-load", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End, once the pieces under way have. Raises CallError of what failed meanwhile."""
+        self._stop.value = 1
+        if self._thread is not None:
+            self._thread.join()
+        if self._status:
+            raise CallError(self._status)
+
+    @property
+    def is_running(self) -> bool:
+        """False once a piece has failed, too."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def _run(self) -> None:
+        self._begin()
+        self._status = self._function(
+            ctypes.byref(self._spec), ctypes.addressof(self._stop), ctypes.addressof(self._done)
+        )

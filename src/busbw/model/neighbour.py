@@ -1,0 +1,83 @@
+"""What runs beside a collective on purpose (--beside), and a case measured in turn alone and beside it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from busbw.model.case import Case
+from busbw.model.collective import Placement, collective
+
+COMPUTE: Final = "compute"
+MEMORY: Final = "memory"
+# Of a GPU's two streams, the neighbour's against the collective's.
+PRIORITIES: Final = ("equal", "low")
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """One ``--beside``. ``what`` is COMPUTE or MEMORY: pieces of work of 100 us, one after the other; or an
+    operation, which the collectives' own ranks run too, or ``ranks`` that the collectives then leave to it.
+    ``size_bytes`` is the operation's, 0 where it is that of the case.
+
+    ``share`` is the part of a GPU's multiprocessors that it takes, on CPU ranks the part of the time that its
+    thread is busy; 0 does nothing. ``sms`` is a number of multiprocessors instead. ``priority`` is that of a
+    GPU's stream against the collective's, one of PRIORITIES. ``text`` is what the user wrote.
+    """
+
+    text: str
+    what: str
+    share: float = 1.0
+    sms: int | None = None
+    priority: str = PRIORITIES[0]
+    ranks: tuple[int, ...] = ()
+    size_bytes: int = 0
+
+    @property
+    def is_operation(self) -> bool:
+        """Whether it is one, and not a load."""
+        return self.what not in (COMPUTE, MEMORY)
+
+    def operation_beside(self, case: Case) -> Case:
+        """The operation beside a case, of its type."""
+        row, size_bytes = collective(self.what), self.size_bytes or case.requested_bytes
+        return replace(
+            case,
+            collective=self.what,
+            op="sum" if row.reducing else "",
+            root=0 if row.rooted else -1,
+            requested_bytes=size_bytes,
+            size_bytes=size_bytes,
+            placement=Placement.OUT_OF_PLACE,
+            coalesce=(),
+            even=False,
+        )
+
+
+@dataclass(frozen=True)
+class Beside:
+    """One case in rounds, in each of them alone and beside a neighbour. ``what`` is the neighbour as the user
+    wrote it, ``how`` says what it was on these ranks.
+
+    ``alone_ns`` and ``beside_ns`` have the time of a call for each round: the mean of the round's samples.
+    ``work_alone`` and ``work_beside`` are how much the neighbour got done by itself and beside the
+    collective, in ``unit``, the mean over ranks; empty where it does no work that is counted. ``clocks_mhz``
+    are the lowest clocks of any rank's device: of the collective alone, and beside the neighbour; empty where
+    there is none to ask.
+
+    ``alone_median_ns`` and ``beside_median_ns`` are the medians of the rounds. ``p99`` is how many times as
+    long the slowest of a hundred calls takes, with the ends of its interval; empty where a sample holds
+    several calls, or there are too few.
+    """
+
+    what: str
+    how: str
+    alone_ns: tuple[float, ...]
+    beside_ns: tuple[float, ...]
+    work_alone: tuple[float, ...] = ()
+    work_beside: tuple[float, ...] = ()
+    unit: str = ""
+    clocks_mhz: tuple[int, ...] = ()
+    alone_median_ns: tuple[float, ...] = ()
+    beside_median_ns: tuple[float, ...] = ()
+    p99: tuple[float, ...] = ()

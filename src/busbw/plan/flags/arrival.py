@@ -1,0 +1,18 @@
+"""The value of ``--arrival``."""
+
+from __future__ import annotations
+
+from busbw.model.arrival import Arrival
+from busbw.plan.flags.values import Written, one_word
+
+
+@one_word
+class ArrivalText(Written, str):
+    """How late ranks come, as ``Arrival.of`` reads it."""
+
+    def __new__(cls, written: str, flag: str = "") -> ArrivalText:
+        """Raises UsageError, which names ``flag``."""
+        made = super().__new__(cls, written)
+        made.text = written
+        Arrival.of(written, flag or "--arrival")
+        return made

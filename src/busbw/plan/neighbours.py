@@ -1,0 +1,133 @@
+"""``--beside``: from what a user wrote to what runs beside the collectives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final
+
+from busbw.errors import UsageError
+from busbw.model.collective import COLLECTIVES, collective
+from busbw.model.neighbour import COMPUTE, MEMORY, PRIORITIES, Neighbour
+from busbw.plan.flags.flag import flag_of
+from busbw.plan.flags.run import RunSettings
+from busbw.units import counted, parse_fraction, parse_size
+
+_Read = Callable[[str, str], Any]
+_LOADS: Final = (COMPUTE, MEMORY)
+# Hypercube's steps depend on one another, and a barrier moves nothing.
+_OPERATIONS: Final = tuple(row.name for row in COLLECTIVES if row.sized and row.name != "hypercube")
+
+
+def make_neighbours(settings: RunSettings, backend: str, ranks: int = 0) -> tuple[Neighbour, ...]:
+    """Each --beside, in order; 0 ``ranks`` where these are not known yet. Raises UsageError for what is not
+    known, or cannot be measured so.
+    """
+    found = tuple(_neighbour(text, backend, ranks) for text in dict.fromkeys(settings.beside))
+    _refuse_operations([each for each in found if each.is_operation], settings, ranks)
+    for flag, given in (
+        ("--streams", bool(settings.streams)),
+        ("-n", bool(settings.iters)),
+        ("--cycles 0", settings.cycles == 0 or settings.soak is not None),
+        ("--backend null", settings.backend == "null"),
+    ):
+        if found and given:
+            raise UsageError(f"--beside cannot be combined with {flag}", hint="leave one of them out")
+    return found
+
+
+def left_by(settings: RunSettings, ranks: int) -> tuple[int, ...]:
+    """The ranks of the collectives where operations beside them have ranks of their own; else none."""
+    taken = {rank for each in make_neighbours(settings, settings.backend, ranks) for rank in each.ranks}
+    return tuple(rank for rank in range(ranks) if rank not in taken) if taken else ()
+
+
+def _refuse_operations(operations: list[Neighbour], settings: RunSettings, ranks: int) -> None:
+    """What cannot be measured beside an operation."""
+    given = {flag_of(name): bool(getattr(settings, name)) for name in ("groups", "group_size", "split")}
+    given |= {
+        "-m": settings.agg_iters > 1,
+        "-G": settings.cudagraph > 0,
+        "--coalesce": bool(settings.coalesce),
+    }
+    given |= {"--time loop": settings.time == "loop"}
+    for each in operations:
+        if flag := next((flag for flag, is_given in given.items() if is_given), ""):
+            raise UsageError(f"--beside {each.text} cannot be combined with {flag}", hint="leave one out")
+        shared = ranks and not each.ranks
+        if (settings.mode == "latency" or settings.blocking) and shared:
+            raise UsageError(
+                f"--beside {each.text}: single calls on the same ranks do not overlap",
+                hint="give the neighbour ranks of its own: ranks=odd",
+            )
+        if reason := collective(each.what).refuses(len(each.ranks) or ranks) if ranks else "":
+            raise UsageError(f"--beside {each.text}: {reason}", hint="give it other ranks")
+    taken = {rank for each in operations for rank in each.ranks}
+    if taken and ranks - len(taken) < _LEAST_RANKS:
+        raise UsageError(
+            f"--beside {operations[0].text} leaves {counted(ranks - len(taken), 'rank')} to the collectives",
+            hint="start more ranks, or give the neighbour fewer",
+        )
+
+
+def _neighbour(text: str, backend: str, ranks: int) -> Neighbour:
+    what, _, rest = text.partition(":")
+    if what not in (*_LOADS, *_OPERATIONS):
+        raise UsageError(
+            f"--beside {text}: {what!r} is neither a load nor an operation",
+            hint=f"use {', '.join(_LOADS)} or an operation such as alltoall",
+        )
+    of_operations: Mapping[str, _Read] = {"ranks": partial(_ranks, ranks), "size": parse_size}
+    known = _OPTIONS if what in _LOADS else of_operations
+    options: dict[str, Any] = {}
+    for option in filter(None, rest.split(",")):
+        name, _, value = option.partition("=")
+        if name not in known:
+            raise UsageError(f"--beside {text}: unknown option {name!r}", hint=f"use {', '.join(known)}")
+        options[_FIELDS.get(name, name)] = known[name](value, f"--beside {text}")
+    if backend == "mpi" and {"sms", "priority"} & set(options):
+        raise UsageError(f"--beside {text}: sms and priority are those of GPUs", hint="give share=50%")
+    if {"sms", "share"} <= set(options):
+        raise UsageError(f"--beside {text}: sms and share are the same choice", hint="give one of them")
+    return Neighbour(text, what, **options)
+
+
+def _ranks(ranks: int, value: str, where: str) -> tuple[int, ...]:
+    """``odd``, ``even`` or ``4-7``, of the ranks that there are."""
+    first, dash, last = value.partition("-")
+    if value in ("odd", "even"):
+        found = tuple(range(value == "odd", ranks, 2))
+    elif dash and first.isdecimal() and last.isdecimal() and int(first) < int(last):
+        found = tuple(range(int(first), int(last) + 1))
+    else:
+        raise UsageError(f"{where}: ranks={value} is unknown", hint="give ranks=odd, ranks=even or ranks=4-7")
+    if ranks and (len(found) < _LEAST_RANKS or found[-1] >= ranks):
+        raise UsageError(f"{where}: ranks={value} of {ranks} ranks", hint="name two or more of them")
+    return found
+
+
+def _share(value: str, where: str) -> float:
+    if value.rstrip("%") in ("0", "100"):  # of percents both ends are shares too
+        return float(value.rstrip("%")) / 100
+    return parse_fraction(value, where)
+
+
+def _sms(value: str, where: str) -> int:
+    if not (value.isascii() and value.isdigit()):
+        raise UsageError(f"{where}: sms={value} is no number of multiprocessors", hint="give sms=100")
+    return int(value)
+
+
+def _priority(value: str, where: str) -> str:
+    if value not in PRIORITIES:
+        raise UsageError(f"{where}: priority={value}", hint=f"use {' or '.join(PRIORITIES)}")
+    return value
+
+
+_OPTIONS: Final[Mapping[str, _Read]] = {
+    "share": _share,
+    "sms": _sms,
+    "priority": _priority,
+}
+_FIELDS: Final = {"size": "size_bytes"}
+_LEAST_RANKS: Final = 2

@@ -1,0 +1,207 @@
+"""Measure a case alone and beside neighbours, in turn: rounds of short looks, each look under one condition.
+
+What drifts between rounds drifts for all looks of a round, so the ratios are of one round each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol, TypeVar
+
+import numpy as np
+
+from busbw.model.neighbour import Beside, Neighbour
+from busbw.model.plan import Limits
+from busbw.model.progress import Phase
+from busbw.model.result import StopReason
+from busbw.rank import progress
+from busbw.rank.backends.base import DeviceState, PreparedCase
+from busbw.rank.delays import latest_ns
+from busbw.rank.measure import Conditions, Samples, Sampling, Taken, first_look, warm_up
+from busbw.stats import stopping
+from busbw.stats.interval import Estimate, Float64Array
+from busbw.stats.rounds import p99_ratio, ratio_of_rounds
+
+# A look takes this part of a case's time. The least rounds are as many as an interval takes.
+LOOKS: Final = 32
+MOST_ROUNDS: Final = 16
+LEAST_ROUNDS: Final = stopping.FIRST_LOOK
+MOST_CASE_TIMES: Final = 16  # of calls that are so slow that the least rounds do not fit
+
+T = TypeVar("T")
+
+
+class Company(Protocol):
+    """A neighbour on this rank. ``how`` says what it is; ``unit`` is what its work is counted in, empty where
+    it is not.
+    """
+
+    @property
+    def how(self) -> str: ...
+    @property
+    def unit(self) -> str: ...
+
+    def by_itself(self, seconds: float) -> float:
+        """Work a second while no collective runs."""
+
+    def beside(self, prepared: PreparedCase, take: Callable[[PreparedCase], T]) -> tuple[T, float]:
+        """What ``take`` makes of the case with the neighbour beside it, and work a second meanwhile."""
+
+
+@dataclass
+class _Seen:
+    """A number for each round, on this rank but for the times."""
+
+    times_ns: list[float] = field(default_factory=list)
+    samples_ns: list[Float64Array] = field(default_factory=list)
+    by_itself: list[float] = field(default_factory=list)
+    work: list[float] = field(default_factory=list)
+    clocks: list[int] = field(default_factory=list)
+
+
+class _Rounds:
+    """A case while it is measured."""
+
+    def __init__(
+        self,
+        prepared: PreparedCase,
+        given: Conditions,
+        neighbours: Sequence[Company],
+        clock: Callable[[], DeviceState | None],
+        call_ns: float,
+        k: int,
+    ) -> None:
+        self._prepared, self._given, self._neighbours, self._clock = prepared, given, neighbours, clock
+        self._call_ns = call_ns
+        self.lost_ns = 0
+        self.restart(k)
+
+    def restart(self, k: int) -> None:
+        """Forget what was seen."""
+        self.alone = Taken.none(k)
+        self.spent_ns = 0.0
+        self.seen = [_Seen() for _ in range(1 + len(self._neighbours))]
+
+    @property
+    def count(self) -> int:
+        """Rounds so far."""
+        return len(self.seen[0].times_ns)
+
+    @property
+    def ratios(self) -> list[Estimate]:
+        """Of each neighbour: how many times as long a call takes."""
+        return [ratio_of_rounds(each.times_ns, self.seen[0].times_ns) for each in self.seen[1:]]
+
+    def add(self, samples: int, look_s: float) -> None:
+        """One round more; every second one backwards. Collective."""
+        places = range(len(self.seen))
+        for place in reversed(places) if self.count % 2 else places:
+            if place:
+                self._beside(place, samples, look_s)
+            else:
+                self.alone = self._look(self.seen[0], samples, self._prepared, self.alone)
+
+    def _beside(self, place: int, samples: int, look_s: float) -> None:
+        neighbour, seen = self._neighbours[place - 1], self.seen[place]
+        self._given.world.barrier()
+        seen.by_itself.append(neighbour.by_itself(look_s) if neighbour.unit else 0.0)
+        self.spent_ns += look_s * 1e9 if neighbour.unit else 0.0
+        _, work = neighbour.beside(self._prepared, lambda prepared: self._look(seen, samples, prepared))
+        seen.work.append(work)
+
+    def _look(self, seen: _Seen, samples: int, prepared: PreparedCase, taken: Taken | None = None) -> Taken:
+        self._given.world.barrier()
+        before = taken if taken is not None else Taken.none(self.alone.k)
+        sampling = Sampling(prepared, self._given, self._call_ns, len(before.across))
+        found = sampling.add(before, samples)
+        device = self._clock()
+        seen.clocks.append(0 if device is None else device.clock_mhz)
+        own = found.across.headline[-samples:]
+        # Not the median: a neighbour that takes turns on a core or multiprocessor hits few samples hard.
+        seen.times_ns.append(max(1.0, float(own.mean())) / found.k)
+        seen.samples_ns.append(np.maximum(1, own) / found.k)
+        self.spent_ns += float(found.across.worst[-samples:].sum())
+        self.lost_ns += 0 if taken is None else sampling.lost_ns
+        return found
+
+    def results(self, asked: Sequence[Neighbour]) -> tuple[Beside, ...]:
+        """What all ranks saw. Collective."""
+        world = self._given.world
+        work = world.sum(np.array([[each.by_itself, each.work] for each in self.seen[1:]])) / world.size
+        clocks = -world.max(np.array([-round(float(np.median(each.clocks))) for each in self.seen], np.int64))
+        alone = self.seen[0].samples_ns
+        single = self.alone.k == 1
+        return tuple(
+            Beside(
+                what=neighbour.text,
+                how=company.how,
+                alone_ns=tuple(self.seen[0].times_ns),
+                beside_ns=tuple(seen.times_ns),
+                work_alone=tuple(by_itself.tolist()) if company.unit else (),
+                work_beside=tuple(beside.tolist()) if company.unit else (),
+                unit=company.unit,
+                clocks_mhz=(int(clocks[0]), int(clocks[place])) if clocks[0] else (),
+                alone_median_ns=_medians(alone),
+                beside_median_ns=_medians(seen.samples_ns),
+                p99=p99_ratio(seen.samples_ns, alone) if single else (),
+            )
+            for place, (neighbour, company, seen, (by_itself, beside)) in enumerate(
+                zip(asked, self._neighbours, self.seen[1:], work, strict=True), start=1
+            )
+        )
+
+
+def _medians(rounds: Sequence[Float64Array]) -> tuple[float, ...]:
+    return tuple(float(np.median(own)) for own in rounds)
+
+
+def measure_beside(
+    prepared: PreparedCase,
+    given: Conditions,
+    limits: Limits,
+    *,
+    asked: Sequence[Neighbour],
+    neighbours: Sequence[Company],
+    clock: Callable[[], DeviceState | None],
+) -> Samples:
+    """Time one case alone and beside each neighbour; the samples are those alone. Collective over the world.
+
+    The first round shows the pace and is warm-up.
+    """
+    pace = warm_up(prepared, given, limits)
+    samples, k = first_look(limits, pace, given, prepared)
+    progress.phase(Phase.TIMING, k * pace.call_ns / 1e9)
+    rounds = _Rounds(prepared, given, neighbours, clock, pace.call_ns, k)
+    look_s = limits.case_seconds / LOOKS
+    rounds.add(samples, look_s)
+    call_ns = max(1.0, float(np.median(rounds.alone.across.headline))) / k
+    warmup_calls = pace.warmup_calls + samples * k
+    rounds.restart(k)
+    samples = max(1, min(int(look_s * 1e9 / (k * call_ns)), given.max_samples_per_look))
+    stop: StopReason | None = None
+    while stop is None:
+        rounds.add(samples, look_s)
+        stop = _enough(rounds, limits)
+    return Samples(
+        rounds.alone,
+        warmup_calls,
+        (stop,),
+        (len(rounds.alone.across),),
+        lost_ns=rounds.lost_ns,
+        latest_ns=latest_ns(given.timing, pace.call_ns),
+        call_ns=call_ns,
+        neighbours=rounds.results(asked),
+    )
+
+
+def _enough(rounds: _Rounds, limits: Limits) -> StopReason | None:
+    """Why no round more is needed, by numbers that all ranks share; looks are geometric, see ``stopping``."""
+    if rounds.count < LEAST_ROUNDS:
+        is_slow = rounds.spent_ns > MOST_CASE_TIMES * limits.case_seconds * 1e9
+        return StopReason.CASE_TIME if is_slow else None
+    if rounds.count < MOST_ROUNDS and rounds.count != stopping.next_look(rounds.count - 1):
+        return None
+    if all(each.half_width <= limits.precision for each in rounds.ratios):
+        return StopReason.PRECISION
+    return StopReason.CASE_TIME if rounds.count >= MOST_ROUNDS else None

@@ -1,0 +1,53 @@
+"""What uneven counts cost (--skew), as lines: a row a case, and the answer. Pure."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from busbw.judge.uneven import Uneven, uneven
+from busbw.model.plan import Plan
+from busbw.model.result import CaseResult
+from busbw.units import format_time
+
+_HEAD: Final = ("case", "evenly", "uneven", "times as long", "busiest/mean")
+_COLUMNS: Final = 98  # behind "# "
+
+
+def lines(plan: Plan, results: Sequence[CaseResult]) -> list[str]:
+    """A table and an answer; nothing where no case has an even one beside it."""
+    found = list(uneven(plan, results))
+    return [f"# {line}".rstrip() for line in ("", *_table(found), *_answer(found))] if found else []
+
+
+def _table(found: Sequence[Uneven]) -> Iterator[str]:
+    rows = [_HEAD, *map(_row, found)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
+    for row in rows:
+        yield "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+
+
+def _row(each: Uneven) -> tuple[str, ...]:
+    times = format_time(each.even_ns), format_time(each.time_ns)
+    return (_name(each), *times, _ratio(each), f"{each.imbalance:.2f}")
+
+
+def _answer(found: Sequence[Uneven]) -> list[str]:
+    """The case that suffers most."""
+    worst = max(found, key=lambda each: each.ratio)
+    text = (
+        f"uneven counts: {_name(worst)} takes {_ratio(worst)} times as long as the same bytes evenly spread;"
+        f" its busiest rank moves {worst.imbalance:.2f} times the mean"
+    )
+    return textwrap.wrap(text, _COLUMNS, subsequent_indent="  ")
+
+
+def _ratio(each: Uneven) -> str:
+    """``1.31 (1.28-1.34)``: between the ends of both intervals."""
+    known = each.low is not None and each.high is not None
+    return f"{each.ratio:.2f} ({f'{each.low:.2f}-{each.high:.2f}' if known else 'n/a'})"
+
+
+def _name(each: Uneven) -> str:
+    return each.case.short + (f", cycle {each.case.cycle + 1}" if each.case.cycle else "")

@@ -1,0 +1,61 @@
+"""``--beside`` on CPU ranks of this machine, whose cores the load shares with the collective."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from busbw_testing.runs import start
+
+from busbw.record.folder import find_run
+from busbw.record.read import read_record
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("home")
+
+
+def test_a_run_beside_loads_says_what_they_do_and_keeps_the_rounds(home: Path) -> None:
+    loads = ("--beside", "compute", "--beside", "memory:share=0")
+    words = ("all_reduce", "-b", "64K", "-e", "64K", "--ranks", "2", *loads)
+    done = start(home, "run", *words, "--backend", "mpi")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    (said,) = (line for line in lines if line.startswith("# beside compute all_reduce 64 KiB takes "))
+    assert "times as long" in said
+    assert any(line.startswith("# beside memory:share=0: a thread a rank") for line in lines)
+    assert max(map(len, lines[lines.index("#") + 10 :])) <= 100
+    record = read_record(find_run("last", home))
+    (result,) = record.results
+    compute, nothing = result.neighbours
+    assert len(compute.alone_ns) == len(compute.beside_ns) == len(compute.work_beside)
+    assert min(compute.work_alone) > 0
+    assert set(nothing.work_alone) == {0.0}
+    shown = start(home, "show", "last")
+    assert said in shown.stdout.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("ranks", "words"),
+    [
+        ("2", ("alltoall", "--beside", "alltoall", "-b", "64K")),
+        ("4", ("all_reduce", "--beside", "alltoall:ranks=odd,size=64K", "-b", "1K", "--mode", "latency")),
+    ],
+    ids=["on the same ranks", "on other ranks"],
+)
+def test_a_neighbour_runs_through_the_samples(home: Path, ranks: str, words: tuple[str, ...]) -> None:
+    done = start(home, "run", *words, "--ranks", ranks, "--backend", "mpi", "--case-time", "0.1s")
+    assert done.returncode == 0, done.stderr
+    record = read_record(find_run("last", home))
+    (result,) = record.results
+    assert result.wrong == 0
+    (beside,) = result.beside
+    assert len(beside.alone_ns) == len(beside.beside_ns) == len(beside.beside_median_ns)
+    share = re.search(r"under way in (\d+) % of the time", beside.how)
+    assert share is not None
+    assert int(share[1]) > 50
+    said = f"# beside {words[2]}: {words[0]} {words[4][:-1]} KiB takes "
+    assert any(line.startswith(said) for line in done.stdout.splitlines()), done.stdout
+    assert record.plan.groups == (((0, 2),) if ranks == "4" else ())

@@ -1,0 +1,75 @@
+"""Load on this machine's cores, and on a GPU that is a stand-in."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+
+from busbw.errors import SiteError
+from busbw.machine.native.core import CallError
+from busbw.machine.native.cuda import CudaDriver
+from busbw.model.neighbour import Neighbour
+from busbw.rank.backends.load import Load, device_load, host_load, stream_priority
+
+PREPARED: Any = "the case"
+LOOK_S = 0.02
+
+
+@pytest.fixture
+def on_gpu(build_stand_in: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Any:
+    log = tmp_path / "asked"
+    log.touch()
+    monkeypatch.setenv("STAND_IN_LOG", str(log))
+    monkeypatch.setenv("STAND_IN_TIMED", "1")  # contexts of any GPU
+    driver = CudaDriver(build_stand_in("cuda", "STREAMS"))
+    driver.init()
+    return partial(device_load, driver=driver, device=0, beside_priority=0)
+
+
+def work(load: Load) -> tuple[float, float]:
+    """By itself, and beside something that takes a while."""
+    found, beside = load.beside(PREPARED, lambda prepared: (prepared, load.by_itself(0))[0])
+    assert found == PREPARED
+    return load.by_itself(LOOK_S), beside
+
+
+@pytest.mark.parametrize(("what", "unit"), [("compute", "GFLOP/s"), ("memory", "GB/s")])
+def test_a_thread_works_until_it_is_stopped(what: str, unit: str) -> None:
+    load = host_load(Neighbour(what, what))
+    assert load.by_itself(LOOK_S) > 0
+    assert load.unit == unit
+    done = load.worker.done
+    assert not load.worker.is_running
+    assert done == load.worker.done  # nothing goes on
+
+
+def test_a_share_of_nothing_does_nothing() -> None:
+    assert host_load(Neighbour("compute:share=0", "compute", share=0.0)).by_itself(LOOK_S) == 0
+
+
+def test_launches_are_counted_as_they_end(on_gpu: Any) -> None:
+    load = on_gpu(Neighbour("compute:sms=100", "compute", sms=100))
+    assert load.by_itself(LOOK_S) > 0
+    assert load.how.startswith("launches of 100 us on 100 of 132 multiprocessors")
+    nothing = on_gpu(Neighbour("compute:share=0", "compute", share=0.0))
+    assert nothing.by_itself(LOOK_S) == 0
+    assert nothing.worker.done > 0  # launches of no work: the instrument runs all the same
+
+
+def test_a_launch_that_fails_ends_the_load(on_gpu: Any) -> None:
+    load = on_gpu(Neighbour("compute", "compute"))
+    load.worker._spec.function = 0
+    with pytest.raises(CallError):
+        load.by_itself(LOOK_S)
+
+
+def test_more_multiprocessors_than_there_are(on_gpu: Any) -> None:
+    with pytest.raises(SiteError, match="has 132 multiprocessors"):
+        on_gpu(Neighbour("compute:sms=133", "compute", sms=133))
+
+
+def test_collectives_go_first_where_a_neighbour_is_of_low_priority() -> None:
+    low = Neighbour("compute:priority=low", "compute", priority="low")
+    assert stream_priority((Neighbour("memory", "memory"), low)) < stream_priority(()) == 0
