@@ -37,7 +37,7 @@ def answer(found: Sequence[Judged]) -> str:
     worst = max(slower or found, key=lambda each: each.time.median)
     left = "" if worst.left is None else f" and leaves {100 * worst.left.median:.0f} % of the {_work(worst)}"
     text = f"beside {worst.beside.what} {_name(worst.case)} takes {_interval(worst.time)} times as long{left}"
-    return text if len(found) == 1 else f"{text}; {len(slower)} of {counted(len(found), 'case')} are slower"
+    return text if len(found) == 1 else f"{text}; slower in {len(slower)} of {counted(len(found), 'case')}"
 
 
 def plot_beside(of: tuple[str, ...], title: str, found: Sequence[Sequence[Judged]]) -> Plot:
