@@ -41,7 +41,7 @@ def answer(found: Sequence[Judged]) -> str:
     colon = "" if worst.beside.unit else ":"  # two operations
     takes = f"{_name(worst.case)} takes {_interval(worst.time)} times as long{left}"
     text = f"beside {worst.beside.what}{colon} {takes}"
-    return text if len(found) == 1 else f"{text}; {len(slower)} of {counted(len(found), 'case')} are slower"
+    return text if len(found) == 1 else f"{text}; slower in {len(slower)} of {counted(len(found), 'case')}"
 
 
 def plot_beside(of: tuple[str, ...], title: str, found: Sequence[Sequence[Judged]]) -> Plot:
