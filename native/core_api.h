@@ -233,7 +233,11 @@ BUSBW_API int32_t busbw_time_lanes_events(const BusbwLane* lanes, int32_t count,
                                           int64_t* issue_ns);
 
 // ---- load beside a collective (native/load.cpp) ---------------------------------------------------------
-// Both do pieces of work until *stop is set by another thread, and count in *done those that have ended.
+// Both do pieces of work until *stop is set by another thread.
+struct BusbwLoadDone {
+  uint64_t pieces;  // that have ended
+  int64_t at_ns;    // when the last of them was seen to have
+};
 struct BusbwHostLoad {
   uint64_t piece;  // bytes to copy, or turns of eight multiplications and additions
   char* memory;    // copied from its first half to its second; null: multiply and add
@@ -242,7 +246,7 @@ struct BusbwHostLoad {
   int64_t pause_ns;   // between looks at *stop, where it does nothing
 };
 BUSBW_API int32_t busbw_load_host(const BusbwHostLoad* load, const volatile int32_t* stop,
-                                  volatile uint64_t* done);
+                                  volatile BusbwLoadDone* done);
 // A piece is a launch of a kernel (native/load_device.hpp) on a stream of its own; `depth` of them are queued
 // ahead. The thread looks after them every pause_ns. stream.events holds `depth` CUevent.
 struct BusbwDeviceLoad {
@@ -250,7 +254,9 @@ struct BusbwDeviceLoad {
   void* launch_kernel;  // cuLaunchKernel
   void* function;
   uint64_t buffer;
-  uint64_t turns;
+  uint64_t tickets;  // the address of busbw::Tickets, zeros
+  uint64_t turns;    // of a tile
+  uint64_t tiles;    // of a launch
   uint32_t blocks;
   uint32_t threads;
   uint32_t shared_bytes;
@@ -258,7 +264,7 @@ struct BusbwDeviceLoad {
   int64_t pause_ns;
 };
 BUSBW_API int32_t busbw_load_device(const BusbwDeviceLoad* load, const volatile int32_t* stop,
-                                    volatile uint64_t* done);
+                                    volatile BusbwLoadDone* done);
 
 // ---- what NCCL tells of its calls (native/nccl_profiler.cpp)
 // ----------------------------------------------- One event of NCCL's profiler interface. Words are empty and

@@ -11,8 +11,11 @@
 namespace busbw {
 namespace {
 
-// Plain stores of one writer, seen by the thread that reads the count.
-void say(volatile uint64_t* done, uint64_t pieces) { *done = pieces; }
+// Plain stores of one writer.
+void say(volatile BusbwLoadDone* done, uint64_t pieces, int64_t at_ns) {
+  done->at_ns = at_ns;
+  done->pieces = pieces;
+}
 
 void rest(int64_t duration_ns) {
   if (duration_ns <= 0) return;
@@ -43,8 +46,9 @@ using LaunchKernel = int (*)(void* function, unsigned, unsigned, unsigned, unsig
                              unsigned, void* stream, void** arguments, void** extra);
 
 int32_t launch(const BusbwDeviceLoad& load, uint64_t piece) {
-  uint64_t buffer = load.buffer, turns = load.turns, first = piece * load.turns;
-  void* arguments[] = {&buffer, &turns, &first};
+  uint64_t buffer = load.buffer, tickets = load.tickets, turns = load.turns, tiles = load.tiles;
+  uint64_t first = piece * tiles;
+  void* arguments[] = {&buffer, &tickets, &turns, &tiles, &first};
   const int code = as_function<LaunchKernel>(load.launch_kernel)(load.function, load.blocks, 1, 1,
                                                                  load.threads, 1, 1, load.shared_bytes,
                                                                  load.stream.stream, arguments, nullptr);
@@ -54,7 +58,8 @@ int32_t launch(const BusbwDeviceLoad& load, uint64_t piece) {
 }  // namespace
 }  // namespace busbw
 
-int32_t busbw_load_host(const BusbwHostLoad* load, const volatile int32_t* stop, volatile uint64_t* done) {
+int32_t busbw_load_host(const BusbwHostLoad* load, const volatile int32_t* stop,
+                        volatile BusbwLoadDone* done) {
   if (load->memory != nullptr && (load->piece == 0 || load->memory_bytes / 2 % load->piece != 0))
     return kBadArgument;
   volatile double result = 0;  // or the compiler would leave the work out
@@ -69,8 +74,9 @@ int32_t busbw_load_host(const BusbwHostLoad* load, const volatile int32_t* stop,
     } else {
       result = busbw::multiply_add(load->piece);
     }
-    busbw::say(done, ++piece);
-    const double spent = static_cast<double>(busbw::now_ns() - start);
+    const int64_t end = busbw::now_ns();
+    busbw::say(done, ++piece, end);
+    const double spent = static_cast<double>(end - start);
     busbw::rest(static_cast<int64_t>(spent * (1 / load->busy_share - 1)));
   }
   (void)result;
@@ -78,7 +84,7 @@ int32_t busbw_load_host(const BusbwHostLoad* load, const volatile int32_t* stop,
 }
 
 int32_t busbw_load_device(const BusbwDeviceLoad* load, const volatile int32_t* stop,
-                          volatile uint64_t* done) {
+                          volatile BusbwLoadDone* done) {
   const BusbwStream& s = load->stream;
   const auto query = busbw::as_function<busbw::EventQuery>(s.cuda->event_query);
   uint64_t launched = 0, ended = 0;
@@ -93,7 +99,7 @@ int32_t busbw_load_device(const BusbwDeviceLoad* load, const volatile int32_t* s
       const int code = query(s.events[ended % load->depth]);
       if (code == busbw::kCudaNotReady) break;
       if (code != 0) return busbw::tagged(kCudaError, code);
-      busbw::say(done, ++ended);
+      busbw::say(done, ++ended, busbw::now_ns());
     }
     busbw::rest(load->pause_ns);
   }

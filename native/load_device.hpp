@@ -1,5 +1,7 @@
-// Kernels that load a GPU beside a collective. Launch with any one-dimensional grid and block: a launch takes
-// as long as `turns` say, so that the host bounds it, and holds as many multiprocessors as it has blocks.
+// Kernels that load a GPU beside a collective. Launch with any one-dimensional grid and block: a launch does
+// `tiles` tiles of work, each of `turns` turns, so that the host bounds how long it takes, and holds as many
+// multiprocessors as it has blocks. Blocks take tiles as they get on: where others hold some of the
+// multiprocessors, the blocks that run do all the work, and those that come late find none.
 #pragma once
 
 #include "pattern_types.hpp"
@@ -11,38 +13,64 @@ constexpr int kStepsPerTurn = 16;
 constexpr int kCopiesPerTurn = 4;                     // packets of 16 bytes a thread has under way
 constexpr uint64_t kHalfPackets = uint64_t{1} << 23;  // 128 MiB: larger than caches are
 
+// Two numbers of a stream's launches: tiles taken, and blocks that have ended. The last block sets both to 0.
+struct Tickets {
+  unsigned taken;
+  unsigned ended;
+};
+
+// The number of this block's next tile; all threads of it take part.
+__device__ inline unsigned next_tile(Tickets* tickets) {
+  __shared__ unsigned tile;
+  __syncthreads();  // all have read the one before
+  if (threadIdx.x == 0) tile = atomicAdd(&tickets->taken, 1u);
+  __syncthreads();
+  return tile;
+}
+
+__device__ inline void end_block(Tickets* tickets) {
+  if (threadIdx.x == 0 && atomicInc(&tickets->ended, gridDim.x - 1) == gridDim.x - 1) tickets->taken = 0;
+}
+
 }  // namespace busbw
 
-// Multiplies and adds 2 * kChains * kStepsPerTurn floating-point operations a thread and turn. `sink` is
-// written by nobody, but the compiler cannot know.
-extern "C" __global__ void busbw_compute_kernel(float* sink, uint64_t turns, uint64_t) {
+// 2 * kChains * kStepsPerTurn floating-point operations a thread and turn. `sink` is written by nobody, but
+// the compiler cannot know.
+extern "C" __global__ void busbw_compute_kernel(float* sink, busbw::Tickets* tickets, uint64_t turns,
+                                                uint64_t tiles, uint64_t) {
   float a[busbw::kChains];
   for (int i = 0; i < busbw::kChains; ++i) a[i] = static_cast<float>(threadIdx.x + i);
-  for (uint64_t turn = 0; turn < turns; ++turn) {
+  while (busbw::next_tile(tickets) < tiles) {
+    for (uint64_t turn = 0; turn < turns; ++turn) {
 #pragma unroll
-    for (int step = 0; step < busbw::kStepsPerTurn; ++step) {
+      for (int step = 0; step < busbw::kStepsPerTurn; ++step) {
 #pragma unroll
-      for (int i = 0; i < busbw::kChains; ++i) a[i] = fmaf(a[i], 0.999f, 0.001f);
+        for (int i = 0; i < busbw::kChains; ++i) a[i] = fmaf(a[i], 0.999f, 0.001f);
+      }
     }
   }
   float sum = 0;
   for (int i = 0; i < busbw::kChains; ++i) sum += a[i];
   if (sum < 0) *sink = sum;
+  busbw::end_block(tickets);
 }
 
 // Copies from the first half of a buffer of 2 * kHalfPackets packets to its second half, round and round: a
-// launch begins where the one before it ended, `first` turns after the start.
-extern "C" __global__ void busbw_memory_kernel(uint4* buffer, uint64_t turns, uint64_t first) {
-  const uint64_t threads = uint64_t{gridDim.x} * blockDim.x;
-  uint64_t at = first * threads * busbw::kCopiesPerTurn + uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  for (uint64_t turn = 0; turn < turns; ++turn) {
-    uint4 packets[busbw::kCopiesPerTurn];
+// launch begins where the one before it ended, `first` tiles after the start.
+extern "C" __global__ void busbw_memory_kernel(uint4* buffer, busbw::Tickets* tickets, uint64_t turns,
+                                               uint64_t tiles, uint64_t first) {
+  for (uint64_t tile = busbw::next_tile(tickets); tile < tiles; tile = busbw::next_tile(tickets)) {
+    uint64_t at = (first + tile) * turns * blockDim.x * busbw::kCopiesPerTurn + threadIdx.x;
+    for (uint64_t turn = 0; turn < turns; ++turn) {
+      uint4 packets[busbw::kCopiesPerTurn];
 #pragma unroll
-    for (int i = 0; i < busbw::kCopiesPerTurn; ++i)
-      packets[i] = buffer[(at + i * threads) % busbw::kHalfPackets];
+      for (int i = 0; i < busbw::kCopiesPerTurn; ++i)
+        packets[i] = buffer[(at + i * blockDim.x) % busbw::kHalfPackets];
 #pragma unroll
-    for (int i = 0; i < busbw::kCopiesPerTurn; ++i)
-      buffer[busbw::kHalfPackets + (at + i * threads) % busbw::kHalfPackets] = packets[i];
-    at += threads * busbw::kCopiesPerTurn;
+      for (int i = 0; i < busbw::kCopiesPerTurn; ++i)
+        buffer[busbw::kHalfPackets + (at + i * blockDim.x) % busbw::kHalfPackets] = packets[i];
+      at += blockDim.x * busbw::kCopiesPerTurn;
+    }
   }
+  busbw::end_block(tickets);
 }

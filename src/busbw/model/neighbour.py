@@ -10,26 +10,25 @@ from busbw.model.collective import Placement, collective
 
 COMPUTE: Final = "compute"
 MEMORY: Final = "memory"
-# Of a GPU's two streams, the neighbour's against the collective's.
-PRIORITIES: Final = ("equal", "low")
+LAUNCH_NS: Final = 100_000
 
 
 @dataclass(frozen=True)
 class Neighbour:
-    """One ``--beside``. ``what`` is COMPUTE or MEMORY: pieces of work of 100 us, one after the other; or an
+    """One ``--beside``. ``what`` is COMPUTE or MEMORY: pieces of work, one after the other; or an
     operation, which the collectives' own ranks run too, or ``ranks`` that the collectives then leave to it.
     ``size_bytes`` is the operation's, 0 where it is that of the case.
 
     ``share`` is the part of a GPU's multiprocessors that it takes, on CPU ranks the part of the time that its
-    thread is busy; 0 does nothing. ``sms`` is a number of multiprocessors instead. ``priority`` is that of a
-    GPU's stream against the collective's, one of PRIORITIES. ``text`` is what the user wrote.
+    thread is busy; 0 does nothing. ``sms`` is a number of multiprocessors instead. ``length_ns`` is that of a
+    GPU's launches. ``text`` is what the user wrote.
     """
 
     text: str
     what: str
     share: float = 1.0
     sms: int | None = None
-    priority: str = PRIORITIES[0]
+    length_ns: int = LAUNCH_NS
     ranks: tuple[int, ...] = ()
     size_bytes: int = 0
 

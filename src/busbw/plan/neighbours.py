@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from busbw.errors import UsageError
 from busbw.model.collective import COLLECTIVES, collective
-from busbw.model.neighbour import COMPUTE, MEMORY, PRIORITIES, Neighbour
+from busbw.model.neighbour import COMPUTE, MEMORY, Neighbour
 from busbw.plan.flags.flag import flag_of
 from busbw.plan.flags.run import RunSettings
-from busbw.units import counted, parse_fraction, parse_size
+from busbw.units import counted, parse_duration, parse_fraction, parse_size
 
 _Read = Callable[[str, str], Any]
 _LOADS: Final = (COMPUTE, MEMORY)
@@ -85,8 +85,8 @@ def _neighbour(text: str, backend: str, ranks: int) -> Neighbour:
         if name not in known:
             raise UsageError(f"--beside {text}: unknown option {name!r}", hint=f"use {', '.join(known)}")
         options[_FIELDS.get(name, name)] = known[name](value, f"--beside {text}")
-    if backend == "mpi" and {"sms", "priority"} & set(options):
-        raise UsageError(f"--beside {text}: sms and priority are those of GPUs", hint="give share=50%")
+    if backend == "mpi" and {"sms", "length_ns"} & set(options):
+        raise UsageError(f"--beside {text}: sms and length are those of GPUs", hint="give share=50%")
     if {"sms", "share"} <= set(options):
         raise UsageError(f"--beside {text}: sms and share are the same choice", hint="give one of them")
     return Neighbour(text, what, **options)
@@ -118,16 +118,20 @@ def _sms(value: str, where: str) -> int:
     return int(value)
 
 
-def _priority(value: str, where: str) -> str:
-    if value not in PRIORITIES:
-        raise UsageError(f"{where}: priority={value}", hint=f"use {' or '.join(PRIORITIES)}")
-    return value
+def _length(value: str, where: str) -> int:
+    length_ns = round(parse_duration(value, where) * 1e9)
+    if not _SHORTEST_NS <= length_ns <= _LONGEST_NS:
+        raise UsageError(f"{where}: launches of {value}", hint="give length=20us to length=1ms")
+    return length_ns
 
 
 _OPTIONS: Final[Mapping[str, _Read]] = {
     "share": _share,
     "sms": _sms,
-    "priority": _priority,
+    "length": _length,
 }
-_FIELDS: Final = {"size": "size_bytes"}
+_FIELDS: Final = {"size": "size_bytes", "length": "length_ns"}
+# Shorter ones are the host's launches more than work; what holds a GPU for longer may starve its fellows.
+_SHORTEST_NS: Final = 20_000
+_LONGEST_NS: Final = 1_000_000
 _LEAST_RANKS: Final = 2

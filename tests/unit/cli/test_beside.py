@@ -51,7 +51,7 @@ def test_a_neighbour_runs_through_the_samples(home: Path, ranks: str, words: tup
     record = read_record(find_run("last", home))
     (result,) = record.results
     assert result.wrong == 0
-    (beside,) = result.beside
+    (beside,) = result.neighbours
     assert len(beside.alone_ns) == len(beside.beside_ns) == len(beside.beside_median_ns)
     share = re.search(r"under way in (\d+) % of the time", beside.how)
     assert share is not None

@@ -21,7 +21,7 @@ def settings(*beside: str, **more: object) -> RunSettings:
         ("memory:share=25%", {"share": 0.25}),
         ("compute:share=0", {"share": 0.0}),
         ("compute:share=100%", {"share": 1.0}),
-        ("compute:sms=100,priority=low", {"sms": 100, "priority": "low"}),
+        ("compute:sms=100,length=500us", {"sms": 100, "length_ns": 500_000}),
         ("compute:sms=0", {"sms": 0}),
     ],
 )
@@ -48,7 +48,7 @@ def test_what_runs_beside_is_read_once(text: str, wanted: dict[str, object]) -> 
         (settings("compute:share"), "not a fraction"),
         (settings("compute:share=120%"), "not between 0 and 1"),
         (settings("compute:sms=many"), "no number of multiprocessors"),
-        (settings("compute:priority=high"), "priority=high"),
+        (settings("compute:length=2ms"), "launches of 2ms"),
         (settings("compute:cores=2"), "unknown option 'cores'"),
         (settings("compute:sms=4,share=50%"), "the same choice"),
         (settings("compute:sms=4", backend="mpi"), "those of GPUs"),

@@ -73,7 +73,7 @@ _SIGNATURES: Final[dict[str, tuple[Any, ...]]] = {
     "cuMemsetD8Async": (_device_address, c_ubyte, c_size_t, _handle),
     "cuMemcpyDtoH_v2": (c_void_p, _device_address, c_size_t),
     "cuMemcpyHtoD_v2": (_device_address, c_void_p, c_size_t),
-    "cuStreamCreateWithPriority": (POINTER(_handle), c_uint, c_int),
+    "cuStreamCreate": (POINTER(_handle), c_uint),
     "cuStreamSynchronize": (_handle,),
     "cuStreamDestroy_v2": (_handle,),
     "cuStreamBeginCapture_v2": (_handle, c_int),
@@ -268,11 +268,9 @@ class CudaDriver:
 
     # ---- streams, events, kernels ------------------------------------------------------------------
 
-    def stream_create(self, priority: int = 0) -> int:
-        """A stream that does not wait for the default stream. Work of a lower ``priority`` number is placed
-        first where a multiprocessor gets free; 0 is the highest number.
-        """
-        return self._new("cuStreamCreateWithPriority", _STREAM_NON_BLOCKING, priority)
+    def stream_create(self) -> int:
+        """A stream that does not wait for the default stream."""
+        return self._new("cuStreamCreate", _STREAM_NON_BLOCKING)
 
     def stream_synchronize(self, stream: int) -> None:
         """Wait until the stream is empty, with no way out if it never is."""

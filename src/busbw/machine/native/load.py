@@ -30,13 +30,21 @@ class DeviceLoad(ctypes.Structure):
         ("launch_kernel", ctypes.c_void_p),
         ("function", ctypes.c_void_p),
         ("buffer", ctypes.c_uint64),
+        ("tickets", ctypes.c_uint64),
         ("turns", ctypes.c_uint64),
+        ("tiles", ctypes.c_uint64),
         ("blocks", ctypes.c_uint32),
         ("threads", ctypes.c_uint32),
         ("shared_bytes", ctypes.c_uint32),
         ("depth", ctypes.c_uint32),
         ("pause_ns", ctypes.c_int64),
     )
+
+
+class LoadDone(ctypes.Structure):
+    """See BusbwLoadDone."""
+
+    _fields_ = (("pieces", ctypes.c_uint64), ("at_ns", ctypes.c_int64))
 
 
 _core = ctypes.CDLL(str(LIBRARY_PATH))
@@ -58,17 +66,17 @@ class Worker:
         """``begin`` is called first by the thread."""
         self._spec, self._begin = spec, begin
         self._function = _core.busbw_load_host if isinstance(spec, HostLoad) else _core.busbw_load_device
-        self._stop, self._done = ctypes.c_int32(), ctypes.c_uint64()
+        self._stop, self._done = ctypes.c_int32(), LoadDone()
         self._status = 0
         self._thread: threading.Thread | None = None
 
     @property
-    def done(self) -> int:
-        """How many pieces have ended."""
-        return self._done.value
+    def done(self) -> tuple[int, int]:
+        """How many pieces have ended, and when the last of them had, in ns."""
+        return self._done.pieces, self._done.at_ns
 
     def __enter__(self) -> None:
-        self._stop.value, self._done.value = 0, 0
+        self._stop.value, self._done.pieces = 0, 0
         self._thread = threading.Thread(target=self._run, name="busbw-load", daemon=True)
         self._thread.start()
 

@@ -187,7 +187,7 @@ class RunSettings(RankSettings, PreflightSettings, PatternSettings):
         of_method(
             help="Measure each case alone and beside a load, in turn: compute, memory or an operation. After"
             " a colon: share=50% (of a GPU's multiprocessors, of a CPU thread's time); on GPUs sms=100,"
-            " priority=low; of an operation ranks=odd (the others are measured), size=1M."
+            " length=1ms (of a launch); of an operation ranks=odd (the others are measured), size=1M."
         ),
     ] = ()
     blocking: Annotated[

@@ -30,7 +30,6 @@ from busbw.rank.backends.base import PreparedCase
 from busbw.rank.backends.gpu_ahead import kernels
 
 PIECE_NS: Final = 100_000
-GIGA: Final = 1e9
 
 
 @dataclass(frozen=True)
@@ -57,17 +56,20 @@ _KINDS: Final = {
     # Read and written. Memories are beyond most caches.
     MEMORY: _Kind("GB/s", 2**18, 2 * 2**18, 2**27, 2 * 4 * 16, 1024, 2**28, fills=False),
 }
-_DEPTH: Final = 16  # launches queued ahead, far longer than the host pauses
+_DEPTH: Final = 8  # launches queued ahead, far longer than the host pauses
 _PAUSE_NS: Final = 50_000
 _TRIAL_LAUNCHES: Final = 20
-_TRIAL_TURNS: Final = 16
+_TILES: Final = 16  # of each block in a launch; see native/load_device.hpp
+_TICKET_BYTES: Final = 256
+# A block's shared memory has its number of a tile beside what it takes.
+_OWN_SHARED_BYTES: Final = 1024
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Load:
-    """What a rank does beside a collective: pieces of ``work`` (in 10^9 of what ``unit`` counts)."""
+    """What a rank does beside a collective: pieces of ``work``, in what ``unit`` counts 10^9 of."""
 
     worker: Worker
     work: float
@@ -88,12 +90,12 @@ class Load:
 
     def _during(self, act: Callable[[], T]) -> tuple[T, float]:
         with self.errors, self.worker:
-            while self.busy and not self.worker.done and self.worker.is_running:
+            while self.busy and not self.worker.done[0] and self.worker.is_running:
                 time.sleep(PIECE_NS / 1e9)
-            began, first = time.monotonic(), self.worker.done
+            first, began_ns = self.worker.done
             found = act()
-            done, seconds = self.worker.done - first, time.monotonic() - began
-        return found, done * self.work / seconds
+            done, ended_ns = self.worker.done
+        return found, (done - first) * self.work / max(1, ended_ns - began_ns)
 
 
 def host_load(neighbour: Neighbour) -> Load:
@@ -110,15 +112,10 @@ def host_load(neighbour: Neighbour) -> Load:
         pause_ns=PIECE_NS,
     )
     how = f"a thread a rank, {where}{busy}"
-    return Load(Worker(spec), kind.work / GIGA, kind.unit, how, busy=neighbour.share > 0, keep=memory)
+    return Load(Worker(spec), kind.work, kind.unit, how, busy=neighbour.share > 0, keep=memory)
 
 
-def stream_priority(neighbours: tuple[Neighbour, ...]) -> int:
-    """Of the collectives' stream: above a neighbour's of low priority, which has 0."""
-    return -1 if any(each.priority == "low" for each in neighbours) else 0
-
-
-def device_load(neighbour: Neighbour, driver: CudaDriver, device: int, beside_priority: int) -> Load:
+def device_load(neighbour: Neighbour, driver: CudaDriver, device: int) -> Load:
     """Launches of one of our kernels; of no work where it takes no multiprocessor. Raises SiteError where the
     GPU has fewer multiprocessors.
     """
@@ -129,19 +126,20 @@ def device_load(neighbour: Neighbour, driver: CudaDriver, device: int, beside_pr
             f"--beside {neighbour.text}: {driver.device_name(device)} has {total} multiprocessors",
             hint=f"give sms={total} or fewer",
         )
-    stream = driver.stream_create(0 if neighbour.priority == "low" else beside_priority)
-    kernel = _Kernel.loaded(neighbour.what, max(1, wanted), driver, device, stream)
-    turns = kernel.turns_of_a_piece()
+    kernel = _Kernel.loaded(neighbour.what, max(1, wanted), driver, device)
+    turns = kernel.turns_in(neighbour.length_ns)
     cuda = CudaTable(event_record=driver.address("cuEventRecord"), event_query=driver.address("cuEventQuery"))
     # What takes no time would be launched without end: as often as work is.
     depth, pause_ns = (_DEPTH, _PAUSE_NS) if wanted else (1, PIECE_NS)
     events = (ctypes.c_void_p * depth)(*(driver.event_create() for _ in range(depth)))
     spec = DeviceLoad(
-        stream=Stream(cuda=ctypes.pointer(cuda), stream=stream, events=events),
+        stream=Stream(cuda=ctypes.pointer(cuda), stream=kernel.stream, events=events),
         launch_kernel=driver.address("cuLaunchKernel"),
         function=kernel.function,
         buffer=kernel.buffer,
-        turns=turns if wanted else 0,
+        tickets=kernel.tickets,
+        turns=turns,
+        tiles=kernel.tiles if wanted else 0,
         blocks=kernel.blocks,
         threads=kernel.kind.threads,
         shared_bytes=kernel.shared_bytes if wanted else 0,
@@ -149,9 +147,9 @@ def device_load(neighbour: Neighbour, driver: CudaDriver, device: int, beside_pr
         pause_ns=pause_ns,
     )
     context = driver.primary_context_retain(device)
-    work = kernel.blocks * kernel.kind.threads * spec.turns * kernel.kind.turn_work / GIGA
-    how = f"launches of {PIECE_NS / 1000:.0f} us on {wanted} of {total} multiprocessors, stream of"
-    how = f"{how} {neighbour.priority} priority" if wanted else "launches of no work"
+    work = spec.tiles * kernel.kind.threads * turns * kernel.kind.turn_work
+    where = f"{wanted} of {total} multiprocessors, in a stream of equal priority"
+    how = f"launches of {neighbour.length_ns / 1000:.0f} us on {where}" if wanted else "launches of no work"
     worker = Worker(spec, lambda: driver.set_current_context(context))
     return Load(worker, work, kernel.kind.unit, how, busy=wanted > 0, keep=(cuda, events))
 
@@ -169,33 +167,46 @@ class _Kernel:
     shared_bytes: int
 
     @classmethod
-    def loaded(cls, what: str, blocks: int, driver: CudaDriver, device: int, stream: int) -> _Kernel:
-        """With its memory."""
-        kind = _KINDS[what]
+    def loaded(cls, what: str, blocks: int, driver: CudaDriver, device: int) -> _Kernel:
+        """With its memory, and a stream of its own."""
+        kind, stream = _KINDS[what], driver.stream_create()
         function = driver.module_function(kernels(driver), f"busbw_{what}_kernel")
-        buffer = driver.mem_alloc(kind.device_bytes)
-        driver.memset(buffer, 0, kind.device_bytes, stream)
-        shared_bytes = driver.device_attribute(ATTRIBUTE_MOST_SHARED_MEMORY, device) if kind.fills else 0
+        size_bytes = kind.device_bytes + _TICKET_BYTES
+        buffer = driver.mem_alloc(size_bytes)
+        driver.memset(buffer, 0, size_bytes, stream)
+        most = driver.device_attribute(ATTRIBUTE_MOST_SHARED_MEMORY, device)
+        shared_bytes = most - _OWN_SHARED_BYTES if kind.fills else 0
         driver.allow_shared(function, shared_bytes)
         return cls(driver, kind, function, stream, buffer, blocks, shared_bytes)
 
-    def turns_of_a_piece(self) -> int:
-        """As many as take PIECE_NS. Also the kernel's first launch, which may wait for everything that runs:
-        never beside a collective.
+    @property
+    def tickets(self) -> int:
+        """Address of the tiles taken, behind the buffer."""
+        return self.buffer + self.kind.device_bytes
+
+    @property
+    def tiles(self) -> int:
+        """Of a launch."""
+        return self.blocks * _TILES
+
+    def turns_in(self, length_ns: int) -> int:
+        """As many turns a tile as make a launch last so long. Also the kernel's first launch, which may wait
+        for everything that runs: never beside a collective.
         """
-        turns = _TRIAL_TURNS
-        for _ in range(2):  # the first is short, and so mostly the host's time
+        turns = 1
+        for _ in range(3):  # the first is short, and so mostly the host's time
             self._run(turns, 1)
             began = time.monotonic_ns()
             self._run(turns, _TRIAL_LAUNCHES)
             each_ns = (time.monotonic_ns() - began) / _TRIAL_LAUNCHES
-            turns = max(1, round(turns * PIECE_NS / each_ns))
+            turns = max(1, round(turns * length_ns / each_ns))
         return turns
 
     def _run(self, turns: int, launches: int) -> None:
         grid, block = (self.blocks, 1, 1), (self.kind.threads, 1, 1)
         for number in range(launches):
-            arguments = [ctypes.c_uint64(each) for each in (self.buffer, turns, number * turns)]
+            values = (self.buffer, self.tickets, turns, self.tiles, number * self.tiles)
+            arguments = [ctypes.c_uint64(each) for each in values]
             self.driver.launch(
                 self.function, grid, block, self.stream, arguments, shared_bytes=self.shared_bytes
             )

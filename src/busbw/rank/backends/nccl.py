@@ -28,7 +28,7 @@ from busbw.rank.backends.base import DeviceState, Groups, Identity, IdleCase, Pa
 from busbw.rank.backends.buffers import BufferPair, CaseBuffers, hint_of_size
 from busbw.rank.backends.device_memory import DeviceMemory, choose_allocator
 from busbw.rank.backends.gpu_ahead import own_ordinal
-from busbw.rank.backends.load import Load, device_load, stream_priority
+from busbw.rank.backends.load import Load, device_load
 from busbw.rank.backends.nccl_algorithm import AlgorithmWatch, ProfilerWatch, joined, offered
 from busbw.rank.backends.nccl_case import Arguments, CallErrors, Channel, NcclCase, nccl_call
 from busbw.rank.backends.nccl_registration import Registration, require_registrable
@@ -84,7 +84,7 @@ class NcclBackend:
         if options.memory != "host":
             _require_memory(driver, plan)
         self._rotate = plan.rotate
-        self._stream = driver.stream_create(stream_priority(plan.beside))
+        self._stream = driver.stream_create()
         allocator = choose_allocator(options, driver, self._device, self._nccl)
         memory = DeviceMemory(driver, self._device, self._stream, allocator)
         self._barrier_word = driver.mem_alloc(_BARRIER_BYTES)
@@ -212,7 +212,7 @@ class NcclBackend:
 
     def load(self, neighbour: Neighbour) -> Load:
         """What runs on this rank's GPU beside its collectives."""
-        load = device_load(neighbour, self._driver, self._device, stream_priority(self._plan.beside))
+        load = device_load(neighbour, self._driver, self._device)
         return replace(load, errors=self._connected().errors)
 
     def barrier_call(self) -> core.Call:

@@ -127,14 +127,12 @@ Result cuMemcpyHtoD_v2(uint64_t address, const void* host, size_t bytes) {
   return memcpy((void*)address, host, bytes), 0;
 }
 #ifdef STREAMS
-Result cuStreamCreateWithPriority(void** stream, unsigned flags, int priority) {
+Result cuStreamCreate(void** stream, unsigned flags) {
   static long made;
-  return *stream = (void*)(0x200l + made++ % 0x100), flags != 1 || priority > 0;
+  return *stream = (void*)(0x200l + made++ % 0x100), flags != 1;
 }
 #else
-Result cuStreamCreateWithPriority(void** stream, unsigned flags, int priority) {
-  return *stream = (void*)0x200l, flags != 1 || priority > 0;
-}
+Result cuStreamCreate(void** stream, unsigned flags) { return *stream = (void*)0x200l, flags != 1; }
 #endif
 Result cuStreamSynchronize(void* stream) { return !IS_STREAM(stream); }
 Result cuStreamDestroy_v2(void* stream) { return !IS_STREAM(stream); }
