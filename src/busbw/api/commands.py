@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from busbw.foreign.logs.settings import ImportSettings
     from busbw.plan.flags.compare import CompareSettings, ExpectSettings
-    from busbw.report.live import Display
+    from busbw.report.display import Display
 
 __all__ = ["Answer", "Run", "compare", "expect", "import_log", "open_run", "run", "runs"]
 

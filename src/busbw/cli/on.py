@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from busbw.plan.flags.launch import LaunchSettings
     from busbw.plan.flags.run import RunSettings
     from busbw.record.printed import Line
-    from busbw.report.live import Display
+    from busbw.report.display import Display
 
 # A word of a command line has 128 KiB at most on Linux, and engines quote it.
 _MOST_FILE_CHARACTERS = 60_000

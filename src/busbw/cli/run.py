@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from busbw.plan.request import RunRequest
     from busbw.rank.rank0 import Request
     from busbw.rank.world.select import WorldChoice
-    from busbw.report.live import Display
+    from busbw.report.display import Display
 
 
 # Settings of LaunchSettings that mean something on this host too.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TextIO
 
@@ -14,54 +14,46 @@ from busbw.model.event import Event, EventKind
 from busbw.model.finding import Severity
 from busbw.model.hunt import BANDWIDTH, LATENCY, METRICS, Hunt
 from busbw.model.plan import Plan
-from busbw.model.record import RunRecord, WorldInfo
+from busbw.model.record import Method, RunRecord, WorldInfo
 from busbw.record.exclude import LOST, with_lost
 from busbw.record.folder import RUN_FILE
-from busbw.report.console import columns, print_lines
-from busbw.report.events import finding_lines, read_header, show_error, show_state
+from busbw.report.console import columns
+from busbw.report.display import Display, who_lines
+from busbw.report.events import finding_lines
 from busbw.report.fields import UNBOUND
 from busbw.report.hunt_tables import CSV_FIELDS, cut_lines, matrix_lines, rails_lines, rows
-from busbw.report.progress import ProgressLine
 from busbw.units import counted, format_duration, format_size
 
 _WORDS: Final = {"healthy": "HEALTHY", "slow": "SLOW", "undecided": "COULD NOT DECIDE"}
 _RANKED_SHOWN: Final = 3
 
 
-class HuntDisplay:
-    """See Display. Rounds go to ``err`` as they come, the result to ``out``."""
+class HuntDisplay(Display):
+    """Rounds go to ``err`` as they come, the result to ``out``."""
 
     def __init__(self, out: TextIO, err: TextIO, *, live: bool = True, wide: bool = False) -> None:
-        self._out, self._err, self._live = out, err, live
+        super().__init__(out, err, progress=live)
+        self._live = live
         self._whole = wide or not out.isatty()
-        self._plan: Plan | None = None
         self._hosts: tuple[str, ...] = ()  # of each rank
         self._rounds: list[Mapping[str, Any]] = []
-        self._findings: list[Mapping[str, Any]] = []
         self._verdict: Mapping[str, Any] = {}
-        self._progress = ProgressLine(err) if live and err.isatty() else None
 
-    def handle(self, item: Event) -> None:
-        """See Display."""
+    def _begin(self, header: Event, plan: Plan, world: WorldInfo, method: Method) -> None:
+        self._hosts = tuple(rank.host for rank in world.ranks)
+        self._print(header_lines(plan, world, str(header["busbw_version"])))
+        if self._progress is not None:
+            self._progress.start(1, "round 1")
+
+    def _take(self, item: Event) -> None:
         kind = item["event"]
-        if kind == EventKind.HEADER:
-            self._plan, world, _ = read_header(item)
-            self._hosts = tuple(rank.host for rank in world.ranks)
-            self._print(header_lines(self._plan, world, str(item["busbw_version"])))
-            if self._progress is not None:
-                self._progress.start(1, "round 1")
-        elif kind == EventKind.ROUND:
+        if kind == EventKind.ROUND:
             self._rounds.append(item["tested"])
             self._show_round(item["tested"])
         elif kind == EventKind.FINDING:
             self._findings.append(item["finding"])
         elif kind == EventKind.VERDICT:
             self._verdict = item["hunt"]
-        elif kind == EventKind.STATE:
-            show_state(item, self._err)
-        elif kind == EventKind.ERROR:
-            self._stop_progress()
-            show_error(item, self._err)
         elif kind == EventKind.END and self._plan is not None:
             self._stop_progress()
             self._print(self._result(str(item["folder"])))
@@ -69,7 +61,7 @@ class HuntDisplay:
 
     def close(self) -> None:
         """See Display. Where nothing was started, there is no END to wait for."""
-        self._stop_progress()
+        super().close()
         self._print(line for finding in self._findings for line in finding_lines(finding))
 
     def _show_round(self, tested: Mapping[str, Any]) -> None:
@@ -89,10 +81,6 @@ class HuntDisplay:
         left = f", {format_duration(mean_s * (total - done))} left" if self._live and total > done else ""
         line = f"round {done}, {stage}: {what}, {tested['seconds']:.2f} s{left}"
         print(line, file=self._err, flush=True)
-
-    def _stop_progress(self) -> None:
-        if self._progress is not None:
-            self._progress.stop()
 
     def _result(self, folder: str) -> list[str]:
         assert self._plan is not None
@@ -131,19 +119,12 @@ class HuntDisplay:
             [line for field in fields for line in _detail_lines(field, whole=self._whole)],
         )
 
-    def _print(self, lines: Iterable[str]) -> None:
-        print_lines(lines, self._out)
-
 
 def header_lines(plan: Plan, world: WorldInfo, version: str) -> list[str]:
     """What hunts, with what, among whom."""
     assert plan.hunt is not None
-    first = world.ranks[0]
-    library = f"{first.library} {first.library_version}".strip()
-    where = f"{world.size} on {counted(len(world.hosts), 'host')}"
     return [
-        f"# busbw {version}: {plan.hunt.kind}, backend {plan.backend}, {library}",
-        f"# ranks    {where}, world {world.kind}, started by {world.launcher}",
+        *who_lines(plan.hunt.kind, plan, world, version),
         *([f"# nic      {plan.hunt.nic} of every host"] if plan.hunt.nic else []),
         f"# test     {_test_words(plan.hunt)}",
     ]
