@@ -15,7 +15,7 @@ from typing import Any, Final
 from busbw.cli.ci import write_for_ci
 from busbw.cli.run import run
 from busbw.errors import BusbwError, ExitCode, UsageError, why
-from busbw.files import store
+from busbw.files import write_output
 from busbw.machine.gpus import gpu_presence
 from busbw.model.event import Event, EventKind, error_words
 from busbw.model.result import Status
@@ -72,7 +72,7 @@ def check_command(
     print(found.line)
     write_for_ci(found.suites, own)
     if own.prometheus is not None:
-        _store(own.prometheus, found.prometheus)
+        write_output(own.prometheus, found.prometheus.encode())
     return found.code
 
 
@@ -161,12 +161,3 @@ def _read_plan(path: Path) -> dict[str, str]:
             known = ", ".join(_PLAN_KEYS)
             raise UsageError(f"{path}: {name}: {value!r} is not a flag of a check", hint=f"use {known}")
     return said
-
-
-def _store(path: Path, text: str) -> None:
-    try:
-        store(path, text.encode())
-    except OSError as error:
-        raise UsageError(
-            f"cannot write {path}: {why(error)}", hint="name a file in a folder that exists"
-        ) from error

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from busbw.cli.ci import write_for_ci
 from busbw.cli.compare_inputs import known_scatter
 from busbw.errors import BusbwError, ExitCode, UsageError
-from busbw.files import store
+from busbw.files import write_output
 from busbw.judge.compare import Comparison, Rule, Verdict, compare_all
 from busbw.judge.compare_setups import (
     Reach,
@@ -144,13 +144,8 @@ def _export(series: Series, comparisons: Sequence[Comparison], options: CompareS
     )
     conf = options.save_env.with_name(options.save_env.name + ".nccl.conf")
     texts = {options.save_env: env_file(chosen[0], remarks), conf: nccl_conf(chosen[0], remarks)}
-    try:
-        for path, text in texts.items():
-            store(path, text.encode())
-    except OSError as error:
-        raise UsageError(
-            f"cannot write {options.save_env}: {error.strerror}", hint="name a file that you can write"
-        ) from error
+    for path, text in texts.items():
+        write_output(path, text.encode())
     print(f"wrote {options.save_env} and {conf}: setup {name}", file=sys.stderr)
 
 

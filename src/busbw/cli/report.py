@@ -16,7 +16,7 @@ from busbw.cli.compare_series import compared
 from busbw.cli.diagnose import diagnosed
 from busbw.cli.history import history_of
 from busbw.errors import ExitCode, UsageError
-from busbw.files import store
+from busbw.files import write_output
 from busbw.judge.compare import compare_all
 from busbw.judge.compare_setups import choices, reaches
 from busbw.judge.references.load import built_in
@@ -251,10 +251,5 @@ def _unfit(wanted: str, count: int, report: ReportView) -> UsageError:
 
 
 def _write(path: Path, data: bytes) -> None:
-    try:
-        store(path, data)
-    except OSError as error:
-        raise UsageError(
-            f"cannot write {path}: {error.strerror}", hint="name a file in a folder that you can write"
-        ) from error
+    write_output(path, data)
     print(f"wrote {path} ({len(data) / 1e6:.1f} MB)", file=sys.stderr)

@@ -17,7 +17,7 @@ from busbw.cli.compare_series import compared
 from busbw.cli.compare_setups import counts_of_nodes, limit_seconds, own_variables, placed, starter
 from busbw.cli.run import run
 from busbw.errors import ExitCode, UsageError
-from busbw.files import store
+from busbw.files import store, write_output
 from busbw.judge.tune import Tuned, confirmed, races, table_text
 from busbw.launch import series as setup_series
 from busbw.launch.series_job import follow_series, runs_in_one_job, submit_series
@@ -262,6 +262,6 @@ def _emit(words: tuple[str, ...], own: TuneSettings) -> ExitCode:
     if path is None:
         print(text, end="")
     else:
-        store(path, text.encode())
+        write_output(path, text.encode())
         print(f"wrote {path}", file=sys.stderr)
     return ExitCode.OK
