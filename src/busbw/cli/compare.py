@@ -194,7 +194,7 @@ def _show_scaling(words: tuple[str, ...], series: tuple[Path, ...], format_name:
         notes += [f"{given.name}: {text}" for text in lacking(given.records)]
         measured += [
             _measured(record, folder, f"{name} {setup(record)}".rstrip() if name and several else name)
-            for record, folder in zip(given.records, given.folders, strict=True)
+            for record, folder in given.runs
         ]
     rows = scaling(measured, built_in(), failed)
     if format_name == "json":

@@ -111,10 +111,10 @@ def _found(word: str) -> list[Shown]:
     if (series := series_folder(word)) is not None:
         return [_series(series)]
     given = read_arm(word)
-    several = len(given.records) > 1
+    several = len(given.runs) > 1
     return [
         _run(record.run_id if several and record.run_id else given.name, record, folder)
-        for record, folder in zip(given.records, given.folders, strict=True)
+        for record, folder in given.runs
     ]
 
 
