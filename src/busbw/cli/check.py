@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from busbw.cli.ci import write_for_ci
 from busbw.cli.run import run
+from busbw.cli.run_command import RunCommand
 from busbw.errors import BusbwError, ExitCode, UsageError, why
 from busbw.files import write_output
 from busbw.machine.gpus import gpu_presence
@@ -60,15 +61,15 @@ def check_command(
     argv: tuple[str, ...],
 ) -> ExitCode:
     """Measure, judge, and print one line. Raises UsageError."""
-    operations, settings = _planned(operations, own, ranks, launch)
-    if settings.dry_run:
-        return run(operations, settings, launch, argv)
-    most = float(settings.budget or 0.0)
+    command = RunCommand(*_planned(operations, own, ranks, launch), launch, argv)
+    if command.settings.dry_run:
+        return run(command)
+    most = float(command.settings.budget or 0.0)
     cost = f"at most {most:g} s of measuring, and as much again to confirm an alarm"
     print(f"check: {cost}", file=sys.stderr)
-    found = _checked(operations, settings, own, launch, argv)
+    found = _checked(command, own)
     if found.is_slow and _starts_ranks(launch):
-        found = _checked(operations, settings, own, launch, argv)
+        found = _checked(command, own)
     print(found.line)
     write_for_ci(found.suites, own)
     if own.prometheus is not None:
@@ -81,17 +82,11 @@ def _starts_ranks(launch: LaunchSettings) -> bool:
     return launch.on is not None or identify(os.environ) is None
 
 
-def _checked(
-    operations: tuple[str, ...],
-    settings: RunSettings,
-    own: CheckSettings,
-    launch: LaunchSettings,
-    argv: tuple[str, ...],
-) -> Checked:
+def _checked(command: RunCommand, own: CheckSettings) -> Checked:
     heard: list[Event] = []
     try:
         with redirect_stdout(io.StringIO()):
-            code = run(operations, settings, launch, argv, hear=heard.append)
+            code = run(replace(command, hear=heard.append))
     except BusbwError as error:
         if isinstance(error, UsageError):
             raise
@@ -121,7 +116,7 @@ def _judged(folder: Path, own: CheckSettings) -> Checked:
 
 
 def _failed(code: ExitCode, message: str) -> Checked:
-    suite = ci.Suite("busbw check", (ci.Checked("ranks", "check", "error", message),), ())
+    suite = ci.Suite("busbw check", (ci.Checked("ranks", "check", "error", message),))
     return Checked(code, error_line(message), prometheus_text(None, None, code, time.time()), (suite,))
 
 

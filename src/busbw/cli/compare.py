@@ -38,6 +38,7 @@ from busbw.report.console import columns, print_lines
 from busbw.report.fields import UNBOUND
 
 if TYPE_CHECKING:
+    from busbw.cli.run_command import RunCommand
     from busbw.model.record import RunRecord
     from busbw.plan.flags.compare import CompareSettings
     from busbw.plan.flags.launch import LaunchSettings
@@ -47,14 +48,9 @@ _SPEC_ENDS = (".yaml", ".yml")
 _MEASURING = ("ops", "blocks", "order_seed", "one_at_a_time", "launch_timeout")
 
 
-def compare_command(
-    words: tuple[str, ...],
-    options: CompareSettings,
-    settings: RunSettings,
-    launch: LaunchSettings,
-    argv: tuple[str, ...],
-) -> ExitCode:
+def compare_command(options: CompareSettings, command: RunCommand) -> ExitCode:
     """A file of setups is measured; a series, runs and logs are read. Raises UsageError."""
+    words, settings = command.operations, command.settings
     if not words:
         raise UsageError("nothing to compare", hint="name a file of setups, or two runs or logs")
     if settings.format == "jsonl":
@@ -71,8 +67,8 @@ def compare_command(
             raise UsageError(
                 "a file of setups must be the only argument", hint="put all setups into one file"
             )
-        return measure_setups(Path(specs[0]), options, settings, launch, argv)
-    refuse_measuring(options, settings, launch)
+        return measure_setups(Path(specs[0]), options, command)
+    refuse_measuring(options, settings, command.launch)
     series = _series_folders(words)
     if (options.save_env or options.export_setup) and (options.scaling or not series):
         raise UsageError(

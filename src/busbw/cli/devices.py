@@ -20,6 +20,7 @@ from busbw.machine.mpi import find_mpi, library_version_text
 from busbw.machine.nics import Nics, read_nics
 from busbw.rank.world.identity import identify
 from busbw.rank.world.mpi_library import loaded_library
+from busbw.report.fields import aligned
 from busbw.units import format_approximate_size
 
 if TYPE_CHECKING:
@@ -237,10 +238,7 @@ def _plain_section(part: Section) -> Iterator[str]:
         yield f"  {part.note}"
         return
     head = [part.columns] if any(part.columns) else []
-    lines = [*head, *part.rows]
-    widths = [max(len(line[index]) for line in lines) for index in range(len(part.columns))]
-    for line in lines:
-        yield "  " + "  ".join(f"{text:<{width}}" for text, width in zip(line, widths, strict=True)).rstrip()
+    yield from (f"  {line}" for line in aligned([*head, *part.rows]))
 
 
 _FOLDED: Final = ("", "name", "details", "path", "interfaces")

@@ -19,6 +19,7 @@ from busbw.model.event import EventKind
 from busbw.model.hunt import BY_NIC
 from busbw.rank.world.identity import identify
 from busbw.report.console import print_lines
+from busbw.report.fields import aligned
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -130,9 +131,8 @@ def _tell(done: list[_ByNic], format_name: str) -> None:
         ]
         print(json.dumps({"each_nic": hunts}, indent=1))
     rows = [("NIC", "verdict", "who"), *((each.nic, each.verdict, each.who) for each in done)]
-    width, wide = (max(len(row[at]) for row in rows) for at in (0, 1))
     with nullcontext() if format_name == "table" else redirect_stdout(sys.stderr):
-        print_lines(f"# {nic:<{width}}  {verdict:<{wide}}  {who}" for nic, verdict, who in rows)
+        print_lines(f"# {line}" for line in aligned(rows))
 
 
 def _worst(codes: list[ExitCode]) -> ExitCode:

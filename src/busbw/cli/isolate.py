@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Final, TextIO
 
 from busbw.cli.run import run
+from busbw.cli.run_command import RunCommand
 from busbw.errors import ExitCode, SiteError
 from busbw.launch.hosts.list import read_places
 from busbw.launch.settle import split_words
@@ -116,7 +117,7 @@ def hunt_on(now: Rest, argv: tuple[str, ...], out: Callable[[], TextIO]) -> Hunt
         refused: SiteError | None = None
         try:
             with redirect_stdout(out()):
-                code = run((kind,), now.settings, now.launch, argv, hear=heard.append, before=now.lost)
+                code = run(RunCommand((kind,), now.settings, now.launch, argv, heard.append, now.lost))
             host, why = lost_host(heard)
         except SiteError as error:
             # Another host that went with the first, and whose neighbour was heard before it.

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from busbw.cli.app import FLAGS, RUN_OR_LOG, TextOrJson, app, command_line, examples, run_names
+from busbw.cli.run_command import RunCommand
 from busbw.errors import ExitCode
 from busbw.plan.flags.compare import CompareSettings, ExpectSettings
 from busbw.plan.flags.hang import HangSettings
@@ -33,7 +34,7 @@ def compare(
     """Say which setup, run or log is faster: FASTER, SLOWER, SAME or AMBIGUOUS."""
     from busbw.cli.compare import compare_command
 
-    return compare_command(words, options, settings, launch, command_line())
+    return compare_command(options, RunCommand(words, settings, launch, command_line()))
 
 
 @app.command(
