@@ -232,7 +232,7 @@ def _print_histogram(record: RunRecord, spread: Distribution) -> None:
 
         CleanConsole(highlight=False).print(*histogram.coloured(spread), sep="\n", soft_wrap=True)
     else:
-        print(*histogram.plain(spread), sep="\n")
+        print(*histogram.lines(spread), sep="\n")
     print_lines(histogram.foot(spread))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any, Final
 
@@ -20,12 +20,6 @@ from busbw.units import format_size
 SCHEMA: Final = 2  # of the JSON
 _WIDTH: Final = 100  # of prose
 _MUCH: Final = 0.10  # a loss that needs a word of why it would not show
-CSV_COLUMNS = (
-    "collective", "dtype", "op", "placement", "size_bytes", "answer", "busbw_gb_per_s", "low_gb_per_s",
-    "high_gb_per_s", "launches", "reference", "expected_gb_per_s", "interpolated", "ratio", "bound_gb_per_s",
-    "loss_unseen", "scatter", "algorithm", "limit_gb_per_s", "limit_model", "percent_of_limit", "wire",
-    "wire_gb_per_s", "why", "pattern",
-)  # fmt: skip
 
 
 def table(expectation: Expectation, *, rows: bool = False, columns: int = UNBOUND) -> Iterator[str]:
@@ -244,36 +238,40 @@ def csv_text(expectation: Expectation) -> str:
     return csv_of(CSV_COLUMNS, map(case_fields, expectation.cases))
 
 
+# Of a case, in the order of its columns.
+_OF_CASE: Final[Mapping[str, Callable[[Judged], Any]]] = {
+    "collective": lambda case: case.key.collective,
+    "dtype": lambda case: case.key.dtype,
+    "op": lambda case: case.key.op,
+    "placement": lambda case: case.key.placement,
+    "size_bytes": lambda case: case.key.size_bytes,
+    "answer": lambda case: case.answer.value,
+    "busbw_gb_per_s": lambda case: case.measured_gb_per_s,
+    "low_gb_per_s": lambda case: case.low_gb_per_s,
+    "high_gb_per_s": lambda case: case.high_gb_per_s,
+    "launches": lambda case: case.launches,
+    "reference": lambda case: case.reference,
+    "expected_gb_per_s": lambda case: case.expected_gb_per_s,
+    "interpolated": lambda case: case.interpolated,
+    "ratio": lambda case: case.ratio,
+    "bound_gb_per_s": lambda case: case.bound_gb_per_s,
+    "loss_unseen": lambda case: case.loss_unseen,
+    "scatter": lambda case: case.scatter,
+    "algorithm": lambda case: case.algorithm,
+    "limit_gb_per_s": lambda case: case.limit and case.limit.busbw_gb_per_s,
+    "limit_model": lambda case: case.limit.model if case.limit else "",
+    "percent_of_limit": lambda case: case.limit and case.limit.percent,
+    "wire": lambda case: case.limit.wire if case.limit else "",
+    "wire_gb_per_s": lambda case: case.limit and case.limit.wire_gb_per_s,
+    "why": lambda case: case.why,
+    "pattern": lambda case: case.key.pattern,
+}
+CSV_COLUMNS: Final = tuple(_OF_CASE)
+
+
 def case_fields(case: Judged) -> dict[str, Any]:
     """One case as plain values, by CSV_COLUMNS."""
-    limit = case.limit
-    return {
-        "collective": case.key.collective,
-        "dtype": case.key.dtype,
-        "op": case.key.op,
-        "placement": case.key.placement,
-        "size_bytes": case.key.size_bytes,
-        "answer": case.answer.value,
-        "busbw_gb_per_s": case.measured_gb_per_s,
-        "low_gb_per_s": case.low_gb_per_s,
-        "high_gb_per_s": case.high_gb_per_s,
-        "launches": case.launches,
-        "reference": case.reference,
-        "expected_gb_per_s": case.expected_gb_per_s,
-        "interpolated": case.interpolated,
-        "ratio": case.ratio,
-        "bound_gb_per_s": case.bound_gb_per_s,
-        "loss_unseen": case.loss_unseen,
-        "scatter": case.scatter,
-        "algorithm": case.algorithm,
-        "limit_gb_per_s": limit.busbw_gb_per_s if limit is not None else None,
-        "limit_model": limit.model if limit is not None else "",
-        "percent_of_limit": limit.percent if limit is not None else None,
-        "wire": limit.wire if limit is not None else "",
-        "wire_gb_per_s": limit.wire_gb_per_s if limit is not None else None,
-        "why": case.why,
-        "pattern": case.key.pattern,
-    }
+    return {name: value(case) for name, value in _OF_CASE.items()}
 
 
 def _regime_fields(regime: Sequence[Judged]) -> dict[str, Any]:
