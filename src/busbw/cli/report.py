@@ -18,7 +18,7 @@ from busbw.cli.history import history_of
 from busbw.errors import ExitCode, UsageError
 from busbw.files import write_output
 from busbw.judge.compare import compare_all
-from busbw.judge.compare_setups import choices, reaches
+from busbw.judge.compare_setups import compared_series
 from busbw.judge.references.load import built_in
 from busbw.launch import series as setup_series
 from busbw.record.read import read_rounds
@@ -180,10 +180,7 @@ def _series(folder: Path) -> SeriesReport:
     return SeriesReport(
         folder.name,
         tuple((name, value) for name, value in facts.items() if value),
-        series.setups,
-        reaches(series.names, series.outcomes, records),
-        made,
-        tuple((nodes, choice) for nodes, comparison in made for choice in choices(comparison)),
+        compared_series(series.setups, series.outcomes, records, made),
     )
 
 
