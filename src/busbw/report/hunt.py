@@ -46,17 +46,17 @@ class HuntDisplay(Display):
             self._progress.start(1, "round 1")
 
     def _take(self, item: Event) -> None:
-        kind = item["event"]
-        if kind == EventKind.ROUND:
+        kind, hunt = item["event"], self._plan.hunt if self._plan is not None else None
+        if kind == EventKind.ROUND and hunt is not None:
             self._rounds.append(item["tested"])
-            self._show_round(item["tested"])
+            self._show_round(hunt, item["tested"])
         elif kind == EventKind.FINDING:
             self._findings.append(item["finding"])
         elif kind == EventKind.VERDICT:
             self._verdict = item["hunt"]
-        elif kind == EventKind.END and self._plan is not None:
+        elif kind == EventKind.END and hunt is not None:
             self._stop_progress()
-            self._print(self._result(str(item["folder"])))
+            self._print(self._result(hunt, str(item["folder"])))
             self._findings = []
 
     def close(self) -> None:
@@ -64,15 +64,13 @@ class HuntDisplay(Display):
         super().close()
         self._print(line for finding in self._findings for line in finding_lines(finding))
 
-    def _show_round(self, tested: Mapping[str, Any]) -> None:
+    def _show_round(self, hunt: Hunt, tested: Mapping[str, Any]) -> None:
         """A line a round; on a terminal the same line for all, and none of a hunt that is over."""
-        assert self._plan is not None
-        assert self._plan.hunt is not None
         if not (self._live or self._whole):
             return
         done, stage = int(tested["round"]["number"]) + 1, tested["round"]["stage"]
         mean_s = statistics.mean(float(each["seconds"]) for each in self._rounds)
-        total = max(done, rounds_of(self._plan.hunt, len(tested["names"]), self._hosts))
+        total = max(done, rounds_of(hunt, len(tested["names"]), self._hosts))
         groups = len(tested.get("groups", ()))
         what = f"{groups or len(tested['tests'])} {'' if groups else 'pairs of '}{tested['kind']}s"
         if self._progress is not None:
@@ -82,29 +80,25 @@ class HuntDisplay(Display):
         line = f"round {done}, {stage}: {what}, {tested['seconds']:.2f} s{left}"
         print(line, file=self._err, flush=True)
 
-    def _result(self, folder: str) -> list[str]:
-        assert self._plan is not None
-        assert self._plan.hunt is not None
+    def _result(self, hunt: Hunt, folder: str) -> list[str]:
         answers, details = self.verdict_lines()
         lines = list(answers)
         width = columns(UNBOUND, self._out)
-        if self._plan.hunt.kind == "pairs" and self._rounds:
-            lines += matrix_lines(self._rounds, self._plan.hunt.size_bytes, width, whole=self._whole)
-            lines += cut_lines(self._rounds, self._plan.hunt.size_bytes) if self._plan.hunt.halves else []
-        if self._plan.hunt.kind == "rails":
+        if hunt.kind == "pairs" and self._rounds:
+            lines += matrix_lines(self._rounds, hunt.size_bytes, width, whole=self._whole)
+            lines += cut_lines(self._rounds, hunt.size_bytes) if hunt.halves else []
+        if hunt.kind == "rails":
             fields = self._verdict.get("fields", ())
-            lines += rails_lines(self._rounds, self._hosts, self._plan.hunt.size_bytes, fields)
+            lines += rails_lines(self._rounds, self._hosts, hunt.size_bytes, fields)
         shown = [each for each in self._findings if self._whole or each["severity"] != Severity.INFO]
         lines += [line for each in shown for line in finding_lines({**each, "hint": ""}, width)]
-        return [*lines, *details, *self._next_lines(Path(folder).name), f"# record   {folder}"]
+        return [*lines, *details, *self._next_lines(hunt, Path(folder).name), f"# record   {folder}"]
 
-    def _next_lines(self, name: str) -> list[str]:
+    def _next_lines(self, hunt: Hunt, name: str) -> list[str]:
         """What to do now, and where the rest is."""
-        assert self._plan is not None
-        assert self._plan.hunt is not None
         steps = list(dict.fromkeys(each["hint"] for each in self._findings if each["hint"]))
         if not steps:
-            is_map = self._plan.hunt.kind == "pairs"
+            is_map = hunt.kind == "pairs"
             steps = ["`busbw isolate` finds what is slow" if is_map else "nothing to do: no part is slow"]
         if not self._whole:
             steps.append(f"`busbw show {name} --all` shows the rest")
@@ -229,13 +223,11 @@ class MatrixCsvDisplay(HuntDisplay):
         super().__init__(err, err, live=live, wide=wide)
         self._rows = out
 
-    def _result(self, folder: str) -> list[str]:
-        assert self._plan is not None
-        assert self._plan.hunt is not None
+    def _result(self, hunt: Hunt, folder: str) -> list[str]:
         writer = csv.writer(self._rows, lineterminator="\n")
         writer.writerow(CSV_FIELDS)
-        if self._plan.hunt.kind == "pairs" and self._rounds:
-            writer.writerows(rows(self._rounds, self._plan.hunt.size_bytes))
+        if hunt.kind == "pairs" and self._rounds:
+            writer.writerows(rows(self._rounds, hunt.size_bytes))
         self._rows.flush()
         found = (line for finding in self._findings for line in finding_lines(finding))
         return [*found, f"# record   {folder}"]
@@ -248,7 +240,7 @@ class HuntJsonDisplay(HuntDisplay):
         super().__init__(err, err, live=live, wide=wide)
         self._record = out
 
-    def _result(self, folder: str) -> list[str]:
+    def _result(self, hunt: Hunt, folder: str) -> list[str]:
         fields = json.loads((Path(folder) / RUN_FILE).read_text())
         self._record.write(json.dumps({**fields, "rounds": self._rounds}, indent=1) + "\n")
         self._record.flush()

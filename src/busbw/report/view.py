@@ -11,6 +11,7 @@ from typing import Any, Final
 from busbw.judge.compare import Comparison, Verdict
 from busbw.judge.compare_regimes import ComparedRegime, compared_regimes
 from busbw.judge.compare_setups import ComparedSeries
+from busbw.judge.diagnose.engine import decisive
 from busbw.judge.expectation import Judgement
 from busbw.model.conclusion import QUESTIONS, Answer
 from busbw.model.finding import Finding, Severity, worst_first
@@ -212,7 +213,7 @@ def _checks(run: Reported) -> Iterator[Check]:
     for question, text in QUESTIONS.items():
         own = worst_first([each for each in run.conclusions if each.question is question])
         answer = run.answers.get(question, Answer.NOT_OBSERVABLE)
-        decides = next((each for each in own if each.answer is answer), None)
+        decides = decisive(question, answer, run.conclusions)
         notes = tuple(each for each in own if each is not decides)
         claim = decides.claim if decides is not None else ""
         if decides is not None and (decides.evidence or decides.hint):
