@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 from busbw.cli.ci import write_for_ci
 from busbw.cli.compare_inputs import (
     Given,
-    each_once_in_all,
+    each_once,
     is_named,
     known_scatter,
     read_compared,
-    setup,
     setups_of,
 )
 from busbw.cli.compare_series import exit_code, rule_of, show_series
@@ -25,7 +24,7 @@ from busbw.cli.compare_trees import Tree, read_trees
 from busbw.cli.samples import samples_and_digests
 from busbw.errors import ExitCode, UsageError
 from busbw.judge.compare import Comparison, compare_all
-from busbw.judge.compare_arms import Arm, lacking, make_arm, without_cases
+from busbw.judge.compare_arms import Arm, lacking, make_arm, setup, without_cases
 from busbw.judge.scaling import Failed, Measured, Percentiles, over_launches, scaling, spreads
 from busbw.launch.series import is_series, read_each
 from busbw.plan.flags.flag import flag_of
@@ -211,7 +210,7 @@ def _curves(words: Sequence[str]) -> Iterator[tuple[str, Given]]:
         given = read_compared(word)
         by_name[given.name if is_named(word) else ""].append(given)
     for name, own in by_name.items():
-        for given in each_once_in_all(own):
+        for given in each_once(*own):
             yield name, given
 
 

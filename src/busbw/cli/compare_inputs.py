@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from busbw.errors import UsageError
-from busbw.judge.compare_arms import key_of, version
+from busbw.judge.compare_arms import key_of, setup, version
 from busbw.judge.kept import launches_of_machine
 from busbw.judge.launch_history import prior_of
 from busbw.judge.run import started_folder
@@ -60,11 +60,6 @@ def setups_of(given: Given) -> set[str]:
     return {setup(record) for record in given.records}
 
 
-def setup(record: RunRecord) -> str:
-    """The setup that the path of a log names; empty for none."""
-    return record.source.labels.get("setup", "") if record.source is not None else ""
-
-
 def read_arm(word: str) -> Given:
     """``NAME=RUN,RUN`` or ``RUN``: a run's name, folder or log, or a folder of logs. Raises UsageError."""
     named = _named(word)
@@ -90,16 +85,11 @@ def read_compared(word: str) -> Given:
     return given
 
 
-def each_once(given: Given) -> Given:
+def each_once(*several: Given) -> tuple[Given, ...]:
     """Without what is there twice, by name or as a copy, which a warning names: it is one launch. Logs
     without rows are alike without being copies (tests that failed in one way), and so may be those of several
-    tests or setups.
+    tests or setups. ``several`` are counted together.
     """
-    return each_once_in_all((given,))[0]
-
-
-def each_once_in_all(several: Sequence[Given]) -> tuple[Given, ...]:
-    """The same of several that are counted together."""
     seen: dict[tuple[object, ...], str] = {}
     return tuple(_unseen(given, seen) for given in several)
 

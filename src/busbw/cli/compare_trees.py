@@ -15,12 +15,11 @@ from busbw.cli.compare_inputs import (
     is_log_folder,
     read_compared,
     read_records,
-    setup,
     setups_of,
     unique,
 )
 from busbw.errors import UsageError
-from busbw.judge.compare_arms import nodes, version_label
+from busbw.judge.compare_arms import nodes, setup, version_label
 from busbw.model.record import NOT_STATED, RunRecord
 
 
@@ -41,7 +40,7 @@ def read_trees(words: Sequence[str]) -> tuple[Tree, ...]:
     """
     if len(words) == 1 and is_log_folder(Path(words[0])):
         return _trees(Path(words[0]))
-    arms = unique([each_once(read_compared(word)) for word in words])
+    arms = unique([given for word in words for given in each_once(read_compared(word))])
     return _by_setup(arms) if any(len(setups_of(arm)) > 1 for arm in arms) else (Tree("", arms),)
 
 
@@ -84,8 +83,9 @@ def _trees(folder: Path) -> tuple[Tree, ...]:
         for record in records:
             setups[setup(record)].append((record, None))
         arms = tuple(
-            each_once(Given(f"setup {one}" if one else "no setup", tuple(own)))
+            given
             for one, own in sorted(setups.items(), key=lambda pair: (not pair[0], pair[0]))
+            for given in each_once(Given(f"setup {one}" if one else "no setup", tuple(own)))
         )
         if len(arms) > 1:
             trees.append(Tree(name, arms))

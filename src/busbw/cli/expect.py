@@ -67,7 +67,7 @@ def expect_command(run: str, options: ExpectSettings, format_name: str) -> ExitC
     if options.save is not None:
         _save(options.save, given.records, replace=options.replace)
         return ExitCode.OK
-    return judge(each_once(given).records, options, format_name, run)
+    return judge(each_once(given)[0].records, options, format_name, run)
 
 
 @dataclass(frozen=True)

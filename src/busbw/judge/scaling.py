@@ -10,7 +10,16 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
-from busbw.judge.compare_arms import CaseKey, bandwidth_of, buffers, definition, failures, key_of, ranks
+from busbw.judge.compare_arms import (
+    CaseKey,
+    bandwidth_of,
+    buffers,
+    definition,
+    failures,
+    key_of,
+    ranks,
+    setup,
+)
 from busbw.judge.matching import made_with
 from busbw.judge.measured_with import differing
 from busbw.judge.pattern import joined, where
@@ -154,10 +163,10 @@ def scaling(
         if record.profiled:
             continue
         kind = made_with(record, known)
-        setup = one.setup or _labelled_setup(record)
+        named = one.setup or setup(record)
         # No row is a mean over different machines, or over buffers that a cache holds and others.
         versions = ", ".join(filter(None, (kind.versions, kind.device)))
-        shared = (setup, f"{definition(record)}, {buffers(record)}", versions)
+        shared = (named, f"{definition(record)}, {buffers(record)}", versions)
         found = [result for result in record.results if result.status is not Status.NOT_APPLICABLE]
         for result in found:
             key = key_of(record.plan.cases[result.case], record)
@@ -170,7 +179,7 @@ def scaling(
             why = record.error or record.status.value
             for operation in failures((record,)):
                 key = replace(NO_CASE, collective=operation)
-                there = (setup, NO_TIME, versions)
+                there = (named, NO_TIME, versions)
                 place = _Place(_kind(key), "", *there, key.size_bytes, kind.nodes, ranks(record))
                 groups[place].append(_no_case(why))
     for launch in failed:
@@ -187,10 +196,6 @@ def _why(record: RunRecord, result: CaseResult) -> str:
     """Why there is no number, in the case's words or the run's."""
     words = "wrong data" if result.status is Status.WRONG else ""
     return "" if result.status is Status.GOOD else result.error or words or record.error
-
-
-def _labelled_setup(record: RunRecord) -> str:
-    return record.source.labels.get("setup", "") if record.source is not None else ""
 
 
 def _kind(key: CaseKey) -> tuple[str, str, str, int, str]:
