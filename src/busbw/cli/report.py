@@ -28,6 +28,7 @@ from busbw.report.progress import progress
 from busbw.report.reported import Reported
 from busbw.report.text import Form, coloured, plain
 from busbw.report.view import HuntReport, ReportView, SeriesReport, Shown, view
+from busbw.terminal import has_unicode
 
 if TYPE_CHECKING:
     from busbw.judge.compare import Comparison
@@ -198,16 +199,14 @@ def _in_letters(report: ReportView, output: Path, wanted: str) -> None:
     form = form_of(sys.stdout)
     lines = page.text_lines(report, form, chosen)
     if not sys.stdout.isatty():
-        print(*(_sayable(plain(line), sys.stdout) for line in lines), sep="\n")
+        print(*map(plain, lines), sep="\n")
         return
     from busbw.report.console import CleanConsole
 
     # No colours where NO_COLOR or the terminal's own kind says so; soft_wrap: lines have their length.
     console = CleanConsole(highlight=False)
     for line in lines:
-        console.print(
-            coloured([(_sayable(text, sys.stdout), colour) for text, colour in line]), soft_wrap=True
-        )
+        console.print(coloured(line), soft_wrap=True)
 
 
 def form_of(out: TextIO) -> Form:
@@ -215,13 +214,7 @@ def form_of(out: TextIO) -> Form:
     if not out.isatty():
         return Form()
     columns = min(_MOST_COLUMNS, max(_FEWEST_COLUMNS, shutil.get_terminal_size().columns))
-    return Form(columns, (out.encoding or "").lower().replace("-", "").startswith("utf"))
-
-
-def _sayable(text: str, out: TextIO) -> str:
-    """Letters of names that the stream's encoding lacks become question marks."""
-    encoding = out.encoding or "ascii"
-    return text.encode(encoding, "replace").decode(encoding)
+    return Form(columns, has_unicode(out))
 
 
 def _pictures(report: ReportView, output: Path, wanted: str) -> list[tuple[str, Path]]:
