@@ -192,3 +192,14 @@ def format_share(value: float, sign: str = "", decimals: int = 1) -> str:
 def format_share_short(value: float, decimals: int = 1) -> str:
     """The same for a column: <0.1%, >1000x."""
     return format_share(value, "", decimals).replace("under ", "<").replace("over ", ">")
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """``0-2,5``: neighbours together."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1][1:] = [number]
+        else:
+            runs.append([number])
+    return ",".join("-".join(map(str, run)) for run in runs)

@@ -72,26 +72,23 @@ def _curves(run: Reported, kind: Kind) -> Iterator[Plot]:
     series = {label: curves.points(own) for label, own in _by_placement(found).items()}
     keys = {key_of(case) for case, _ in found}
     expected = [each for each in run.expectation.cases if each.key.plain in keys]
-    for plot in (
+    drawn = (
         curves.bandwidth(of, f"Bandwidth of {word}", series, table, expected),
         curves.time(of, f"Time of {word}", series, table),
-    ):
-        if plot is not None:
-            yield plot
-    beside = judged(run.record.plan, [result for _, result in run.of_kind(kind)])
-    if beside:
+    )
+    yield from filter(None, drawn)
+    if beside := judged(run.record.plan, [result for _, result in run.of_kind(kind)]):
         yield plot_beside(of, f"Beside {word}", beside)
 
 
 def _evidence(run: Reported, kind: Kind) -> Iterator[Plot]:
     found, word, of = _first(list(run.of_kind(kind))), " ".join(filter(None, kind)), (run.name, *kind)
-    for plot in (
+    drawn = (
         _launches(of, f"Launches of {word}", found),
         _ranks(run, of, f"Ranks of {word}", found),
         curves.spread(of, f"Spread of {word}", [case for case, _ in found], run.spreads),
-    ):
-        if plot is not None:
-            yield plot
+    )
+    yield from filter(None, drawn)
 
 
 def _by_placement(found: Sequence[Pair]) -> dict[str, list[Pair]]:

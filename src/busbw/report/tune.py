@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from busbw.judge.tune import LEAST_GAIN, Tuned
+from busbw.report.fields import aligned
 from busbw.units import counted, first_of, format_share, format_size, format_time
 
 
@@ -15,7 +16,7 @@ def lines(tuned: Sequence[Tuned], name: str, lost: Sequence[str] = (), *, was_co
     shown = [each for each in takes if each.confirmed is not None] if was_confirmed else takes
     text = [f"# {_answer(tuned, takes, shown, was_confirmed=was_confirmed)}"]
     if takes:
-        text += ["#", *_table(takes)]
+        text += ["#", *(f"# {line}" for line in aligned([_HEAD, *map(_row, takes)]))]
     text += [f"# {line}" for line in _nothing(tuned)]
     wrong = [f"{each.operation} {format_size(each.size_bytes)} {arm}" for each in tuned for arm in each.wrong]
     if wrong:
@@ -49,13 +50,6 @@ def _answer(
 
 
 _HEAD = ("operation", "size", "NCCL", "best", "time", "gain in the race %", "confirmed")
-
-
-def _table(takes: Sequence[Tuned]) -> Iterator[str]:
-    rows = [_HEAD, *map(_row, takes)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
-    for row in rows:
-        yield "# " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 def _row(each: Tuned) -> tuple[str, ...]:

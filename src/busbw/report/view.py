@@ -10,12 +10,12 @@ from typing import Any, Final
 
 from busbw.judge.compare import Comparison, Verdict
 from busbw.judge.compare_regimes import ComparedRegime, compared_regimes
-from busbw.judge.compare_setups import Reach, Recommendation
+from busbw.judge.compare_setups import ComparedSeries
+from busbw.judge.diagnose.engine import decisive
 from busbw.judge.expectation import Judgement
 from busbw.model.conclusion import QUESTIONS, Answer
 from busbw.model.finding import Finding, Severity, worst_first
 from busbw.model.record import Method, RunRecord, RunStatus
-from busbw.plan.setups import Setup
 from busbw.report import compare as plain
 from busbw.report import compare_setups as words
 from busbw.report import plots_of_comparison, plots_of_hunt, plots_of_run, plots_over_runs
@@ -87,16 +87,11 @@ class HuntReport:
 
 @dataclass(frozen=True)
 class SeriesReport:
-    """Setups that were measured in turn, compared; see ``report.compare_setups.table``. ``facts`` say when
-    and how.
-    """
+    """Setups that were measured in turn, compared. ``facts`` say when and how."""
 
     name: str
     facts: tuple[tuple[str, str], ...]
-    setups: tuple[Setup, ...]
-    reached: tuple[Reach, ...]
-    comparisons: tuple[tuple[int, Comparison], ...]
-    choices: tuple[tuple[int, Recommendation], ...]
+    compared: ComparedSeries
 
 
 Shown = Reported | HuntReport | SeriesReport
@@ -218,7 +213,7 @@ def _checks(run: Reported) -> Iterator[Check]:
     for question, text in QUESTIONS.items():
         own = worst_first([each for each in run.conclusions if each.question is question])
         answer = run.answers.get(question, Answer.NOT_OBSERVABLE)
-        decides = next((each for each in own if each.answer is answer), None)
+        decides = decisive(question, answer, run.conclusions)
         notes = tuple(each for each in own if each is not decides)
         claim = decides.claim if decides is not None else ""
         if decides is not None and (decides.evidence or decides.hint):
@@ -340,15 +335,15 @@ def _evidence(comparison: Comparison) -> Iterator[tuple[str, str]]:
 
 def _of_series(shown: SeriesReport) -> Part:
     """Which setup to take, then what every setup sets, gains and costs."""
-    comparisons = [each for _, each in shown.comparisons]
-    taken = [words.on(nodes) + words.choice(each) for nodes, each in shown.choices]
+    comparisons = [each for _, each in shown.compared.comparisons]
+    taken = [words.on(nodes) + words.choice(each) for nodes, each in shown.compared.choices]
     decided = any(
         row.verdict in (Verdict.FASTER, Verdict.SLOWER, Verdict.SAME)
         for each in comparisons
         for row in each.rows
     )
     curves, maps = [], []
-    for nodes, each in shown.comparisons:
+    for nodes, each in shown.compared.comparisons:
         where = f" on {nodes} nodes" if nodes else ""
         maps += list(plots_of_comparison.plots(shown.name, each, where))
         curves += list(plots_of_comparison.curves_of(shown.name, each, where))
@@ -358,8 +353,8 @@ def _of_series(shown: SeriesReport) -> Part:
         Headline(
             text, f"against {comparisons[0].baseline.name}", Answer.YES if decided else Answer.UNDECIDED
         ),
-        tuple(words.reach(each) for each in shown.reached if each.failed or each.wrong),
-        _answers(comparisons, [nodes for nodes, _ in shown.comparisons]),
+        tuple(words.reach(each) for each in shown.compared.reached if each.failed or each.wrong),
+        _answers(comparisons, [nodes for nodes, _ in shown.compared.comparisons]),
         tuple(curves),
         tuple(_setups(shown)),
         evidence=tuple(maps),
@@ -371,8 +366,8 @@ def _of_series(shown: SeriesReport) -> Part:
 
 def _setups(shown: SeriesReport) -> Iterator[Check]:
     """What each sets, why, and how far it came."""
-    for setup in shown.setups:
-        reached = [each for each in shown.reached if each.setup == setup.name]
+    for setup in shown.compared.setups:
+        reached = [each for each in shown.compared.reached if each.setup == setup.name]
         failed = any(each.failed or each.wrong for each in reached)
         notes = [Finding(Severity.INFO, setup.why)] if setup.why else []
         notes += [
