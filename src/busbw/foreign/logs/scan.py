@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from busbw.foreign.logs.context import Ends, Evidence, Job, may_be_command
 from busbw.foreign.logs.lines import Line, split_lines
-from busbw.foreign.logs.row_words import Layout, fault, filled, is_number
+from busbw.foreign.logs.row_words import Layout, Row, aligned, fault, fields_of, filled, is_number
 from busbw.foreign.logs.rows import (
     failure,
     is_cut,
@@ -21,7 +21,7 @@ from busbw.foreign.logs.rows import (
     note_damage,
     row_before_output,
 )
-from busbw.foreign.logs.table import Fact, Facts, FoundTable, Row, Tool, fact_words, rank_line
+from busbw.foreign.logs.table import Fact, Facts, FoundTable, Tool, fact_words, rank_line
 from busbw.model.record import DAMAGED, ImportFinding
 from busbw.units import counted
 
@@ -171,16 +171,18 @@ class Scanner:
         words = filled(table.layout, words, line, count)
         if len(words) != count or not line.isascii() or not table.layout.fits(words):
             return False
-        self._take_row(stream, words, *_lengths(line))
+        self._take_row(stream, words, aligned(table.layout, line))
         return True
 
-    def _take_row(self, stream: Stream, words: list[str], width: int, tail: int = 0, line: int = 0) -> None:
+    def _take_row(
+        self, stream: Stream, words: list[str], fields: tuple[int, ...] = (), line: int = 0
+    ) -> None:
         table = stream.table
         assert table is not None
         if stream.piece:
             self._drop_piece(stream)
         number = line or self._number
-        table.rows.append(Row(number, width, words, tail))
+        table.rows.append(Row(number, words, fields))
         table.last_line = max(table.last_line, number)
         self._rows_of = stream
 
@@ -363,7 +365,7 @@ class Scanner:
         self._begin_table(stream, *found)
         assert stream.table is not None
         stream.table.note("no-heading", text, self._number)
-        self._take_row(stream, words, *_lengths(line))
+        self._take_row(stream, words, aligned(found[1], line))
         return True
 
     def _not_a_row(self, stream: Stream, table: FoundTable, line: str, words: list[str]) -> None:
@@ -419,7 +421,7 @@ class Scanner:
         stream.piece = []
         text = f"the row was interrupted by other output; its end is in line {self._number}"
         table.note("joined", text, stream.piece_line)
-        self._take_row(stream, joined, 0, line=stream.piece_line)
+        self._take_row(stream, joined, line=stream.piece_line)
         return True
 
     def _drop_piece(self, stream: Stream) -> None:
@@ -449,15 +451,7 @@ def _layout(line: str, tool: Tool) -> Layout | None:
     layout = tool.heading(line)
     if layout is None or not any(column.name.startswith(("time", "cputime")) for column in layout.columns):
         return None
-    return replace(layout, width=len(line.rstrip()))
-
-
-def _lengths(line: str) -> tuple[int, int]:
-    """The length of a line, and of what stands behind its first word; 0 where no columns are aligned."""
-    text = line.strip()
-    if "  " not in text:
-        return 0, 0
-    return len(line.rstrip()), len(text) - len(text.split(None, 1)[0])
+    return replace(layout, fields=fields_of(line))
 
 
 def _may_be_row(words: Sequence[str]) -> bool:

@@ -6,11 +6,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
 from busbw.foreign.logs.context import Evidence
+from busbw.foreign.logs.printf import misprinted
 from busbw.foreign.logs.row_words import (
     BoolArray,
     FloatArray,
@@ -18,6 +19,7 @@ from busbw.foreign.logs.row_words import (
     Layout,
     OnePrinted,
     Printed,
+    Row,
     one_printed,
     printed,
 )
@@ -98,17 +100,6 @@ def number_or_word(text: str) -> int | str:
 
 
 # ---- as it was found ---------------------------------------------------------------------------------------
-
-
-class Row(NamedTuple):
-    """A row by its words. ``width`` 0: its length is not to be compared with that of others; ``tail`` is the
-    length behind the first word, which is the same where blanks in front of the rows are lost.
-    """
-
-    line: int
-    width: int
-    words: list[str]
-    tail: int = 0
 
 
 @dataclass(frozen=True)
@@ -204,14 +195,12 @@ class FoundTable:
             "tool": self.tool.name,
             "stream": self.stream,
             "lines": np.array([row.line for row in self.rows], np.int64),
-            "widths": np.array([row.width for row in self.rows], np.int64),
-            "tails": np.array([row.tail for row in self.rows], np.int64),
+            "misprinted": misprinted(self.layout, self.rows),
             "sizes": self.integers("size", 0),
             "counts": self.integers("count", -1),
             "types": self.words("type") or [""] * rows,
             "redops": self.words("redop") or ["none"] * rows,
             "roots": self.integers("root", -1),
-            "heading_width": self.layout.width,
             "first_line": self.heading_line,
             "last_line": self.last_line,
             "header": {**header, **self.footer},
@@ -267,10 +256,10 @@ def _as_found(table: Table, operation: str, ranks: int) -> Table:  # noqa: ARG00
 class Table:
     """One table of a log: rows by column, and what the log says about them.
 
-    Rows: ``lines`` (from 1), ``widths`` and ``tails`` (0: not to be compared), ``sizes`` in bytes as
-    printed, ``counts`` (-1: the tool prints none), ``types``, ``redops``, ``roots`` (-1: none), ``timings``
-    (one a placement); ``algorithms`` and the bytes in a rank's buffers are empty where the table has no such
-    column.
+    Rows: ``lines`` (from 1), ``sizes`` in bytes as printed, ``counts`` (-1: the tool prints none), ``types``,
+    ``redops``, ``roots`` (-1: none), ``timings`` (one a placement); ``algorithms`` and the bytes in a rank's
+    buffers are empty where the table has no such column. ``misprinted`` are lines that the tool cannot have
+    written so, and why.
 
     ``shares``: sizes are what one rank gives to or gets from each other one, as in OSU and IMB, where ours is
     the whole buffer. ``time`` says which reduction the times are; ``operation`` is empty where the log does
@@ -291,14 +280,12 @@ class Table:
     stream: str
     time: str
     lines: IntArray
-    widths: IntArray
     sizes: IntArray
     counts: IntArray
     types: Sequence[str]
     redops: Sequence[str]
     roots: IntArray
     timings: tuple[Timing, ...]
-    tails: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
     algorithms: Sequence[str] = ()
     input_bytes: Sequence[int | None] = ()
     output_bytes: Sequence[int | None] = ()
@@ -306,7 +293,7 @@ class Table:
     operation_from: str = ""
     shares: bool = False
     trusted_time: bool = True
-    heading_width: int = 0
+    misprinted: Mapping[int, str] = field(default_factory=dict)
     first_line: int = 0
     last_line: int = 0
     rank_labels: tuple[tuple[str, int], ...] = ()
@@ -341,10 +328,8 @@ class Table:
         if mask.all():
             return self
         columns: dict[str, Any] = {
-            name: getattr(self, name)[mask] for name in ("lines", "widths", "sizes", "counts", "roots")
+            name: getattr(self, name)[mask] for name in ("lines", "sizes", "counts", "roots")
         }
-        if len(self.tails):
-            columns["tails"] = self.tails[mask]
         places = np.flatnonzero(mask).tolist()
         for name in ("types", "redops", "algorithms", "input_bytes", "output_bytes"):
             known = getattr(self, name)
