@@ -14,7 +14,7 @@ from typing import IO, Any, Final
 from busbw.errors import UsageError
 from busbw.foreign.aws_kit import read_csv
 from busbw.foreign.logs.assemble import Origin
-from busbw.foreign.logs.context import TUNING
+from busbw.foreign.logs.context import TUNING, VERSION
 from busbw.foreign.logs.json_text import Document, document, word
 from busbw.foreign.logs.labels import BESIDE, variables
 from busbw.foreign.logs.lines import HEAD_BYTES, read_text
@@ -45,9 +45,10 @@ _OTHERS: Final = (
         r"^(?:Usage|usage): *(?:mpi(?:run|exec)|prte?run|srun|torchrun|jsrun)\b|^mpirun \(Open",
     ),
     (
-        "a bandwidth or rate test of OSU",
-        r"\bOSU \S+ (?:.* )?(?:Bandwidth|Rate|Init|Hello World|Lock|Unlock)\b.*Test",
+        "a bandwidth, rate or non-blocking test of OSU",
+        r"\bOSU \S+ (?:.* )?(?:Bandwidth|Rate|Non-blocking|Init|Hello World|Lock|Unlock)\b.*Test",
     ),
+    ("a bandwidth or non-blocking test of IMB", r"\bt_ovrl\[usec\]|#bytes +#repetitions +Mbytes/sec"),
     (
         "a test of perftest (ib_write_bw and its kin)",
         r"^ *(?:RDMA_\w+|Send|Atomic_\w+) .*Test|\bBW peak ?\[|#iterations",
@@ -226,6 +227,8 @@ def _read_json(found: Document, path: str, tool: str) -> Reading | None:
 
 def _read_log(log: Log, path: str, tool: str) -> Reading:
     tables = list(_as(tool, map(interpret, log.tables)))
+    if not tool and any(word.startswith("RCCL") for word in log.evidence.get(VERSION, ())):
+        tables = [_as(RCCL_TESTS, [each])[0] if each.tool == NCCL_TESTS.name else each for each in tables]
     if not tables and log.facts.header.get("program") and _is_asked(NCCL_TESTS.name, tool):
         tables = [without_rows(log.facts, log.job)]
     dates = [_date(str(table.header["date"])) for table in tables if "date" in table.header]

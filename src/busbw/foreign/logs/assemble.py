@@ -69,7 +69,7 @@ def assemble(table: Table, origin: Origin, given: Given, run_id: str) -> RunReco
         *decision.findings,
         *numbers.findings,
         *_shared_devices(table),
-        *(() if table.findings_of("separate") else repeated(table, made, results)),
+        *(() if table.findings_of("separate") else repeated(table, made)),
     )
     fields = _fields(table, decision, numbers, origin) | {"library_version": version_from}
     record = RunRecord(

@@ -16,8 +16,9 @@ from busbw.foreign.logs.row_words import Kind, Layout, Row
 
 # A column with a word as wide as itself or wider still has these blanks before it (nccl-tests).
 _LEAST_BLANKS: Final = 2
-# A share of the rows must agree on how wide a column is.
-_MOST: Final = 0.6
+# Of three rows two must agree on how wide a column is, and on all columns: else a page or an editor has
+# changed the blanks.
+_MOST: Final = 2 / 3
 
 
 def misprinted(layout: Layout, rows: Sequence[Row]) -> dict[int, str]:
@@ -54,7 +55,8 @@ def _odd_fields(layout: Layout, rows: Sequence[Row]) -> Iterator[int]:
         if counts.max() >= _MOST * len(votes):
             usual, own = values[counts.argmax()], fields[:, place]
             odd |= (own < usual) | ((own > usual) & (blanks[:, place] > _LEAST_BLANKS))
-    yield from (known[row].line for row in np.flatnonzero(odd))
+    if odd.sum() <= max(1, (1 - _MOST) * len(known)):
+        yield from (known[row].line for row in np.flatnonzero(odd))
 
 
 _Form = tuple[int, int]  # digits before and behind the point

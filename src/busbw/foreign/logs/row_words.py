@@ -30,7 +30,7 @@ NO_ALGORITHM: Final = "-"
 _NUMBER: Final = r"(?:(?:0|[1-9]\d*)(?:\.\d+)?(?:e[+-][01]\d)?|-?(?:nan|inf))"
 _IS_NUMBER: Final = re.compile(_NUMBER, re.ASCII)
 
-_FIELD: Final = re.compile(r"(?:# )? *[^ ]+")
+_FIELD: Final = re.compile(r"(?:#+ )? *[^ ]+")
 
 
 class Printed(NamedTuple):

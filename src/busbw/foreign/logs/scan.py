@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, Final
 
-from busbw.foreign.logs.context import Ends, Evidence, Job, may_be_command
+from busbw.foreign.logs.context import Ends, Evidence, Job
 from busbw.foreign.logs.lines import Line, split_lines
 from busbw.foreign.logs.row_words import Layout, Row, aligned, fault, fields_of, filled, is_number
 from busbw.foreign.logs.rows import (
@@ -217,8 +217,7 @@ class Scanner:
                 else:
                     self._take_fact(stream, form, fact_words(match))
                 return True
-        if may_be_command(line):
-            self._job.read(line)
+        self._job.read(line)
         return False
 
     # ---- words beside the rows -------------------------------------------------------------------------

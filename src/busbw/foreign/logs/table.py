@@ -73,7 +73,7 @@ def fact(scope: str, mark: str, pattern: str, *, forgets: tuple[str, ...] = ()) 
     """A kind of line by its pattern, which is compared from the beginning of the line on, behind the comment
     sign: pages of the web and mails eat it.
     """
-    return Fact(scope, mark, re.compile(r"(?<!\w)#?\s*" + pattern), forgets)
+    return Fact(scope, mark, re.compile(r"(?<!\w)#*\s*" + pattern), forgets)
 
 
 def fact_words(match: re.Match[str]) -> dict[str, Any]:

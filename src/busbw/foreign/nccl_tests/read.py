@@ -32,7 +32,7 @@ _NO_COLUMN: Final = "none: the table has no such column"
 
 # ---- headings ----------------------------------------------------------------------------------------------
 
-_WORDS: Final = re.compile(r"\S+")
+_WORDS: Final = re.compile(r"(?<!\S)[#\\]*(?P<name>[^\s#\\]\S*)")  # pages want a backslash before a sign
 # Columns since the first version, and of rccl-tests: name in the heading to our name and kind.
 _COLUMNS: Final = {
     "size": ("size", Kind.INTEGER),
@@ -67,8 +67,8 @@ ALL_COLUMNS: Final = (
 
 def heading(line: str) -> Layout | None:
     """The layout that a line announces; None where it is no heading of these tests."""
-    matches = [match for match in _WORDS.finditer(line) if match.group() != "#"]
-    names = [match.group().lstrip("#") for match in matches]
+    matches = list(_WORDS.finditer(line))
+    names = [match.group("name") for match in matches]
     if names[:2] != ["size", "count"]:
         return None
     columns: list[Column] = []

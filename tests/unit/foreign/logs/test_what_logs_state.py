@@ -175,6 +175,10 @@ OSU = "# OSU MPI Allreduce Latency Test v7.4\n# Datatype: MPI_CHAR.\n# Size     
         "error: process exited: status 7",
         "Warning  BackoffLimitExceeded  job-controller  Job has reached the specified backoff limit",
         "ERROR: Job failed (system failure): pod was deleted",
+        "[NID 00012] Apid 77: exit codes: 139",
+        "timeout: sending signal TERM to command 'mpirun'",
+        "[proxy:0:0@n1] control_cmd_cb (proxy/pmip_cb.c:480): assert (!closed) failed",
+        "Exit 143",
     ],
 )
 def test_words_of_an_end_make_the_run_interrupted(end: str, imported: Imported) -> None:
@@ -183,11 +187,24 @@ def test_words_of_an_end_make_the_run_interrupted(end: str, imported: Imported) 
 
 
 @pytest.mark.parametrize(
-    "end", ["Exit code: 0", "exited with status 0", "real 0m3.1s", "# All processes entering MPI_Finalize"]
+    "end",
+    [
+        "Exit code: 0",
+        "exited with status 0",
+        "ExitCode=0:0",
+        "real 0m3.1s",
+        "# All processes entering MPI_Finalize",
+    ],
 )
 def test_words_of_a_good_end_say_nothing(end: str, imported: Imported) -> None:
     (record,) = imported(f"{OSU}{end}\n", ranks=4)
     assert (record.status, kinds(record)) == (RunStatus.COMPLETE, [])
+
+
+def test_errors_that_nccom_test_counts_and_no_row_shows_are_said(imported: Imported) -> None:
+    text = "nccom-test -r 2 allr\n     size(B)    count(elems)     type    time(us)    algbw(GB/s)    busbw(GB/s)\n    33554432        33554432    uint8         768          43.69          43.69\n{}1 errors found - test failed\n"
+    assert kinds(imported(text.format(""))[0]) == ["contradiction"]
+    assert kinds(imported(text.format("    67108864    Failure running: timeout\n"))[0]) == []
 
 
 # ---- rows --------------------------------------------------------------------------------------------------
@@ -216,6 +233,12 @@ def test_a_number_that_is_wider_than_its_column_is_no_damage(imported: Imported)
     assert "damaged" not in kinds(record)
 
 
+def test_rows_whose_blanks_an_editor_has_changed_are_kept(imported: Imported) -> None:
+    text = nccl(*ROWS, devices=device(0) + device(1))
+    (record,) = imported(text.replace("  ", "\t"))
+    assert (len(record.results), kinds(record)) == (14, [])
+
+
 def test_a_digit_that_is_lost_is_no_lost_blank(imported: Imported) -> None:
     text = nccl(*ROWS, devices=device(0) + device(1))
     damaged = ROWS[2].replace(ROWS[2].split()[5], ROWS[2].split()[5][:-1], 1)
@@ -238,11 +261,13 @@ def test_rows_above_the_first_heading_are_named(above: str, imported: Imported, 
     assert len(imported(text)[0].results) == 3
 
 
-def test_comment_signs_may_be_missing(tool_table: Callable[[int], str], imported: Imported) -> None:
+def test_comment_signs_may_be_missing_or_others(tool_table: Callable[[int], str], imported: Imported) -> None:
     text = tool_table(1)
-    wanted, found = (imported(each, op="all_reduce", ranks=16)[0] for each in (text, text.replace("#", "")))
-    assert (found.results, found.world) == (wanted.results, wanted.world)
-    assert kinds(found) == kinds(wanted)
+    wanted = imported(text, op="all_reduce", ranks=16)[0]
+    for sign in ("", "##", "\\#"):
+        found = imported(text.replace("#", sign), op="all_reduce", ranks=16)[0]
+        assert (found.results, found.world) == (wanted.results, wanted.world)
+        assert kinds(found) == kinds(wanted)
 
 
 PREFIXES = {
@@ -337,6 +362,14 @@ def test_modes_of_one_sided_tests_are_tests_apart(
     assert {(case.op, case.dtype) for case in cases} == {kind}
 
 
+def test_modes_of_tests_with_a_spread_are_tests_apart(imported: Imported) -> None:
+    """IMB-IO, which prints three times a size."""
+    text = MODES.format(name="S_Write_Indv").replace("t[usec]", "t_min[usec]  t_max[usec]  t_avg[usec]")
+    text = text.replace("0.05", "0.05  0.05  0.05").replace("1.05", "1.05  1.05  1.05")
+    cases = [record.plan.cases[0] for record in imported(text)]
+    assert [case.collective for case in cases] == ["s_write_indv_aggregate", "s_write_indv_non_aggregate"]
+
+
 def test_types_of_osu_are_tables_apart(imported: Imported) -> None:
     more = "# Datatype: MPI_INT.\n# Size       Avg Latency(us)\n4                       1.53\n"
     first, second = imported(OSU + more, ranks=2)
@@ -403,6 +436,14 @@ def test_a_sentence_about_nccom_test_is_no_command(prose: str, imported: Importe
     assert (case.op, record.source.fields["op"]) == ("sum", "assumed: nccom-test's check is that of a sum")
 
 
+def test_a_command_may_go_on_in_the_next_line(imported: Imported) -> None:
+    command = "mpirun -np 2 \\\n  -x NCCL_DEBUG=WARN \\\n  ./build/all_reduce_perf \\\n  -b 8\n"
+    text = nccl(*ROWS).replace("# Collective test starting: all_reduce_perf\n", command)
+    (record,) = imported(text)
+    fields = record.source.fields
+    assert (fields["operation"], record.source.header["ranks_by_command"]) == ("command", 2)
+
+
 def test_sizes_that_are_rounded_are_no_copies(imported: Imported) -> None:
     def gather(size: int, time: str) -> str:
         return row(size, time, op="none", blocks=16, factor=15 / 16)
@@ -417,6 +458,8 @@ def test_sizes_that_are_rounded_are_no_copies(imported: Imported) -> None:
     ]
     text = nccl(*rows).replace("all_reduce", "all_gather")
     assert kinds(imported(text, ranks=16)[0]) == []
+    by_chance = text.replace(rows[4], rows[3].replace("9.10", "9.19", 1))
+    assert kinds(imported(by_chance, ranks=16)[0]) == []
     copied = text.replace(rows[-1], rows[-1] * 2)
     assert "repeated" in kinds(imported(copied, ranks=16)[0])
 
@@ -461,15 +504,23 @@ def test_versions_of_the_library(line: str, version: str, imported: Imported) ->
     assert record.world.ranks[0].library_version == version
 
 
-def test_the_version_of_an_old_imb(imported: Imported) -> None:
-    (record,) = imported(
-        "#    Intel (R) MPI Benchmark Suite V3.2, MPI-1 part\n".replace(
-            "Benchmark Suite V3.2", "Benchmarks 4.1"
-        )
-        + IMB
-        + IMB_LAST
-    )
-    assert record.source.header["tests_version"] == "4.1"
+def test_a_log_of_rccl_is_one_by_its_word(imported: Imported) -> None:
+    devices = "".join(device(rank).replace("NVIDIA H100 80GB HBM3", "gfx942") for rank in range(2))
+    (record,) = imported(nccl(*ROWS, devices=devices, head="RCCL version : 2.22.3-HEAD:abc1234\n"))
+    assert (record.source.tool, record.plan.backend) == ("rccl-tests", "rccl")
+
+
+@pytest.mark.parametrize(
+    ("title", "version"),
+    [
+        ("Benchmarks 4.1", "4.1"),
+        ("Benchmark Suite V3.2.4", "3.2.4"),
+        ("Benchmarks 2019 Update 6", "2019 Update 6"),
+    ],
+)
+def test_the_version_of_an_old_imb(title: str, version: str, imported: Imported) -> None:
+    (record,) = imported(f"#    Intel (R) MPI {title}, MPI-1 part\n" + IMB + IMB_LAST)
+    assert record.source.header["tests_version"] == version
 
 
 @pytest.mark.parametrize(
