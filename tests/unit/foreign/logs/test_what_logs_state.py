@@ -307,6 +307,15 @@ def test_whatever_repeats_before_lines_is_a_prefix(
     assert (found.results, kinds(found)) == (wanted.results, kinds(wanted))
 
 
+@pytest.mark.parametrize("key", ["log", "msg"])
+def test_lines_within_json_are_read(key: str, tool_table: Callable[[int], str], imported: Imported) -> None:
+    text = tool_table(1)
+    entries = [{"time": "2024-08-14T09:23:01Z", key: f"{line}\n"} for line in text.splitlines()]
+    behind = "".join(f"{json.dumps(entry)}\n" for entry in entries)
+    wanted, found = (imported(each, op="all_reduce", ranks=16)[0] for each in (text, behind))
+    assert (found.results, kinds(found)) == (wanted.results, kinds(wanted))
+
+
 def test_ranks_that_write_in_turn_are_kept_apart(imported: Imported) -> None:
     one, other = nccl(*ROWS).splitlines(), nccl(*ROWS[::-1]).splitlines()
     text = "".join(
@@ -641,6 +650,12 @@ def test_a_result_file_that_is_cut_says_what_is_lost(imported: Imported) -> None
         ("mpirun (Open MPI) 5.0.3\n\nUsage: mpirun [OPTION]... [PROGRAM]...\n", "launcher"),
         ("USAGE: all_reduce_perf \n\t[-t,--nthreads <num threads>] \n", "help of nccl-tests"),
         ("[    1.204411] pci 0000:00:1f.0: quirk\n[    1.204419] ok\n", "dmesg"),
+        ("algbw: 268.1 GBps (2144.9 Gbps)\nbusbw: 469.2 GBps (3753.6 Gbps)\n", "all_reduce_bench.py"),
+        ("# Benchmarking Ibcast\n#bytes #repetitions t_ovrl[usec] t_pure[usec]\n 0 1000 1.46 0.28\n", "IMB"),
+        (
+            "#bytes #repetitions t_min[usec] t_max[usec] t_avg[usec] stddev[%]\n 64 16 1.2 1.3 1.2 3.0\n",
+            "oneCCL",
+        ),
         ("# OSU MPI Bandwidth Test v7.4\n# Size      Bandwidth (MB/s)\n1    8.2\n", "OSU"),
         ("node1:7:7 [0] NCCL INFO Bootstrap: Using eth0\n", "NCCL without the table"),
     ],
