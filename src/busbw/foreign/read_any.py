@@ -14,7 +14,7 @@ from typing import IO, Any, Final
 from busbw.errors import UsageError
 from busbw.foreign.aws_kit import read_csv
 from busbw.foreign.logs.assemble import Origin
-from busbw.foreign.logs.context import TUNING, VERSION
+from busbw.foreign.logs.context import TUNING, Evidence
 from busbw.foreign.logs.json_text import Document, document, word
 from busbw.foreign.logs.labels import BESIDE, variables
 from busbw.foreign.logs.lines import HEAD_BYTES, read_text
@@ -229,17 +229,14 @@ def _read_json(found: Document, path: str, tool: str) -> Reading | None:
 
 def _read_log(log: Log, path: str, tool: str) -> Reading:
     tables = list(_as(tool, map(interpret, log.tables)))
-    if not tool and any(word.startswith("RCCL") for word in log.evidence.get(VERSION, ())):
-        tables = [_as(RCCL_TESTS, [each])[0] if each.tool == NCCL_TESTS.name else each for each in tables]
     if not tables and log.facts.header.get("program") and _is_asked(NCCL_TESTS.name, tool):
-        tables = [without_rows(log.facts, log.job)]
+        tables = [without_rows(log.facts, log.job, log.evidence)]
     dates = [_date(str(table.header["date"])) for table in tables if "date" in table.header]
     origin = Origin(
         path,
         log_lines=log.lines,
         created=next(filter(None, dates), ""),
         created_from="header",
-        evidence=log.evidence,
         last_words=log.last_words,
     )
     return Reading(origin, tuple(tables), bool(tables or log.job), log.findings)
@@ -253,10 +250,13 @@ def interpret(found: FoundTable) -> Table:
     return replace(table, calls=tuple(found.calls.as_dict()[TUNING]))
 
 
-def without_rows(facts: Facts | None = None, job: dict[str, Any] | None = None) -> Table:
+def without_rows(
+    facts: Facts | None = None, job: dict[str, Any] | None = None, evidence: Evidence | None = None
+) -> Table:
     """The table of a test of nccl-tests that ended before its first row."""
     assert NCCL_TESTS.usual is not None
-    return interpret(FoundTable(NCCL_TESTS, NCCL_TESTS.usual, "", 0, facts or Facts(), job or {}))
+    found = FoundTable(NCCL_TESTS, NCCL_TESTS.usual, "", 0, facts or Facts(), job or {})
+    return interpret(replace(found, evidence=evidence or found.evidence))
 
 
 def _date(text: str) -> str:

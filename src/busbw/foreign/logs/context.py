@@ -136,6 +136,16 @@ class Evidence:
         """Whether NCCL reports a single call in the line, and nothing else."""
         return [key for key, form in _LINES if form.search(line)] == [TUNING]
 
+    @staticmethod
+    def is_first(line: str) -> bool:
+        """Whether a library says so once a job, when it starts."""
+        return "MPI startup()" in line or _LINES[0][1].search(line) is not None
+
+    def join(self, other: Evidence) -> None:
+        """Take what another one holds."""
+        for key, values in other._found.items():
+            self._found.setdefault(key, {}).update(values)
+
     def take(self, line: str) -> None:
         """Take what a line says."""
         if _SOME.search(line) is None:

@@ -31,12 +31,14 @@ _GAPS: Final = ("...", "[...]", "…")
 
 @dataclass(frozen=True)
 class Log:
-    """What one text holds. ``findings`` are those that belong to no table."""
+    """What one text holds. ``findings`` are those that belong to no table; ``facts`` and ``evidence`` are of
+    the last launch, also where it has no table.
+    """
 
     tables: tuple[FoundTable, ...]
-    facts: Facts  # of the last launch, also where it has no table
+    facts: Facts
     job: dict[str, Any]
-    evidence: dict[str, list[str]]
+    evidence: Evidence
     last_words: str
     lines: int
     findings: tuple[ImportFinding, ...] = ()
@@ -111,6 +113,8 @@ class Scanner:
             self._lose(stream)
             if stream.announced and self._tables:
                 self._failed_launch(stream)
+        for table in self._tables[-1:]:  # what stands below the last table is of its launch
+            table.evidence.join(self._evidence)
         for table in self._tables:
             self._note_processes(table)
             table.findings.sort(key=lambda finding: finding.line)
@@ -122,7 +126,7 @@ class Scanner:
             tuple(self._tables),
             facts,
             self._job.plain(),
-            self._evidence.as_dict(),
+            self._evidence,
             self._last_words.strip()[:200],
             self._number,
             tuple(self._lost),
@@ -258,10 +262,19 @@ class Scanner:
         self._close(stream)
         if stream.ended:
             stream.facts, stream.ended = Facts(), False
+            self._next_launch()
         self._job.begin_output()
+
+    def _next_launch(self, *, is_sure: bool = False) -> None:
+        """Take evidence for another launch from here on, where the last table has ended, or it is sure."""
+        last = self._tables[-1] if self._tables else None
+        has_table = last is not None and last.evidence is self._evidence
+        if last is not None and has_table and (is_sure or not self._streams[last.stream].is_open):
+            self._evidence = Evidence()
 
     def _nccl_line(self, stream: Stream, line: str, words: list[str]) -> None:
         """A line of NCCL: evidence. It may stand behind a row, or behind the beginning of one."""
+        self._next_launch(is_sure=Evidence.is_first(line))
         table = self._only_open_table(stream) if Evidence.is_of_a_call(line) else None
         if table is None:
             self._evidence.take(line)
@@ -302,6 +315,7 @@ class Scanner:
             self._job.take(),
             stream.placements,
             last_line=self._number,
+            evidence=self._evidence,
         )
         stream.placements, stream.is_open, stream.announced = "", True, 0
         self._tables.append(stream.table)
@@ -328,7 +342,7 @@ class Scanner:
             if tool.usual is None or tool.started.isdisjoint(stream.facts.header):
                 continue
             table = FoundTable(tool, tool.usual, stream.name, stream.announced, stream.facts)
-            table.last_line = stream.announced
+            table.last_line, table.evidence = stream.announced, self._evidence
             if self._note_end(table):
                 self._tables.append(table)
                 stream.facts, stream.announced = Facts(), 0

@@ -136,8 +136,8 @@ class Failure:
 @dataclass
 class FoundTable:
     """A table as it stands in the log. ``placements`` is the line above its heading: whose columns follow;
-    ``job`` are the words of the command line above it, ``calls`` NCCL's lines about single calls;
-    ``headings`` counts how often its heading is there.
+    ``job`` are the words of the command line above it, ``evidence`` what libraries said in its launch,
+    ``calls`` NCCL's lines about single calls; ``headings`` counts how often its heading is there.
     """
 
     tool: Tool
@@ -152,6 +152,7 @@ class FoundTable:
     failures: list[Failure] = field(default_factory=list)
     findings: list[ImportFinding] = field(default_factory=list)
     last_line: int = 0
+    evidence: Evidence = field(default_factory=Evidence)
     calls: Evidence | None = None
     headings: int = 1
 
@@ -204,7 +205,8 @@ class FoundTable:
             "first_line": self.heading_line,
             "last_line": self.last_line,
             "header": {**header, **self.footer},
-            "ranks": tuple(self.facts.ranks),
+            "ranks": tuple(dict.fromkeys(self.facts.ranks)),  # a line may be there twice
+            "evidence": self.evidence.as_dict(),
             "failures": tuple(self.failures),
             "findings": tuple(self.findings),
             "average": one_printed(str(self.footer.get("average", ""))),
@@ -266,8 +268,8 @@ class Table:
     not name it, ``rank_labels`` pairs a source with the number of ranks that it claims. ``trusted_time`` is
     off where the printed time is not that of the operation (-C). ``words_from`` says where reduction, root
     and type come from. ``ended``: the tool's last line (``end_line``) is there, or it
-    has none; ``largest`` is the size of the last row by the header, 0 where it does not say that. ``calls``
-    are the lines of NCCL in the table about single calls.
+    has none; ``largest`` is the size of the last row by the header, 0 where it does not say that.
+    ``evidence`` is what libraries said in its launch, ``calls`` NCCL's lines in the table about single calls.
 
     How the tool prints: ``formulas`` of its algbw are ``today's`` (size / time), ``old`` (from before
     nccl-tests 2.13: some operations left a rank's own block out), or not known. ``gb_sizes`` are what its GB
@@ -308,6 +310,7 @@ class Table:
     largest: int = 0
     findings: tuple[ImportFinding, ...] = ()
     words_from: dict[str, str] = field(default_factory=dict)
+    evidence: Mapping[str, list[str]] = field(default_factory=dict)
     calls: tuple[str, ...] = ()
     formulas: str = ""
     gb_sizes: tuple[float, ...] = (1.0,)

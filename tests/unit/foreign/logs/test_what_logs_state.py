@@ -92,6 +92,11 @@ def test_ranks_on_one_device_are_counted_once(
     assert "3 x NVIDIA H100 80GB HBM3, for 4 ranks" in capsys.readouterr().out
 
 
+def test_a_device_list_that_is_there_twice_is_one(imported: Imported) -> None:
+    (record,) = imported(nccl(*ROWS, devices=(device(0) + device(1)) * 2))
+    assert ([rank.host for rank in record.world.ranks], kinds(record)) == (["hostA", "hostA"], [])
+
+
 @pytest.mark.parametrize("per_process", [1, 4])
 def test_processes_without_mpi_are_communicators_of_their_own(per_process: int, imported: Imported) -> None:
     devices = [
@@ -567,6 +572,24 @@ INFO = "node1:1887:1999 [0] NCCL INFO "
 def test_causes_that_a_log_states_are_evidence(line: str, key: str, value: str, imported: Imported) -> None:
     (record,) = imported(nccl(*ROWS, head=f"{line}\n"), ranks=2)
     assert record.source.evidence[key] == [value]
+
+
+def test_what_libraries_say_is_of_the_table_of_their_launch(imported: Imported) -> None:
+    """Networks and versions of two launches in one log, whose words may stand above their title."""
+    texts = [
+        nccl(*ROWS, head=f"NCCL version 2.{minor}.1+cuda12.4\n{INFO}Using network {network}\n")
+        for minor, network in ((18, "IB"), (21, "Socket"))
+    ]
+    said = [record.source.evidence for record in imported("".join(texts), ranks=2)]
+    assert [each["network"] for each in said] == [["IB"], ["Socket"]]
+    assert [each["nccl_version"] for each in said] == [["NCCL 2.18.1+cuda12.4"], ["NCCL 2.21.1+cuda12.4"]]
+    above = "".join(
+        f"[0] MPI startup(): libfabric provider: {provider}\n{OSU}" for provider in ("tcp", "verbs")
+    )
+    said = [record.source.evidence for record in imported(above, ranks=2)]
+    assert [each["provider"] for each in said] == [["tcp"], ["verbs"]]
+    below = nccl(*ROWS) + f"{INFO}Using network IB\n"  # two streams of one launch, one behind the other
+    assert imported(below, ranks=2)[0].source.evidence["network"] == ["IB"]
 
 
 # ---- result files of rccl-tests ----------------------------------------------------------------------------
