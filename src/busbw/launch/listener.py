@@ -24,7 +24,7 @@ class Listener:
         self.hello: dict[int, str] = {}  # rank -> host
         self.errors: list[Event] = []  # those that wait for such a rank in a collective may wait for ever
         self.still: list[HostStill] = []  # of hosts where nothing moved
-        self.left: list[HostStill] = []  # of hosts when a rank ended in a call
+        self.left: list[HostStill] = []  # of hosts when a rank ended within a case
         self.end: Event | None = None  # rank 0's last
         self.output: list[str] = []  # what was no event
         self.out_of_time_s: float | None = None

@@ -72,9 +72,10 @@ class _Rank:
         return process.state == "S" and used and _TIMER in process.waits_in
 
 
-def differing_event(left: Sequence[HostStill]) -> Event | None:
+def differing_event(left: Sequence[HostStill], started: Container[int]) -> Event | None:
     """The error of ranks that waited in different calls when one ended; None where they waited in the same,
     or nobody saw them. What ranks publish between calls may be half written, so those do not count.
+    ``started``: see ``explain``.
     """
     waiting = [
         replace(host, ranks=found)
@@ -82,7 +83,7 @@ def differing_event(left: Sequence[HostStill]) -> Event | None:
         if (found := tuple(each for each in host.ranks if each.page.waits))
     ]
     ranks = [_Rank(host.host, host.quiet_s, each) for host in waiting for each in host.ranks]
-    return stalled_event(waiting) if ranks and _mixed(_calls(ranks)) else None
+    return stalled_event(waiting, started) if ranks and _mixed(_calls(ranks)) else None
 
 
 def stalled_event(still: Sequence[HostStill], started: Container[int] | None = None) -> Event:
@@ -338,7 +339,7 @@ def _evidence(
     hosts = first_of((host.host for host in still), _MOST_NAMED)
     quiet = sorted(host.quiet_s for host in still)  # what ranks are at decides how long each host waits
     longer = f" to {quiet[-1]:g}" if quiet[-1] >= quiet[0] + 1 else ""
-    yield f"no rank on {hosts} moved for {quiet[0]:g}{longer} s" if quiet[-1] else "one of them then ended"
+    yield f"no rank on {hosts} moved for {quiet[0]:g}{longer} s" if quiet[-1] else f"seen on {hosts} when a rank ended"
     for each in named[: _MOST_NAMED if worst in _CAUSES else 1]:
         process = each.seen.process
         if process.state and not each.seen.is_gone:

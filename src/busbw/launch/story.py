@@ -35,7 +35,7 @@ class Story:
     finished: int = 0  # cases that ended
     errors: Sequence[Event] = ()
     still: Sequence[HostStill] = ()  # what watchers saw of hosts where nothing moved
-    left: Sequence[HostStill] = ()  # and of hosts when a rank ended in a call
+    left: Sequence[HostStill] = ()  # and of hosts when a rank ended within a case
     end: Event | None = None
     output: Sequence[str] = ()  # what was no event
     # What was seen from outside.

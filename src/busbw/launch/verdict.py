@@ -119,7 +119,7 @@ def _stalled(story: Story) -> Verdict | None:
 
 def _unequal(story: Story) -> Verdict | None:
     """What ranks were in when one ended decides; the one whose library found it may be a victim."""
-    if (event := differing_event(story.left)) is not None:
+    if (event := differing_event(story.left, story.hello)) is not None:
         return Verdict(ExitCode.RANK_FAILED, event)
     words = [*story.output, *(str(error["message"]) for error in story.errors)]
     if not cut_a_message(words):

@@ -211,8 +211,8 @@ class RankHere:
 
 @dataclass(frozen=True)
 class HostStill:
-    """The ranks of a host of which none has moved for ``quiet_s``, 0 where one of them has just ended in a
-    call; ``links`` and ``log`` as in HostSeen; ``ras`` is what NCCL answered.
+    """The ranks of a host of which none has moved for ``quiet_s``, 0 where one of them has just ended within
+    a case; ``links`` and ``log`` as in HostSeen; ``ras`` is what NCCL answered.
     """
 
     host: str

@@ -212,11 +212,11 @@ class _Watcher:
                     self._note_end(self._ranks[fd])
 
     def _note_end(self, rank: _Rank) -> None:
-        """Where the first ends within a call, what all are in is reported at once: its library may have ended
+        """Where the first ends within a case, what all are in is reported at once: its library may have ended
         it for what another one did, and the launcher ends all.
         """
         rank.has_left = True
-        if rank.page.in_call and not self._has_reported:
+        if not self._has_reported and Phase.WARMUP <= rank.page.phase < Phase.END:
             self._report(self._seen(0.0))
 
     def _accept(self) -> None:
