@@ -339,7 +339,11 @@ def _evidence(
     hosts = first_of((host.host for host in still), _MOST_NAMED)
     quiet = sorted(host.quiet_s for host in still)  # what ranks are at decides how long each host waits
     longer = f" to {quiet[-1]:g}" if quiet[-1] >= quiet[0] + 1 else ""
-    yield f"no rank on {hosts} moved for {quiet[0]:g}{longer} s" if quiet[-1] else f"seen on {hosts} when a rank ended"
+    yield (
+        f"no rank on {hosts} moved for {quiet[0]:g}{longer} s"
+        if quiet[-1]
+        else f"seen on {hosts} when a rank ended"
+    )
     for each in named[: _MOST_NAMED if worst in _CAUSES else 1]:
         process = each.seen.process
         if process.state and not each.seen.is_gone:
