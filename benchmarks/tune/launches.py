@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import csv
 import itertools
 import json
 import os
@@ -169,10 +170,13 @@ def compared(
             {"default": "s0", "setups": {f"s{number}": {"env": env} for number, env in enumerate(setups)}}
         )
     )
-    words = ("compare", str(path), "--ops", "all_reduce", "--blocks", str(blocks), "--format", "json")
-    told = json.loads(place.busbw(words, YIELDING))
-    seen = (row for each in told["comparisons"] for row in each["rows"] if row["placement"] == "out-of-place")
-    rows = ((int(row["arm"][1:]), 1 / row["speedup"], row["interval"]) for row in seen if row["speedup"])
+    words = ("compare", str(path), "--ops", "all_reduce", "--blocks", str(blocks), "--format", "csv")
+    told = csv.DictReader(place.busbw(words, YIELDING).splitlines())
+    rows = (
+        (int(row["arm"][1:]), 1 / float(row["speedup"]), (row["speedup_low"], row["speedup_high"]))
+        for row in told
+        if row["placement"] == "out-of-place" and row["speedup"]
+    )
     return [(0, 1.0, (1.0, 1.0)), *rows]
 
 

@@ -93,9 +93,9 @@ def _nothing(tuned: Sequence[Tuned]) -> Iterator[str]:
         if each.arm is None:
             without[each.operation].append(each)
     for operation, sizes in without.items():
-        most = max(LEAST_GAIN, *(each.hidden for each in sizes))
         tried = max(each.tried for each in sizes)
-        first, last = format_size(sizes[0].size_bytes), format_size(sizes[-1].size_bytes)
-        where = first if first == last else f"{len(sizes)} sizes from {first} to {last}"
-        bound = f"nothing to gain beyond {format_share(most)}"
-        yield f"{operation}: {bound} at {where} ({tried} other ways tried)"
+        bounds = (
+            f"{format_share(max(LEAST_GAIN, each.hidden))} at {format_size(each.size_bytes)}"
+            for each in sizes
+        )
+        yield f"{operation}: nothing to gain beyond {', '.join(bounds)} ({tried} other ways tried)"
