@@ -87,12 +87,16 @@ def series_plan(setups: Sequence[Setup], command: RunCommand, options: CompareSe
 
 
 def measure_here(
-    plan: SeriesPlan, start: setup_series.Starter, blocks: int, seed: int
+    plan: SeriesPlan,
+    start: setup_series.Starter,
+    blocks: int,
+    seed: int,
+    losers: setup_series.Losers | None = None,
 ) -> setup_series.Series:
     """Launch the setups in turn, each as a run of its own."""
     nodes = () if plan.counts == (0,) else plan.counts
     return setup_series.measure(
-        plan.setups, blocks, seed, nodes, plan.environ, start, plan.err, plan.settings
+        plan.setups, blocks, seed, nodes, plan.environ, start, plan.err, plan.settings, losers
     )
 
 

@@ -18,6 +18,8 @@ from busbw.cli.compare_setups import measure_here, series_plan, starter
 from busbw.cli.run import run
 from busbw.errors import ExitCode, UsageError
 from busbw.files import store, write_output
+from busbw.judge.compare_setups import setup_arms
+from busbw.judge.knobs import losers
 from busbw.judge.tune import Tuned, confirmed, races, table_text
 from busbw.launch import series as setup_series
 from busbw.launch.series_job import follow_series, runs_in_one_job, submit_series
@@ -57,7 +59,8 @@ def tune(own: TuneSettings, command: RunCommand) -> ExitCode:
         from busbw.cli.tune_knobs import tune_knobs
 
         named = replace(command, operations=tuple(operation_names(words)))
-        return tune_knobs(own.knobs, partial(_compared, named, max(own.blocks, 1)), settings.format)
+        fresh = partial(_compared, named, max(own.blocks, 1))
+        return tune_knobs(own.knobs, partial(fresh, lost=_losers), fresh, settings.format)
     _check(command)
     code, folder, lost = _race(command)
     if folder is None or settings.dry_run:
@@ -145,8 +148,12 @@ def _confirm(
     return confirmed(found, _compared(replace(command, operations=operations), blocks, setups))
 
 
-def _compared(command: RunCommand, blocks: int, setups: tuple[Setup, ...]) -> Comparison:
-    """The setups, launched in turn, against the first of them. Raises UsageError where the user left."""
+def _compared(
+    command: RunCommand, blocks: int, setups: tuple[Setup, ...], lost: setup_series.Losers | None = None
+) -> Comparison:
+    """The setups, launched in turn, against the first of them. ``lost`` has no say in one job, whose launches
+    were sent with it. Raises UsageError where the user left.
+    """
     plan = series_plan(setups, command, CompareSettings())
     seed = secrets.randbits(32)
     if plan.launch.on is not None and runs_in_one_job(plan.launch.on):
@@ -156,9 +163,16 @@ def _compared(command: RunCommand, blocks: int, setups: tuple[Setup, ...]) -> Co
         if series is None:
             raise UsageError("the series was left", hint=f"busbw attach {folder.name}")
     else:
-        series = measure_here(plan, starter(plan), blocks, seed)
+        series = measure_here(plan, starter(plan), blocks, seed, lost)
     whole, records = setup_series.read_all((series.folder,))
     return compared(whole, whole.names, records)[0]
+
+
+def _losers(series: setup_series.Series) -> frozenset[str]:
+    """The setups of a series that need no more launches, by the records of those that it has."""
+    _, records = setup_series.read_series(series.folder)
+    nodes = series.nodes[0]
+    return losers(setup_arms(series.folder.name, series.names, series.outcomes, records, nodes))
 
 
 def _keep(
