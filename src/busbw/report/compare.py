@@ -15,7 +15,7 @@ from busbw.judge.compare_arms import Arm, kind_words
 from busbw.judge.compare_regimes import ComparedRegime, compared_regimes
 from busbw.judge.scatter import assumption
 from busbw.report.fields import UNBOUND, Field, fitting, heading_of, row_of
-from busbw.units import NS_PER_US, format_share, format_size
+from busbw.units import NS_PER_US, format_number, format_share, format_size
 
 SCHEMA: Final = 2
 
@@ -96,10 +96,14 @@ def sizes(first_bytes: int, last_bytes: int) -> str:
 
 def regime_words(regime: ComparedRegime) -> str:
     """The answer, with its numbers."""
+    words = answer_words(regime)
+    return words if regime.why or regime.assumed is None else f"{words}; {assumption(regime.assumed)}"
+
+
+def answer_words(regime: ComparedRegime) -> str:
+    """The same without what it assumes."""
     words = _answer(regime)
-    if regime.why:
-        return f"{words}: {regime.why}"
-    return words if regime.assumed is None else f"{words}; {assumption(regime.assumed)}"
+    return f"{words}: {regime.why}" if regime.why else words
 
 
 def _answer(regime: ComparedRegime) -> str:
@@ -134,6 +138,8 @@ def _span(least: float, most: float) -> str:
     first, last = format_share(least), format_share(most)
     if first == last:
         return first
+    if first.endswith("%") and last.endswith("x"):
+        first = f"{format_number(least, 2)}x"
     return f"{first.removesuffix('%') if last.endswith('%') else first} to {last}"
 
 

@@ -26,6 +26,7 @@ from busbw.units import counted, format_duration, format_size
 
 _WORDS: Final = {"healthy": "HEALTHY", "slow": "SLOW", "undecided": "COULD NOT DECIDE"}
 _RANKED_SHOWN: Final = 3
+_LEAST_RANKED: Final = 0.0005  # 0.1 % as it is printed
 
 
 class HuntDisplay(Display):
@@ -176,7 +177,8 @@ def _detail_lines(field: Mapping[str, Any], *, whole: bool) -> list[str]:
     lines = [f"# noise    {noise}"] if noise and whole else []
     if ranked := ranking_words(field):
         lines.append(f"# slowest  {ranked}")
-    return lines + [f"# {name:<8} {text}" for name, text in exclude_words(field)]
+    excluded = exclude_words(field) if whole else exclude_words(field)[:1]  # Kubernetes' words are long
+    return lines + [f"# {name:<8} {text}" for name, text in excluded]
 
 
 def verdict_words(field: Mapping[str, Any]) -> str:
@@ -200,9 +202,12 @@ def noise_words(field: Mapping[str, Any]) -> str:
 
 def ranking_words(field: Mapping[str, Any]) -> str:
     """Where to look first after a hunt that could not decide; empty after any other."""
-    if field["decision"] != "undecided" or not field.get("ranking"):
+    if field["decision"] != "undecided":
         return ""
-    first = ", ".join(f"{each['name']} {each['loss']:.1%}" for each in field["ranking"][:_RANKED_SHOWN])
+    slower = [each for each in field.get("ranking", ()) if each["loss"] >= _LEAST_RANKED]
+    if not slower:
+        return ""
+    first = ", ".join(f"{each['name']} {each['loss']:.1%}" for each in slower[:_RANKED_SHOWN])
     return f"{first} less bandwidth than the others; a ranking, not an accusation"
 
 

@@ -44,6 +44,7 @@ _STEPS: Final = (
     "Numbers are percent. Quicker and slower: by more than the 95 % interval and 1 %; much: by more than"
     " three times that."
 )
+_MANY_US: Final = 1e7  # ns from which times are shown in milliseconds
 _SHOWN: Final = 0.0005  # of a difference: less is 0.0 %
 _FLOOR: Final = 0.01  # what differs by less is drawn alike, however precisely it is known
 _MUCH: Final = 3.0  # times the noise
@@ -299,10 +300,11 @@ def _histograms(run: Reported) -> Iterator[Plot]:
 
 
 def _histogram(run: Reported, case: Case, result: CaseResult, spread: Distribution) -> Plot:
+    unit, unit_ns = ("ms", 1000 * NS_PER_US) if spread.edges_ns[-1] >= _MANY_US else ("us", NS_PER_US)
     rows = [
         {
-            "low": low / NS_PER_US,
-            "high": high / NS_PER_US,
+            "low": low / unit_ns,
+            "high": high / unit_ns,
             "zero": 0,
             "count": count,
             "text": f"{format_time(low, 4)} to {format_time(high, 4)}: {count} samples",
@@ -337,12 +339,12 @@ def _histogram(run: Reported, case: Case, result: CaseResult, spread: Distributi
         (run.name, case.collective, case.dtype, case.op),
         f"histogram-{size.replace(' ', '')}-{case.placement.value}",
         f"Samples of {case.collective} {case.dtype}, {size}, {case.placement.value}",
-        f"{spread.samples} samples of {calls} each, all that are kept; us a call.{flagged}",
+        f"{spread.samples} samples of {calls} each, all that are kept; {unit} a call.{flagged}",
         tuple(rows),
         Table(("of the samples", "value"), tuple(facts)),
         {
-            "x": "time of a call (us)",
-            "marks": [(name, value / NS_PER_US, colour) for name, value, colour in marks],
+            "x": f"time of a call ({unit})",
+            "marks": [(name, value / unit_ns, colour) for name, value, colour in marks],
             "scales": (LOG if spread.scale is Scale.LOG else LINEAR,),
         },
     )

@@ -25,7 +25,7 @@ from busbw.report.hunt import exclude_words, noise_words, ranking_words, verdict
 from busbw.report.plots import Plot, Table, named
 from busbw.report.provenance import measured_words
 from busbw.report.reported import Reported
-from busbw.units import counted, first_of
+from busbw.units import counted, first_of, format_share, ranges, were
 
 _MOST_ANSWERS: Final = 3  # of a headline
 _MOST_HOSTS: Final = 8
@@ -229,7 +229,7 @@ def _facts(record: RunRecord, wires: str) -> tuple[tuple[str, str], ...]:
     found = {
         "run": describe_run(record),
         "measured": measured_words(record),
-        "hosts": first_of(hosts, _MOST_HOSTS),
+        "hosts": first_of(hosts if len(hosts) <= _MOST_HOSTS else ranges(hosts), _MOST_HOSTS),
         "devices": ", ".join(sorted(world.known_devices)) if world is not None else "",
         "time": method.time if method is not None else "",
         "interval": method.interval if method is not None else "",
@@ -243,7 +243,7 @@ def _status(record: RunRecord) -> str:
     if record.status is RunStatus.COMPLETE:
         return ""
     left = len(record.unmeasured)
-    missing = f"{left} of {len(record.plan.cases)} cases were not measured" if left else ""
+    missing = f"{left} of {len(record.plan.cases)} cases {were(left)} not measured" if left else ""
     why = "; ".join(filter(None, (record.error, missing)))
     return f"{record.status.value}: {why}" if why else record.status.value
 
@@ -289,6 +289,9 @@ def _better(comparisons: Sequence[Comparison], runs: int) -> Headline:
         told = [(each, regime) for each, regime in regimes if regime.verdict in verdicts]
         if told:
             texts = [_regime_words(regime, several=_kinds(regimes) > 1) for _, regime in told]
+            bounds = [regime.bound for _, regime in told if regime.bound is not None and not regime.why]
+            if verdicts == (Verdict.AMBIGUOUS,) and len(bounds) == len(told):
+                texts = [f"No difference seen; one below {format_share(max(bounds))} would not show"]
             against = dict.fromkeys(each.baseline.name for each, _ in told)
             tones = {_VERDICT_TONES[regime.verdict] for _, regime in told}
             tone = tones.pop() if len(tones) == 1 else Answer.UNDECIDED
@@ -303,7 +306,7 @@ def _kinds(regimes: Sequence[tuple[Comparison, ComparedRegime]]) -> int:
 def _regime_words(regime: ComparedRegime, *, several: bool) -> str:
     of = f" {plain.regime_kind(regime)}" if several else ""
     where = plain.sizes(regime.first_bytes, regime.last_bytes)
-    return f"{regime.arm}{of} at {where}: {plain.regime_words(regime)}"
+    return f"{regime.arm}{of} at {where}: {plain.answer_words(regime)}"
 
 
 def _answers(comparisons: Sequence[Comparison], nodes: Sequence[int] = ()) -> Table:
@@ -416,9 +419,17 @@ def _of_hunt(shown: HuntReport) -> Part:
 
 def _hunted(fields: Sequence[Mapping[str, Any]]) -> Headline:
     """The verdict of isolate on each field: hosts, or the ranks of a host."""
-    texts = [f"{counted(len(field['names']), field['kind'])}: {verdict_words(field)}" for field in fields]
+    texts = list(map(_hunted_words, fields))
     worst = min((_HUNT_TONES[field["decision"]] for field in fields), key=_WORST_FIRST.index)
     return Headline("; ".join(texts), "", worst)
+
+
+def _hunted_words(field: Mapping[str, Any]) -> str:
+    """``SLOW: h6, of 8 hosts``; where nothing is slow, how many were tested."""
+    of = counted(len(field["names"]), field["kind"])
+    slow = dict.fromkeys(" and ".join(each["names"]) for each in field["suspects"])
+    words = verdict_words(field)
+    return f"{words}: {first_of(slow, _MOST_ANSWERS)}, of {of}" if slow else f"{of}: {words}"
 
 
 def _field(field: Mapping[str, Any]) -> Check:
