@@ -177,7 +177,7 @@ def measure_beside(
     rounds = _Rounds(prepared, given, neighbours, clock, pace.call_ns, k)
     look_s = limits.case_seconds / LOOKS
     rounds.add(samples, look_s)
-    call_ns = max(1.0, float(np.median(rounds.alone.across.headline))) / k
+    call_ns = rounds.seen[0].times_ns[0]
     warmup_calls = pace.warmup_calls + samples * k
     rounds.restart(k)
     samples = max(1, min(int(look_s * 1e9 / (k * call_ns)), given.max_samples_per_look))

@@ -47,7 +47,7 @@ def answer(found: Sequence[Judged]) -> str:
     text = f"beside {worst.beside.what} {takes}"
     if worst.typical is not None and not worst.beside.unit:  # two operations
         text = f"beside {worst.beside.what}: {takes}, {_interval(worst.typical)} at the median"
-    return text if len(found) == 1 else f"{text}; {len(slower)} of {counted(len(found), 'case')} are slower"
+    return text if len(found) == 1 else f"{text}; slower in {len(slower)} of {counted(len(found), 'case')}"
 
 
 def plot_beside(of: tuple[str, ...], title: str, found: Sequence[Sequence[Judged]]) -> Plot:

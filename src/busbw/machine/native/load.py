@@ -50,7 +50,9 @@ for _function, _spec in (
 
 
 class Worker:
-    """A thread that does the pieces of a load between ``start`` and ``stop``, without Python's lock."""
+    """A thread that does the pieces of a load while a ``with`` lasts, without Python's lock. At its end the
+    pieces under way end too. Raises CallError of what failed meanwhile.
+    """
 
     def __init__(self, spec: HostLoad | DeviceLoad, begin: Callable[[], None] = lambda: None) -> None:
         """``begin`` is called first by the thread."""
@@ -62,17 +64,15 @@ class Worker:
 
     @property
     def done(self) -> int:
-        """How many pieces have ended since ``start``."""
+        """How many pieces have ended."""
         return self._done.value
 
-    def start(self) -> None:
-        """Begin."""
+    def __enter__(self) -> None:
         self._stop.value, self._done.value = 0, 0
         self._thread = threading.Thread(target=self._run, name="busbw-load", daemon=True)
         self._thread.start()
 
-    def stop(self) -> None:
-        """End, once the pieces under way have. Raises CallError of what failed meanwhile."""
+    def __exit__(self, *raised: object) -> None:
         self._stop.value = 1
         if self._thread is not None:
             self._thread.join()

@@ -212,7 +212,8 @@ class NcclBackend:
 
     def load(self, neighbour: Neighbour) -> Load:
         """What runs on this rank's GPU beside its collectives."""
-        return device_load(neighbour, self._driver, self._device, stream_priority(self._plan.beside))
+        load = device_load(neighbour, self._driver, self._device, stream_priority(self._plan.beside))
+        return replace(load, errors=self._connected().errors)
 
     def barrier_call(self) -> core.Call:
         """A call after which all ranks have entered it: an all_reduce of one float of our own, since NCCL has

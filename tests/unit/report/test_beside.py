@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from busbw_testing.compared import record_of
+
+from busbw.judge.beside import judged
+from busbw.model.neighbour import Beside
+from busbw.model.record import RunRecord
+from busbw.report import beside
+from busbw.report.plots import Plot
+
+MIB = 2**20
+ROUNDS = 8
+
+
+def loaded(times: float, left: float, rounds: int = ROUNDS) -> Beside:
+    swing = [1 + 0.01 * (place % 3 - 1) for place in range(rounds)]
+    return Beside(
+        what="compute",
+        how="launches of 100 us on 132 of 132 multiprocessors, stream of equal priority",
+        alone_ns=(1e6,) * rounds,
+        beside_ns=tuple(1e6 * times * each for each in swing),
+        work_alone=(30_000.0,) * rounds,
+        work_beside=tuple(30_000.0 * left * each for each in swing),
+        unit="GFLOP/s",
+        clocks_mhz=(1980, 1755),
+    )
+
+
+def run(*of_sizes: Beside) -> RunRecord:
+    record = record_of({MIB * 4**place: 100.0 for place in range(len(of_sizes))})
+    pairs = zip(record.results, of_sizes, strict=True)
+    return replace(record, results=tuple(replace(each, neighbours=(own,)) for each, own in pairs))
+
+
+def lines(record: RunRecord) -> list[str]:
+    return beside.lines(record.plan, record.results)
+
+
+def test_the_case_that_suffers_most_is_the_answer() -> None:
+    text = lines(run(loaded(1.0, 0.99), loaded(1.31, 0.87)))
+    assert text[1] == (
+        "# beside compute: launches of 100 us on 132 of 132 multiprocessors, stream of equal priority; by"
+    )
+    answer = " ".join(line[2:].strip() for line in text[6:8])
+    assert answer == (
+        "beside compute all_reduce 4 MiB takes 1.31 (1.30-1.32) times as long and leaves 87 % of the"
+        " compute; slower in 1 of 2 cases"
+    )
+    assert text[5].split()[1:] == [
+        *("all_reduce", "4", "MiB", "1.00", "ms", "1.31", "ms", "1.31", "(1.30-1.32)", "87", "(86-88)"),
+        *("1.63", "1980", ">", "1755"),
+    ]
+    assert max(map(len, text)) <= 100
+
+
+def test_too_few_rounds_have_no_interval() -> None:
+    record = run(loaded(3.0, 0.5, rounds=3))
+    (line,) = (line for line in lines(record) if "takes" in line)
+    assert "takes 3.00 (n/a) times as long" in line
+    assert not judged(record.plan, record.results)[0][0].is_slower
+
+
+def test_both_ratios_are_drawn_against_size() -> None:
+    record = run(loaded(1.0, 0.99), loaded(1.31, 0.87))
+    plot: Plot = beside.plot_beside(("run",), "Beside all_reduce", judged(record.plan, record.results))
+    found = {(row["series"], row["x"]): row["y"] for row in plot.rows}
+    assert found == {
+        ("time beside compute", MIB): 1.0,
+        ("left of compute", MIB): 0.99,
+        ("time beside compute", 4 * MIB): 1.31,
+        ("left of compute", 4 * MIB): 0.87,
+    }
+    assert plot.table.rows[1][:2] == ("all_reduce 4 MiB", "compute")
+
+
+def test_a_neighbour_on_the_fabric_has_its_impact_on_mean_median_and_p99() -> None:
+    congested = replace(
+        loaded(1.31, 0.0),
+        what="alltoall:ranks=odd",
+        how="alltoall of the case's size on ranks 1, 3",
+        work_alone=(),
+        work_beside=(0.96,) * ROUNDS,
+        unit="",
+        clocks_mhz=(),
+        alone_median_ns=(1e6,) * ROUNDS,
+        beside_median_ns=(1.1e6,) * ROUNDS,
+        p99=(12.34, 1.5, 345.6),
+    )
+    text = lines(run(congested))
+    assert text[2].split()[1:] == ["case", "alone", "beside", "mean", "median", "p99", "during", "%"]
+    assert text[3].split()[8:] == ["1.31", "(1.30-1.32)", "1.10", "(1.10-1.10)", "12.3", "(1.50-346)", "96"]
+    assert text[4] == (
+        "# beside alltoall:ranks=odd: all_reduce 1 MiB takes 1.31 (1.30-1.32) times as long, 1.10 (1.10-1.10)"
+    )
+    assert max(map(len, text)) <= 100
