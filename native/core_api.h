@@ -288,9 +288,10 @@ BUSBW_API uint64_t busbw_profiler_events(BusbwNcclEvent* events, uint64_t most);
 // ---- by what algorithm NCCL does its calls (native/nccl_tuner.cpp) --------------------------------------
 constexpr int kTunerAlgorithms = 7, kTunerProtocols = 3;
 struct BusbwTunerChoice {
-  int32_t algorithm;  // NCCL's numbers; -1: NCCL's own choice
+  int32_t algorithm;  // NCCL's numbers; -1: the site's tuner chooses, else NCCL
   int32_t protocol;
-  int32_t channels;  // 0: NCCL's own number
+  int32_t channels;     // 0: NCCL's own number
+  int32_t chunk_bytes;  // 0: NCCL's own; heeded since NCCL 2.30
 };
 // The last call that NCCL asked about: what it costs by NCCL's own model, negative where it cannot be done.
 struct BusbwTunerCall {

@@ -1,7 +1,7 @@
 // NCCL's tuner plugin: before each collective NCCL asks by which algorithm and protocol, over how many
 // channels. In a measuring run the answer is what busbw set for the next calls (busbw_tuner_choose); in any
-// other job it is the first row of the table BUSBW_TUNER_FILE that fits. No answer leaves NCCL's own choice
-// as it is.
+// other job it is the first row of the table BUSBW_TUNER_FILE that fits. Where busbw has no answer, the
+// site's tuner is asked (nccl_site_tuner.hpp); without one NCCL's own choice stays.
 //
 // NCCL opens this very library by its path and finds the structures at the end of this file (2.21 knows
 // v2, 2.30 v6). It asks in the thread that enqueues, so the answers to calls of one thread are in the order
@@ -15,8 +15,12 @@
 #include <vector>
 
 #include "core_api.h"
+#include "nccl_site_tuner.hpp"
 
 namespace {
+
+using busbw::NcclLogger;
+using busbw::TunerQuestion;
 
 constexpr int32_t kInvalidUsage = 5;  // ncclInvalidUsage
 constexpr float kImpossible = -1.0f;  // in NCCL's table of costs
@@ -32,7 +36,7 @@ static_assert(sizeof kProtocols / sizeof *kProtocols == kTunerProtocols, "core_a
 
 struct Row {
   int function, algorithm, protocol, channels, nodes, ranks, pipe_ops, registered;
-  uint64_t least_bytes, most_bytes;
+  uint64_t least_bytes, most_bytes, chunk_bytes;  // no chunk: 0
 };
 
 using Table = std::vector<Row>;
@@ -81,7 +85,7 @@ bool read_filter(const char* word, uint64_t most, int* value) {
   return true;
 }
 
-constexpr int kMostFields = 10, kFewestFields = 6;
+constexpr int kMostFields = 11, kFewestFields = 6, kChunkField = 10;
 
 // The fields of a line, blanks around them left out; the line is changed. More than fit: one too many.
 int split(char* line, char* (&fields)[kMostFields]) {
@@ -100,13 +104,15 @@ int split(char* line, char* (&fields)[kMostFields]) {
 }
 
 // collective, least bytes, most bytes, algorithm, protocol, channels, and as filters nodes, ranks, operations
-// in the group, registered buffers: the columns of NVIDIA's own tuner example since NCCL 2.27.5.
+// in the group, registered buffers: the columns of NVIDIA's own tuner example since NCCL 2.27.5. Ours may
+// have one more, the bytes of a chunk, for NCCL 2.30.
 bool read_row(char* line, const char* path, int number, Row* row, Complaint* complaint) {
   char* fields[kMostFields] = {};
   const int count = split(line, fields);
   if (count < kFewestFields || count > kMostFields)
-    return complaint->of(path, number, "6 to 10 columns are wanted, this has", count > 10 ? "more" : "fewer");
-  *row = {0, 0, 0, 0, kAny, kAny, kAny, kAny, 0, 0};
+    return complaint->of(path, number, "6 to 11 columns are wanted, this has",
+                         count > kMostFields ? "more" : "fewer");
+  *row = {0, 0, 0, 0, kAny, kAny, kAny, kAny, 0, 0, 0};
   const auto wrong = [&](int field, const char* what) {
     return complaint->of(path, number, what, fields[field]);
   };
@@ -119,7 +125,9 @@ bool read_row(char* line, const char* path, int number, Row* row, Complaint* com
   if (!read_filter(fields[5], 64, &row->channels) || row->channels == 0)
     return wrong(5, "channels are -1 or 1 to 64, not");
   int* const filters[] = {&row->nodes, &row->ranks, &row->pipe_ops, &row->registered};
-  for (int field = kFewestFields; field < count; field++)
+  if (count > kChunkField && !read_number(fields[kChunkField], UINT32_MAX, &row->chunk_bytes))
+    return wrong(kChunkField, "not a number of bytes:");
+  for (int field = kFewestFields; field < count && field < kChunkField; field++)
     if (!read_filter(fields[field], INT32_MAX, filters[field - kFewestFields]))
       return wrong(field, "a number or -1 is wanted, not");
   return true;
@@ -179,16 +187,15 @@ struct {
   Table* table;  // of the file; null: there is none
   int32_t communicators;
   int32_t version;
-  BusbwTunerChoice next = {kAny, kAny, 0};  // set by busbw
+  BusbwTunerChoice next = {kAny, kAny, 0, 0};  // set by busbw
   BusbwTunerCall last;
 } state;
 
 struct Communicator {
   int64_t ranks, nodes;
+  busbw::SiteTuner site;
 };
 
-using Logger = void (*)(int32_t level, unsigned long flags, const char* file, int line, const char* format,
-                        ...);
 constexpr int32_t kInfo = 3;
 constexpr unsigned long kTuning = 0x40;
 
@@ -204,7 +211,7 @@ bool is_set(const char* name) {
 
 // The file of the environment, read for the first communicator and kept while there is one. Under the lock.
 // False: NCCL is to stop, since ranks that read other tables would wait for each other for ever.
-bool prepare_table(Logger logger) {
+bool prepare_table(NcclLogger logger) {
   if (state.is_read) return !state.is_wrong;
   state.is_read = true;
   const char* path = std::getenv("BUSBW_TUNER_FILE");
@@ -233,18 +240,24 @@ bool prepare_table(Logger logger) {
 
 // ---- what NCCL calls --------------------------------------------------------------------------------------
 
-int32_t begin(int32_t version, uint64_t ranks, uint64_t nodes, Logger logger, void** context) {
-  Locked locked;
-  if (!prepare_table(logger)) return kInvalidUsage;
-  *context = new Communicator{static_cast<int64_t>(ranks), static_cast<int64_t>(nodes)};
-  state.communicators++;
-  state.version = version;
-  return kOk;
+int32_t begin(const busbw::TunerStart& start, void** context) {
+  {
+    Locked locked;
+    if (!prepare_table(start.logger)) return kInvalidUsage;
+    state.communicators++;
+    state.version = start.version;
+  }
+  auto* communicator =
+      new Communicator{static_cast<int64_t>(start.ranks), static_cast<int64_t>(start.nodes), {}};
+  *context = communicator;
+  return busbw::begin_site_tuner(start, &communicator->site);
 }
 
 int32_t finalize(void* context) {
   if (context == nullptr) return kOk;
-  delete static_cast<Communicator*>(context);
+  auto* communicator = static_cast<Communicator*>(context);
+  const int32_t status = busbw::finalize_site_tuner(communicator->site);
+  delete communicator;
   Locked locked;
   if (--state.communicators == 0) {
     delete state.table;
@@ -252,77 +265,105 @@ int32_t finalize(void* context) {
     state.is_read = false;
     state.version = 0;
   }
-  return kOk;
+  return status;
 }
 
 bool fits(int wanted, int64_t is) { return wanted == kAny || wanted == is; }
 
-// Costs are NCCL's, [algorithms][protocols]; what it cannot do is negative, and the lowest other one wins.
-struct Costs {
-  float* values;
-  int algorithms, protocols;
-  float* of(int algorithm, int protocol) const {
-    const bool inside = algorithm >= 0 && algorithm < algorithms && protocol >= 0 && protocol < protocols;
-    float* cost = inside ? values + algorithm * protocols + protocol : nullptr;
-    return cost != nullptr && *cost >= 0.0f ? cost : nullptr;
-  }
-};
+bool covers(const Row& row, int function, uint64_t bytes, const Communicator& communicator) {
+  return row.function == function && row.least_bytes <= bytes && bytes <= row.most_bytes &&
+         fits(row.nodes, communicator.nodes) && fits(row.ranks, communicator.ranks);
+}
 
-void remember(int function, uint64_t bytes, const Costs& costs) {
+void remember(const TunerQuestion& question) {
   BusbwTunerCall& last = state.last;
   last.calls++;
-  last.function = function;
-  last.bytes = bytes;
+  last.function = question.function;
+  last.bytes = question.bytes;
   for (int a = 0; a < kTunerAlgorithms; a++)
     for (int p = 0; p < kTunerProtocols; p++) {
-      const float* cost = costs.of(a, p);
+      const float* cost = question.cost(a, p);
       last.costs[a][p] = cost != nullptr ? *cost : kImpossible;
     }
+}
+
+bool take(const TunerQuestion& question, int algorithm, int protocol, int channels) {
+  float* cost = question.cost(algorithm, protocol);
+  if (cost == nullptr) return false;
+  *cost = 0.0f;
+  if (channels > 0) *question.channels = channels;
+  return true;
+}
+
+// Whether the answer is what busbw set or a row has. What busbw set and NCCL cannot do is left to NCCL.
+bool answer(const Communicator& communicator, const TunerQuestion& question) {
+  Locked locked;
+  remember(question);
+  const BusbwTunerChoice& next = state.next;
+  if (next.algorithm != kAny) {
+    if (!take(question, next.algorithm, next.protocol, next.channels)) state.last.refused++;
+    return true;
+  }
+  if (state.table == nullptr) return false;
+  for (const Row& row : *state.table)
+    if (covers(row, question.function, question.bytes, communicator) &&
+        fits(row.pipe_ops, question.pipe_ops) && fits(row.registered, question.registered) &&
+        take(question, row.algorithm, row.protocol, row.channels))
+      return true;
+  return false;
 }
 
 int32_t choose(void* context, int function, size_t bytes, int pipe_ops, float** table, int algorithms,
                int protocols, int registered, int* channels) {
   if (context == nullptr) return kOk;
   const auto& communicator = *static_cast<const Communicator*>(context);
-  const Costs costs = {reinterpret_cast<float*>(table), algorithms, protocols};
-  const auto take = [&](int algorithm, int protocol, int count) {
-    float* cost = costs.of(algorithm, protocol);
-    if (cost == nullptr) return false;
-    *cost = 0.0f;
-    if (count > 0) *channels = count;
-    return true;
-  };
-  Locked locked;
-  remember(function, bytes, costs);
-  if (state.next.algorithm != kAny) {
-    if (!take(state.next.algorithm, state.next.protocol, state.next.channels)) state.last.refused++;
-    return kOk;
+  const TunerQuestion question = {function,   bytes,     pipe_ops,   reinterpret_cast<float*>(table),
+                                  algorithms, protocols, registered, channels};
+  return answer(communicator, question) ? kOk : busbw::ask_site_tuner(communicator.site, question);
+}
+
+// The size of a chunk goes with the choice that NCCL follows, whichever call of a group it is asked for.
+int32_t choose_chunk(void* context, int function, size_t bytes, int algorithm, int protocol, int channels,
+                     size_t* chunk) {
+  if (context == nullptr) return kOk;
+  const auto& communicator = *static_cast<const Communicator*>(context);
+  {
+    Locked locked;
+    const BusbwTunerChoice& next = state.next;
+    if (next.algorithm == algorithm && next.protocol == protocol && next.chunk_bytes > 0)
+      *chunk = static_cast<size_t>(next.chunk_bytes);
+    if (next.algorithm != kAny) return kOk;
+    for (const Row& row : state.table != nullptr ? *state.table : Table())
+      if (covers(row, function, bytes, communicator) && row.algorithm == algorithm &&
+          row.protocol == protocol) {
+        if (row.chunk_bytes > 0) *chunk = row.chunk_bytes;
+        return kOk;
+      }
   }
-  if (state.table == nullptr) return kOk;
-  for (const Row& row : *state.table)
-    if (row.function == function && row.least_bytes <= bytes && bytes <= row.most_bytes &&
-        fits(row.nodes, communicator.nodes) && fits(row.ranks, communicator.ranks) &&
-        fits(row.pipe_ops, pipe_ops) && fits(row.registered, registered) &&
-        take(row.algorithm, row.protocol, row.channels))
-      break;
-  return kOk;
+  return busbw::ask_site_chunk(communicator.site, function, bytes, algorithm, protocol, channels, chunk);
 }
 
 template <int32_t version>
-int32_t init_by_size(size_t ranks, size_t nodes, Logger logger, void** context) {
-  return begin(version, ranks, nodes, logger, context);
+int32_t init_by_size(size_t ranks, size_t nodes, NcclLogger logger, void** context) {
+  return begin({version, ranks, nodes, logger, 0, nullptr, nullptr}, context);
 }
 template <int32_t version>
-int32_t init_by_id(void** context, uint64_t, size_t ranks, size_t nodes, Logger logger, void*, void*) {
-  return begin(version, ranks, nodes, logger, context);
+int32_t init_by_id(void** context, uint64_t id, size_t ranks, size_t nodes, NcclLogger logger, void* domain,
+                   void* constants) {
+  return begin({version, ranks, nodes, logger, id, domain, constants}, context);
 }
 
-// Before v3 there is no table of costs, so nothing says what is impossible: only the file is followed.
-int32_t choose_v2(void* context, int function, size_t bytes, int, int, int pipe_ops, int* algorithm,
-                  int* protocol, int* channels) {
+bool is_there(const char* algorithm, int collnet, int nvls) {
+  if (std::strncmp(algorithm, "collnet", 7) == 0) return collnet != 0;
+  return std::strncmp(algorithm, "nvls", 4) != 0 || nvls != 0;
+}
+
+// Before v3 there is no table of costs, but whether there are CollNet and NVLS.
+int32_t choose_v2(void* context, int function, size_t bytes, int collnet, int nvls, int pipe_ops,
+                  int* algorithm, int* protocol, int* channels) {
   float costs[kTunerAlgorithms][kTunerProtocols] = {};
-  for (auto& row : costs)
-    for (float& cost : row) cost = 1.0f;
+  for (int a = 0; a < kTunerAlgorithms; a++)
+    for (float& cost : costs[a]) cost = is_there(kAlgorithms[a], collnet, nvls) ? 1.0f : kImpossible;
   const int32_t status = choose(context, function, bytes, pipe_ops, reinterpret_cast<float**>(costs),
                                 kTunerAlgorithms, kTunerProtocols, kAny, channels);
   for (int a = 0; a < kTunerAlgorithms; a++)
@@ -370,13 +411,13 @@ struct TunerTable {
   Init init;
   Choose choose;
   int32_t (*finalize)(void*);
-  void* chunk_size;  // v6 asks it; null leaves NCCL's own. Before, nothing is read here.
+  decltype(&choose_chunk) chunk;  // since v6; before, nothing is read here
 };
 
 #define TUNER(version, initialize, answer)                   \
   extern "C" __attribute__((visibility("default")))          \
   const TunerTable<decltype(&initialize), decltype(&answer)> \
-      ncclTunerPlugin_v##version = {"busbw", initialize, answer, finalize, nullptr}
+      ncclTunerPlugin_v##version = {"busbw", initialize, answer, finalize, choose_chunk}
 
 TUNER(2, init_by_size<2>, choose_v2);
 TUNER(3, init_by_size<3>, choose_v3);

@@ -15,8 +15,8 @@ import numpy as np
 from simulate import SEED, Draw, autoregressive, independent, two_levels
 
 from busbw.stats import passes
-from busbw.stats.interval import median_ranks
-from busbw.stats.stopping import FLOOR_SHARE, LOOK_CONFIDENCE, SMALL_PASSES
+from busbw.stats.interval import LOOK_CONFIDENCE, median_ranks
+from busbw.stats.stopping import FLOOR_SHARE, SMALL_PASSES
 
 CALL_NS, TARGET, SAMPLES, GAP = 6e3, 0.025, 10, 1500
 Between = Callable[[Sequence[float], float, float], tuple[float, float]]

@@ -23,12 +23,11 @@ import numpy.typing as npt
 
 from busbw.model.plan import Limits
 from busbw.model.result import StopReason
-from busbw.stats.interval import estimate
+from busbw.stats.interval import LOOK_CONFIDENCE, estimate
 from busbw.stats.passes import estimate_over, no_narrower
 from busbw.stats.stopping import (
     FIRST_LOOK,
     FIXED_CONFIDENCE,
-    LOOK_CONFIDENCE,
     SMALL_PASSES,
     floor,
     judge_look,
@@ -155,7 +154,7 @@ def sampled(process: Process, random: np.random.Generator) -> Outcome:
     while len(passes) < wanted:
         samples, stop = 0, None
         while stop is None:
-            samples = next_look(samples)
+            samples = next_look(samples, wanted if passes else 2)
             times_ns = series[start : start + samples]
             wanted = wanted if passes else wanted_passes(LIMITS, float(np.median(times_ns)), call_ns)
             samples = min(samples, of_pass(LIMITS, wanted, float(np.median(times_ns))).max_samples)

@@ -29,7 +29,7 @@ def process_of(launcher: Any, rank: int) -> int:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("number", "said"), [(signal.SIGKILL, "rank 2"), (signal.SIGSTOP, "is stopped (pid ")]
+    ("number", "said"), [(signal.SIGKILL, "rank 2"), (signal.SIGSTOP, "its process is stopped")]
 )
 def test_a_lost_rank_is_a_finding_and_the_hunt_goes_on(launcher: Any, number: int, said: str) -> None:
     run = launcher.start(*launcher.busbw, *HUNT)

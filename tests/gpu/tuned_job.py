@@ -1,6 +1,6 @@
-"""A PyTorch job of two ranks: the time of one all_gather, in us, on the slowest rank.
+"""A PyTorch job: the time of one all_gather of each size, in us, on the slowest rank.
 
-python tuned_job.py RANK PORT BYTES
+python tuned_job.py RANK RANKS PORT BYTES...
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ CALLS, ROUNDS = 50, 9
 
 
 def main() -> None:
-    rank, port, size = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=port, RANK=str(rank), WORLD_SIZE="2")
-    torch.cuda.set_device(rank)
-    dist.init_process_group("nccl", device_id=torch.device("cuda", rank))
-    whole = torch.empty(size // 4, device="cuda")
-    own = whole.chunk(2)[rank].clone()
-    times = [one_round(whole, own) for _ in range(ROUNDS + 1)][1:]
-    slowest = torch.tensor(sorted(times)[ROUNDS // 2], device="cuda")
-    dist.all_reduce(slowest, dist.ReduceOp.MAX)
-    if rank == 0:
-        print(f"us {slowest.item():.3f}", flush=True)
+    rank, ranks, port, *sizes = sys.argv[1:]
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=port, RANK=rank, WORLD_SIZE=ranks)
+    torch.cuda.set_device(int(rank))
+    dist.init_process_group("nccl", device_id=torch.device("cuda", int(rank)))
+    for size in map(int, sizes):
+        whole = torch.empty(size // 4, device="cuda")
+        own = whole.chunk(int(ranks))[int(rank)].clone()
+        times = [one_round(whole, own) for _ in range(ROUNDS + 1)][1:]
+        slowest = torch.tensor(sorted(times)[ROUNDS // 2], device="cuda")
+        dist.all_reduce(slowest, dist.ReduceOp.MAX)
+        if rank == "0":
+            print(f"us {size} {slowest.item():.3f}", flush=True)
     dist.destroy_process_group()
 
 

@@ -258,7 +258,9 @@ def _emit(words: tuple[str, ...], own: TuneSettings) -> ExitCode:
         named = folder / "tuner.csv"
         store(named, table.encode())
         export = "export " if own.emit == "env" else ""
-        text = f"{export}NCCL_TUNER_PLUGIN={tuner_path()}\n{export}BUSBW_TUNER_FILE={named}\n"
+        site = os.environ.get("NCCL_TUNER_PLUGIN", "")
+        variables = {"NCCL_TUNER_PLUGIN": tuner_path(), "BUSBW_TUNER_FILE": named, "BUSBW_TUNER_SITE": site}
+        text = "".join(f"{export}{name}={value}\n" for name, value in variables.items() if value)
     if path is None:
         print(text, end="")
     else:

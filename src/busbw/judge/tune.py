@@ -124,8 +124,9 @@ def confirmed(tuned: Iterable[Tuned], comparison: Comparison) -> tuple[Tuned, ..
 
 
 def table_text(tuned: Sequence[Tuned], nodes: int, ranks: int, *, only_confirmed: bool) -> str:
-    """NVIDIA's ten columns, which the plugin of busbw, NVIDIA's example and RCCL read. Ranges reach half way
-    to sizes that have another winner or none; neighbours with one winner are one row.
+    """NVIDIA's ten columns, which the plugin of busbw, NVIDIA's example and RCCL read, and an eleventh, which
+    only busbw's reads, for a row with a size of chunks. Ranges reach half way to sizes that have another
+    winner or none; neighbours with one winner are one row.
     """
     lines = [CSV_HEAD]
     by_kind: dict[str, list[Tuned]] = defaultdict(list)
@@ -134,7 +135,8 @@ def table_text(tuned: Sequence[Tuned], nodes: int, ranks: int, *, only_confirmed
     for operation, sizes in by_kind.items():
         for first, last, arm in _ranges(sorted(sizes, key=lambda each: each.size_bytes), only_confirmed):
             fields = (FUNCTIONS[operation], first, last, arm.algorithm.lower(), arm.protocol.lower())
-            lines.append(",".join(map(str, (*fields, arm.channels or -1, nodes, ranks, -1, -1))))
+            chunk = (arm.chunk_bytes,) if arm.chunk_bytes else ()
+            lines.append(",".join(map(str, (*fields, arm.channels or -1, nodes, ranks, -1, -1, *chunk))))
     return "\n".join(lines) + "\n"
 
 

@@ -154,7 +154,6 @@ def _follow(
                 exits[item.process] = item.code
             if witness.saw_wrong or heard.is_wrong or any(exits.values()):
                 wrong_since_s = wrong_since_s or now_s
-                witness.keep_stopped()
             if heard.all_still or (wrong_since_s and now_s - wrong_since_s > LAST_WORDS_SECONDS):
                 break
         witness.look()

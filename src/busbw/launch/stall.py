@@ -120,7 +120,7 @@ def _states(ranks: Sequence[_Rank]) -> dict[int, State]:
     """By rank. What is certain of a process comes first; then who waits for nobody while others wait; then
     who is behind where all wait.
     """
-    rules = (_ended, _different, _busy, _asleep, _in_library)
+    rules = (_ended, _different, _busy, _short, _asleep, _in_library)
     causes = next((found for rule in rules if (found := rule(ranks))), {})
     return {each.page.rank: causes.get(each.page.rank) or _waiting(each.page) for each in ranks}
 
@@ -131,10 +131,15 @@ def _ended(ranks: Sequence[_Rank]) -> dict[int, State]:
     return stopped or {each.page.rank: State.GONE for each in ranks if each.seen.is_gone}
 
 
+def _calls(ranks: Sequence[_Rank]) -> dict[int, str]:
+    """What the ranks of the last step measure."""
+    last = max(each.page.step for each in ranks)
+    return {each.page.rank: each.page.what for each in ranks if each.page.step == last}
+
+
 def _different(ranks: Sequence[_Rank]) -> dict[int, State]:
     """Of the ranks in the calls of one step, those that measure something else than most."""
-    last = max(each.page.step for each in ranks)
-    calls = {each.page.rank: each.page.what for each in ranks if each.page.step == last}
+    calls = _calls(ranks)
     usual, number = Counter(calls.values()).most_common(1)[0]
     if 2 * number <= len(calls):
         return {}  # nobody knows which call is right
@@ -148,6 +153,19 @@ def _busy(ranks: Sequence[_Rank]) -> dict[int, State]:
         return {}
     return {
         page.rank: State.NOT_JOINED if page.phase is Phase.STARTING else State.NOT_ENTERED for page in busy
+    }
+
+
+def _short(ranks: Sequence[_Rank]) -> dict[int, State]:
+    """Who waits in a later control message than others have come to, with fewer calls of this step."""
+    last = max(each.page.step for each in ranks)
+    pages = [each.page for each in ranks if each.page.step == last]
+    in_call = [(page.entered, page.asked) for page in pages if page.in_call]
+    return {
+        page.rank: State.NOT_ENTERED
+        for page in pages
+        if not page.in_call
+        and any(page.entered < entered and page.asked > asked for entered, asked in in_call)
     }
 
 
@@ -178,7 +196,9 @@ def _waiting(page: Page) -> State:
 
 
 def _call(page: Page) -> str:
-    """The call that it waits in, or comes to next."""
+    """The call that it waits in, or comes to next; all that it waits for, of a stream's."""
+    if page.in_call and page.enqueued > page.done + 1:
+        return f"{page.what}, calls {page.done + 1:,} to {page.enqueued:,}"
     return f"{page.what}, call {page.done + 1:,}"
 
 
@@ -215,11 +235,12 @@ def _answer(
         said = "never started" if worst is State.NOT_STARTED else f"{has} not been heard of"
         return f"{_numbers(absent)} {said}; {_others(waiting)} in {awaited}"
     if worst not in _CAUSES:
-        return _nobody(worst, len(named), len(ranks), awaited)
+        return _mixed(_calls(ranks)) or _nobody(worst, len(named), len(ranks), awaited)
     first = named[0].page
     who = _who(named)
     has, its = ("has", "its process is") if len(named) == 1 else ("have", "their processes are")
-    does = f"{has} not entered {awaited}"
+    is_in_same = bool(first.what) and awaited.startswith(f"{first.what}, call")
+    does = f"{has} not entered {_call(first) if is_in_same and not first.in_call else awaited}"
     if first.in_call and worst is not State.DIFFERENT:
         does = f"{'is' if len(named) == 1 else 'are'} in {_call(first)}"
     elif worst is State.DIFFERENT:
@@ -241,6 +262,15 @@ def _cut(ranks: Sequence[_Rank]) -> str:
     found = ((each.host, to) for each in ranks for to in each.seen.process.unanswered)
     pairs = dict.fromkeys(f"{host} sends to {to} and gets no answer" for host, to in found)
     return first_of(pairs, _MOST_NAMED)
+
+
+def _mixed(calls: Mapping[int, str]) -> str:
+    """That ranks measure different things, and nobody knows which is right; empty where all are alike."""
+    found = dict.fromkeys(calls.values())
+    if len(found) < 2:
+        return ""
+    places = (f"{what} on {_numbers([rank for rank in calls if calls[rank] == what])}" for what in found)
+    return f"the ranks are in different calls: {first_of(places, _MOST_NAMED)}"
 
 
 def _nobody(worst: State, there: int, ranks: int, awaited: str) -> str:

@@ -17,15 +17,6 @@ _NO_ENGINE: Final = JobState(Phase.ENDED)
 
 
 @dataclass(frozen=True)
-class StoppedProcess:
-    """A process of a launch that somebody has stopped: a rank's, or one with a ``name`` that starts ranks."""
-
-    pid: int
-    rank: int | None = None
-    name: str = ""
-
-
-@dataclass(frozen=True)
 class Story:
     """Everything that was seen of a launch when it is judged.
 
@@ -54,7 +45,6 @@ class Story:
     first_dead: int | None = None  # the first of those that had started
     missing: tuple[int, ...] = ()  # ranks that had not started when it ended
     pids: Mapping[int, int] = field(default_factory=dict)  # of ranks on ``host``: process id -> rank
-    stopped: tuple[StoppedProcess, ...] = ()  # on ``host``, when something was wrong
     lost_launcher: str = ""  # the name of the launcher's process that ended before any rank
     state: JobState = _NO_ENGINE
     # What this process did.

@@ -53,7 +53,6 @@ def judge(story: Story) -> Verdict:
         _interrupted,  # somebody wanted its end: whatever ranks said on their way out
         _stalled,  # nothing moved; what ranks did then is of that
         _setup_script,  # failed on a node before any rank was there
-        _stopped,  # the others can only wait for it
         _out_of_time,  # busbw ended it after its own limit
         _all_wait,  # in a round of a hunt: nobody is stopped, so there is nobody to name
         _lost_launcher,  # what its ranks did then is of that
@@ -149,23 +148,6 @@ def _progress(story: Story) -> str:
 
 
 # ---- what this host's kernel shows ---------------------------------------------------------------------
-
-
-def _stopped(story: Story) -> Verdict | None:
-    if not story.stopped:
-        return None
-    ranks = {each.rank: each.pid for each in story.stopped if each.rank is not None}
-    pids = [each.pid for each in story.stopped if each.rank is not None or not ranks]
-    who = _ranks(ranks) if ranks else f"{story.stopped[0].name}, which starts the ranks,"
-    where, be = f" on {story.host}" if story.host else "", "are" if len(ranks) > 1 else "is"
-    numbers = " ".join(map(str, pids))
-    stopped = RankFailed(
-        f"{who}{where} {be} stopped (pid {numbers.replace(' ', ', ')})",
-        hint=f"look for what stopped it (a debugger, a suspended job), or continue it: kill -CONT {numbers}",
-        rank=next(iter(ranks)) if len(ranks) == 1 else None,
-        host=story.host,
-    )
-    return _failed(stopped)
 
 
 def _lost_launcher(story: Story) -> Verdict | None:

@@ -1,30 +1,26 @@
-"""What this host's kernel shows of a launch's processes: which ranks they are, which ended first, and which
-are stopped. Launchers name the wrong rank, or none; a rank that is stopped, or dies while Python starts, says
-nothing at all.
+"""What this host's kernel shows of a launch's processes: which ranks they are, and which ended first.
+Launchers name the wrong rank, or none; a rank that dies while Python starts says nothing at all.
 """
 
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import secrets
 import select
 import selectors
 import signal
 import socket
-import time
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from busbw.errors import BusbwError
 from busbw.launch.hosts.agent import Watch
-from busbw.launch.story import StoppedProcess, Story
+from busbw.launch.story import Story
 from busbw.machine import processes
 from busbw.rank.world.identity import identify
 
-_LOOK_SECONDS: Final = 0.5
 _STARTING_SECONDS: Final = 0.02  # a rank's first moments are short
 
 
@@ -45,9 +41,6 @@ class Witness:
         self._had_ranks = False  # when the first of all ended
         self._handles: dict[int, int] = {}  # pidfd -> process id
         self._ended: list[int] = []  # process ids, in the order of their ends
-        self._stopped_since_s: dict[int, float] = {}
-        self._looked_s = 0.0
-        self._stopped: tuple[StoppedProcess, ...] | None = None
         self._ends = select.epoll()
         self._selector = selectors.DefaultSelector()
         self._watch = Watch(self.address, self._selector, self._take_end)
@@ -94,36 +87,19 @@ class Witness:
     def look(self) -> None:
         """Take what has happened until now."""
         self._watch.drain()
-        now_s = time.monotonic()
         if not self.is_complete:
             self._find_ranks()
         for fd, _ in self._ends.poll(0):
             self._ends.unregister(fd)
             self._had_ranks = self._had_ranks or (not self._ended and bool(self.ranks))
             self._ended.append(self._handles[fd])
-        if now_s - self._looked_s >= _LOOK_SECONDS:
-            self._looked_s = now_s
-            self._look_for_stops(now_s)
 
     @property
     def saw_wrong(self) -> bool:
-        """Whether the launch is to end for what was seen: a rank ended without a goodbye, its launcher before
-        it, or one of them has been stopped for too long.
+        """Whether the launch is to end for what was seen: a rank ended without a goodbye, or its launcher
+        before it.
         """
-        since_s = min(self._stopped_since_s.values(), default=math.inf)
-        is_stopped = self._looked_s - since_s >= processes.STOPPED_SECONDS
-        return self.someone_ended or bool(self.lost_launcher) or is_stopped
-
-    def keep_stopped(self) -> None:
-        """Note, once, the processes that are stopped now that something is wrong: the launcher may kill them
-        at any moment.
-        """
-        if self._stopped is None:
-            now = {pid for pid in self._handles.values() if processes.is_stopped(pid)}
-            pids = sorted(now | self._stopped_since_s.keys(), key=lambda pid: self.ranks.get(pid, math.inf))
-            self._stopped = tuple(
-                StoppedProcess(pid, self.ranks.get(pid), self._names.get(pid, "")) for pid in pids
-            )
+        return self.someone_ended or bool(self.lost_launcher)
 
     def add_to(self, story: Story) -> Story:
         """The story with what was seen."""
@@ -134,7 +110,6 @@ class Witness:
             first_dead=self.first_dead,
             missing=self.missing,
             pids=dict(self.ranks),
-            stopped=self._stopped or (),
             lost_launcher=self.lost_launcher,
         )
 
@@ -190,10 +165,6 @@ class Witness:
         else:
             self._launchers.discard(pid)
             self.ranks[pid] = rank
-
-    def _look_for_stops(self, now_s: float) -> None:
-        stopped = {pid for pid in self._handles.values() if processes.is_stopped(pid, traced=False)}
-        self._stopped_since_s = {pid: self._stopped_since_s.get(pid, now_s) for pid in stopped}
 
     def _take_end(self, *, gone: int, said: bool, swept: bool) -> None:
         del swept

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from busbw.model.choice import NCCL_ALGORITHMS, NCCL_PROTOCOLS
+from busbw.units import format_size
 
 # The functions that NCCL asks a tuner about, by our names and those of NVIDIA's tables.
 FUNCTIONS: Final = {
@@ -15,9 +16,10 @@ FUNCTIONS: Final = {
     "broadcast": "broadcast",
     "reduce": "reduce",
 }
-MOST_CHANNELS: Final = 32
 # NCCL's own number, and powers of two with steps between the larger ones.
 CHANNELS: Final = (0, 1, 2, 4, 8, 16, 24, 32)
+# NCCL takes 512 KiB at most where its buffer has 4 MiB, less for small calls. Only SIMPLE has large ones.
+CHUNKS: Final = (64 << 10, 128 << 10, 256 << 10)
 # What NCCL can do at all: its rings run everything, its other algorithms some of it (NCCL 2.28, tuning.cc).
 _ALGORITHMS: Final = {
     "all_reduce": ("TREE", "RING", "NVLS", "NVLS_TREE"),
@@ -31,24 +33,30 @@ _ALL_PROTOCOLS: Final = frozenset({"TREE", "RING"})  # the others have SIMPLE on
 
 @dataclass(frozen=True, order=True)
 class Arm:
-    """NCCL's algorithm and protocol in its own words, and channels; 0: as many as NCCL takes."""
+    """NCCL's algorithm and protocol in its own words, channels, and bytes of a chunk; 0: what NCCL takes."""
 
     algorithm: str
     protocol: str
     channels: int = 0
+    chunk_bytes: int = 0
 
     @classmethod
     def of(cls, text: str) -> Arm:
         """From its text. Raises ValueError."""
-        algorithm, protocol, channels = text.upper().split("/")
-        arm = cls(algorithm, protocol, int(channels))
-        if arm.algorithm not in NCCL_ALGORITHMS or arm.protocol not in NCCL_PROTOCOLS or arm.channels < 0:
+        algorithm, protocol, *numbers = text.upper().split("/")
+        arm = cls(algorithm, protocol, *map(int, numbers))
+        if (
+            arm.algorithm not in NCCL_ALGORITHMS
+            or arm.protocol not in NCCL_PROTOCOLS
+            or min(arm.channels, arm.chunk_bytes) < 0
+        ):
             raise ValueError(text)
         return arm
 
     def __str__(self) -> str:
-        """As a case has it: ``ring/ll128/24``."""
-        return f"{self.algorithm}/{self.protocol}/{self.channels}".lower()
+        """As a case has it: ``ring/ll128/24``, ``ring/simple/0/131072``."""
+        chunk = f"/{self.chunk_bytes}" if self.chunk_bytes else ""
+        return f"{self.algorithm}/{self.protocol}/{self.channels}{chunk}".lower()
 
     @property
     def numbers(self) -> tuple[int, int]:
@@ -56,18 +64,35 @@ class Arm:
         return NCCL_ALGORITHMS.index(self.algorithm), NCCL_PROTOCOLS.index(self.protocol)
 
     @property
+    def short(self) -> str:
+        """For a column: ``RING LL128 x24``."""
+        channels = f" x{self.channels}" if self.channels else ""
+        chunk = f" by {format_size(self.chunk_bytes)}" if self.chunk_bytes else ""
+        return f"{self.algorithm} {self.protocol}{channels}{chunk}"
+
+    @property
     def words(self) -> str:
         """For a reader: ``RING LL128, 24 channels``."""
-        return f"{self.algorithm} {self.protocol}" + (f", {self.channels} channels" if self.channels else "")
+        channels = f", {self.channels} channels" if self.channels else ""
+        chunk = f", chunks of {format_size(self.chunk_bytes)}" if self.chunk_bytes else ""
+        return f"{self.algorithm} {self.protocol}{channels}{chunk}"
 
 
 def arms_of(operation: str) -> tuple[Arm, ...]:
     """All arms of an operation that a tuner can choose among; none where NCCL does not ask it (sends,
     alltoall, gather, scatter).
     """
-    return tuple(
+    algorithms = _ALGORITHMS.get(operation, ())
+    by_channels = (
         Arm(algorithm, protocol, channels)
-        for algorithm in _ALGORITHMS.get(operation, ())
+        for algorithm in algorithms
         for protocol in (NCCL_PROTOCOLS if algorithm in _ALL_PROTOCOLS else ("SIMPLE",))
         for channels in CHANNELS
     )
+    by_chunk = (
+        Arm(algorithm, "SIMPLE", chunk_bytes=chunk_bytes)
+        for algorithm in algorithms
+        if algorithm in _ALL_PROTOCOLS
+        for chunk_bytes in CHUNKS
+    )
+    return (*by_channels, *by_chunk)

@@ -20,7 +20,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from busbw.errors import BusbwError, ExitCode, LauncherMismatch, RankFailed, UndecidedError, of_system
-from busbw.machine.processes import is_stopped
 from busbw.model.case import Case
 from busbw.model.event import Emit, Event, EventKind, error_event, event, stall_event
 from busbw.model.hunt import BY_NIC
@@ -111,18 +110,13 @@ class _Rank:
         self._stop_waiting(world, UndecidedError(text, hint=hint))
 
     def _stop_waiting(self, world: World, error: BusbwError) -> None:
-        """Every rank that can, says that it waits, and leaves: a rank that says nothing hangs. A rank of this
-        host that is stopped is named at once.
-        """
+        """Every rank that can, says that it waits, and leaves: a rank that says nothing hangs."""
         own = world.members[world.rank]
         error.rank, error.host = own.rank, own.host
-        stopped = _stopped_beside(world)
         if self.lead is not None:
-            self.lead.end(RunStatus.FAILED, stopped or error, waits=stopped is None)
+            self.lead.end(RunStatus.FAILED, error, waits=True)
         else:
             self._emit_own({**error_event(error, peer_lost=True), "waits": True})
-            if stopped is not None and stopped.rank == 0:
-                self._emit_own(error_event(stopped))  # rank 0 cannot
         if self._guarded is not None:
             with contextlib.suppress(OSError):
                 self._guarded.sendall(GOODBYE)
@@ -239,20 +233,6 @@ def _failed(error: Exception) -> RankFailed:
         refused = of_system(error)
         return RankFailed(refused.message, hint=refused.hint)
     return RankFailed(f"unexpected {type(error).__name__}: {error}")
-
-
-def _stopped_beside(world: World) -> RankFailed | None:
-    """The error of a rank of this host whose process is stopped."""
-    here = (member for member in world.members if member.host == world.members[world.rank].host)
-    member = next((member for member in here if is_stopped(member.pid)), None)
-    if member is None:
-        return None
-    return RankFailed(
-        f"the process is stopped (pid {member.pid})",
-        hint=f"look for what stopped it, or continue it: kill -CONT {member.pid}",
-        rank=member.rank,
-        host=member.host,
-    )
 
 
 def live(

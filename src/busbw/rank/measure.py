@@ -270,7 +270,8 @@ def measure(prepared: PreparedCase, given: Conditions, limits: Limits) -> Sample
             continue
         passes = _wanted_passes(taken, limits)
         stop = _enough(taken, limits, passes)
-        wanted = _next_look(taken, stopping.of_pass(limits, passes, float(np.median(taken.times_ns))))
+        own_limits = stopping.of_pass(limits, passes, float(np.median(taken.times_ns)))
+        wanted = _next_look(taken, own_limits, passes)
     samples = Samples(
         taken,
         warmup_calls,
@@ -293,7 +294,7 @@ def measure_again(samples: Samples, prepared: PreparedCase, given: Conditions, l
     call_ns = max(1.0, float(np.median(samples.taken.across.worst)) / k)
     lead: int | None = max(_multiple(k, sampling.calls_per_issue), _calls_in(LEAD_NS, call_ns, sampling))
     own_limits = stopping.of_pass(limits, passes, call_ns)
-    most = min(stopping.FIRST_LOOK, own_limits.max_samples)
+    most = min(stopping.first_look(passes), own_limits.max_samples)
     wanted = max(1, min(most, _fitting(own_limits.case_seconds * 1e9, k * call_ns)))
     progress.phase(Phase.TIMING, k * call_ns / 1e9)
     warmup_calls, taken, stop = samples.warmup_calls + (lead or 0), Taken.none(k), None
@@ -302,7 +303,7 @@ def measure_again(samples: Samples, prepared: PreparedCase, given: Conditions, l
         taken, lead = sampling.add(taken, look, lead=lead), None
         if len(taken.across) == wanted:
             stop = _enough(taken, limits, passes)
-            wanted = _next_look(taken, own_limits)
+            wanted = _next_look(taken, own_limits, passes)
     more = replace(
         samples,
         taken=samples.taken.joined(taken),
@@ -390,11 +391,11 @@ def first_look(limits: Limits, pace: Pace, given: Conditions, prepared: Prepared
         samples, groups = stopping.fixed_samples(limits.calls // group, -(-k // group), least)
         return samples, groups * group
     k = min(_multiple(k, group), prepared.max_calls)
-    # Where ranks share cores a call may take a thousand times what the fastest of the warm-up did: one sample
-    # shows the pace before eight are asked for.
-    most = 1 if given.contended else stopping.FIRST_LOOK
     sample_ns = k * pace.call_ns
     passes = stopping.wanted_passes(limits, pace.call_ns, sample_ns)
+    # Where ranks share cores a call may take a thousand times what the fastest of the warm-up did: one sample
+    # shows the pace before more are asked for.
+    most = 1 if given.contended else stopping.first_look(passes)
     own_limits = stopping.of_pass(limits, passes, pace.call_ns)
     return max(1, min(most, own_limits.max_samples, _fitting(own_limits.case_seconds * 1e9, sample_ns))), k
 
@@ -408,13 +409,13 @@ def _multiple(calls: int, group: int) -> int:
     return -(-calls // group) * group
 
 
-def _next_look(taken: Taken, limits: Limits) -> int:
-    """Samples to have at the next look. Before eight of them no look can stop by precision, so more looks
-    spoil no promise there, and none asks for more than fits into the time that is left.
+def _next_look(taken: Taken, limits: Limits, passes: int) -> int:
+    """Samples to have at the next look. Before those of the first no look can stop by precision, so more
+    looks spoil no promise there, and none asks for more than fits into the time that is left.
     """
     samples = len(taken.across)
-    wanted = min(stopping.next_look(samples), max(limits.max_samples, samples + 1))
-    if samples >= stopping.FIRST_LOOK:
+    wanted = min(stopping.next_look(samples, passes), max(limits.max_samples, samples + 1))
+    if samples >= stopping.first_look(passes):
         return wanted
     left_ns = limits.case_seconds * 1e9 - float(taken.across.worst.sum())
     return min(wanted, samples + max(1, _fitting(left_ns, float(np.median(taken.across.worst)))))

@@ -178,11 +178,11 @@ class _Watcher:
 
     def _is_still(self, quiet_s: float) -> bool:
         """Whether that is longer than the ranks allow, or than a stop by itself lasts."""
-        limit_s = self._limit_seconds()
-        if limit_s > STOPPED_SECONDS and quiet_s >= STOPPED_SECONDS:
-            is_any = any(is_stopped(rank.pid, traced=False) for rank in self._alive())
-            limit_s = STOPPED_SECONDS if is_any else limit_s
-        return 0 < limit_s <= quiet_s
+        if 0 < self._limit_seconds() <= quiet_s:
+            return True
+        return quiet_s >= STOPPED_SECONDS and any(
+            is_stopped(rank.pid, traced=False) for rank in self._alive()
+        )
 
     def _look_seconds(self) -> float:
         limit_s = self._limit_seconds()

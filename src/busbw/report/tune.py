@@ -68,7 +68,7 @@ def _row(each: Tuned) -> tuple[str, ...]:
         each.operation,
         format_size(each.size_bytes),
         format_time(each.default_ns),
-        f"{each.arm.algorithm} {each.arm.protocol}" + (f" x{each.arm.channels}" if each.arm.channels else ""),
+        each.arm.short,
         format_time(each.time_ns or 0.0),
         gain,
         fresh,

@@ -22,12 +22,15 @@ import numpy.typing as npt
 
 Float64Array = npt.NDArray[np.float64]
 
+# Of the interval that a look decides by.
+LOOK_CONFIDENCE: Final = 0.99
 # Beyond this the whole numbers of the exact binomial get long (2^n), and the normal ranks differ from its by
 # one or two places among thousands.
 EXACT_SAMPLES: Final = 2000
 # A series that is still alike after so many samples is unstable, whatever its exact tau; counting on to n/4
 # would cost the square of n.
 MOST_LAGS: Final = 1000
+LEAST_ORDERED: Final = 6
 
 
 @dataclass(frozen=True)
@@ -95,13 +98,30 @@ def least_samples(confidence: float) -> int:
     return n
 
 
+def attainable(confidence: float, n: int) -> float:
+    """The confidence of an interval of n values, n >= 2: that asked for, or what [min, max] has."""
+    return min(confidence, 1 - 2.0 ** (1 - n))
+
+
+def normal_quantile(confidence: float) -> float:
+    """Half the width, in standard deviations, of the two-sided interval of a normal distribution.
+
+    The quantile comes through a logarithm, whose last places are the machine's; six are everybody's.
+    """
+    return round(NormalDist().inv_cdf((1 + confidence) / 2), 6)
+
+
 def autocorrelation_time(values: Float64Array) -> float:
     """1 + 2 x the sum of the leading positive autocorrelations of the above-median indicator, >= 1.
 
-    Lags are added until one is not positive, or is below both 0.05 and 1/sqrt(n); n/4 lags at most.
+    Lags are added until one is not positive, or is below both 0.05 and 1/sqrt(n); n/4 lags at most. Of fewer
+    than LEAST_ORDERED values the order says nothing: half of all orders of four would look alike.
     """
+    n = len(values)
+    if n < LEAST_ORDERED:
+        return 1.0
     above = values > np.median(values)
-    n, ones = len(above), int(np.count_nonzero(above))
+    ones = int(np.count_nonzero(above))
     # n^2 x the sums of (b_i - mean)(b_j - mean), from counts: every processor adds those up alike.
     variance = n * ones * (n - ones)
     if variance == 0:
@@ -135,8 +155,6 @@ def _binomial_ranks(n: int, confidence: float) -> tuple[int, int]:
 
 
 def _normal_ranks(n: int, confidence: float, tau: float) -> tuple[int, int]:
-    # The quantile comes through a logarithm, whose last places are the machine's; six are everybody's.
-    z = round(NormalDist().inv_cdf((1 + confidence) / 2), 6)
-    spread = z * math.sqrt(n * tau) / 2
+    spread = normal_quantile(confidence) * math.sqrt(n * tau) / 2
     low = max(0, math.floor(n / 2 - spread) - 1)  # the formula counts from 1
     return low, n - 1 - low

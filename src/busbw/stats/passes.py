@@ -11,20 +11,27 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from statistics import NormalDist
 from typing import Final
 
 import numpy as np
 
-from busbw.stats.interval import Estimate, Float64Array, estimate, least_samples, median_ranks
+from busbw.stats.interval import (
+    Estimate,
+    Float64Array,
+    attainable,
+    estimate,
+    least_samples,
+    median_ranks,
+    normal_quantile,
+)
 from busbw.stats.launches import student_quantile
 
 # Passes whose medians scatter by more than this times what is expected of them differ: passes of independent
 # noise do so by chance in up to 1 of 20 cases (benchmarks/stopping).
 LEAST_EXCESS: Final = 1.75
 BETWEEN_CONFIDENCE: Final = 0.95
-# A pass of fewer samples than one of which [min, max] is an interval shows no level of its own.
-LEAST_IN_PASS: Final = least_samples(0.99)
+# A pass of fewer samples shows no level of its own.
+PASS_LOOK: Final = 4
 
 
 def estimate_over(passes: Sequence[Float64Array], confidence: float) -> Estimate:
@@ -33,12 +40,11 @@ def estimate_over(passes: Sequence[Float64Array], confidence: float) -> Estimate
     ``moved`` is True where the passes differ by more than noise, and the interval is widened for it.
     """
     pooled = estimate(np.concatenate(passes), confidence)
-    judged = [estimate(part, confidence) for part in passes if len(part) >= LEAST_IN_PASS]
+    judged = [part for part in passes if len(part) >= PASS_LOOK]
     if len(judged) < 2:
         return pooled
-    z = NormalDist().inv_cdf((1 + confidence) / 2)
-    expected = math.fsum((each.high - each.low) / 2 / z for each in judged) / len(judged)
-    medians = [each.median for each in judged]
+    expected = math.fsum(standard_error(part, confidence) for part in judged) / len(judged)
+    medians = [float(np.median(part)) for part in judged]
     mean = math.fsum(medians) / len(medians)
     scatter = math.sqrt(math.fsum((median - mean) ** 2 for median in medians) / (len(medians) - 1))
     if scatter <= LEAST_EXCESS * expected:
@@ -51,6 +57,13 @@ def estimate_over(passes: Sequence[Float64Array], confidence: float) -> Estimate
         attained=True,
         moved=True,
     )
+
+
+def standard_error(values: Float64Array, confidence: float) -> float:
+    """Of the median, by its interval of the confidence that so few values have; at least two values."""
+    given = attainable(confidence, len(values))
+    found = estimate(values, given)
+    return (found.high - found.low) / 2 / normal_quantile(given)
 
 
 def _of_medians(medians: Sequence[float], mean: float, scatter: float) -> tuple[float, float]:

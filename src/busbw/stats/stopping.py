@@ -1,8 +1,9 @@
 """When a case has been sampled enough. Pure: the same numbers give the same decision on every rank.
 
-A case is sampled in passes far apart in time (``stats.passes``). In each, looks are geometric (8, 11, 16, 22,
-31, 43, ...: x1.4), so that peeking is rare, and each look uses a 99 % interval, so that stopping at the first
-narrow one still leaves 95 % overall. benchmarks/stopping has the table, made through ``judge_look``.
+A case is sampled in passes far apart in time (``stats.passes``). In each, looks are geometric (x1.4, from
+four samples; from eight where there is one pass alone), so that peeking is rare. Looks decide by a 99 %
+interval of all samples, so that stopping at the first narrow one still leaves 95 % overall.
+benchmarks/stopping has the table, made through ``judge_look``.
 """
 
 from __future__ import annotations
@@ -12,13 +13,23 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+import numpy as np
+
 from busbw.model.plan import Limits
 from busbw.model.result import StopReason
-from busbw.stats.interval import Estimate, Float64Array, estimate
+from busbw.stats.interval import (
+    LOOK_CONFIDENCE,
+    Estimate,
+    Float64Array,
+    attainable,
+    estimate,
+    least_samples,
+    normal_quantile,
+)
+from busbw.stats.passes import PASS_LOOK
 
-FIRST_LOOK: Final = 8
+FIRST_LOOK: Final = least_samples(LOOK_CONFIDENCE)
 LOOK_GROWTH: Final = 1.4
-LOOK_CONFIDENCE: Final = 0.99
 FIXED_CONFIDENCE: Final = 0.95
 PASSES: Final = 3
 # Below Limits.small_ns, where levels switch.
@@ -32,9 +43,14 @@ FLOOR_SHARE: Final = 0.5
 TIMED_SHARE: Final = 0.005
 
 
-def next_look(samples: int) -> int:
+def first_look(passes: int) -> int:
+    """How many samples a look needs at least, for a pass of so many."""
+    return FIRST_LOOK if passes == 1 else PASS_LOOK
+
+
+def next_look(samples: int, passes: int = 1) -> int:
     """Total number of samples to have at the look after one at ``samples`` (0 at the start)."""
-    exact = float(FIRST_LOOK)
+    exact = float(first_look(passes))
     while round(exact) <= samples:
         exact *= LOOK_GROWTH
     return round(exact)
@@ -47,12 +63,12 @@ def target(limits: Limits, median_ns: float) -> float:
 
 def wanted_passes(limits: Limits, median_ns: float, sample_ns: float) -> int:
     """In how many passes to sample a case of this time: more where levels switch, no more than leave each two
-    samples of ``sample_ns`` and eight of the most, and one where the number of calls is fixed.
+    samples of ``sample_ns`` and four of the most, and one where the number of calls is fixed.
     """
     if limits.calls is not None:
         return 1
     usual = SMALL_PASSES if median_ns < limits.small_ns else PASSES
-    fitting = min(int(limits.case_seconds * 1e9 / max(sample_ns, 1.0)) // 2, limits.max_samples // FIRST_LOOK)
+    fitting = min(int(limits.case_seconds * 1e9 / max(sample_ns, 1.0)) // 2, limits.max_samples // PASS_LOOK)
     return max(1, min(usual, fitting))
 
 
@@ -80,18 +96,25 @@ def judge_look(
     """
     if limits.calls is not None:
         return StopReason.CALLS
-    result = estimate(times_ns, LOOK_CONFIDENCE)
-    # Of so many passes together the interval is narrower by the square root of their number.
-    reached = target(limits, result.median) * (1.0 if passes == 1 else PASS_SHARE * math.sqrt(passes))
-    # Too few independent samples for 99 % say nothing by lying close together, such as 8 of a slow drift.
-    if result.attained and result.half_width <= reached:
+    median_ns = float(np.median(times_ns))
+    if len(times_ns) >= first_look(passes) and _is_precise(times_ns, target(limits, median_ns), passes):
         return StopReason.PRECISION
-    own = of_pass(limits, passes, result.median)
+    own = of_pass(limits, passes, median_ns)
     if taken >= own.max_samples:
         return StopReason.MAX_SAMPLES if taken >= limits.max_samples // passes else StopReason.PASSES
     if spent_seconds >= own.case_seconds:
         return StopReason.CASE_TIME
     return None
+
+
+def _is_precise(times_ns: Float64Array, wanted: float, passes: int) -> bool:
+    """Whether all passes together, if they are like this one, have an interval of the half-width wanted."""
+    confidence = attainable(LOOK_CONFIDENCE, len(times_ns))
+    found = estimate(times_ns, confidence)
+    wider = normal_quantile(LOOK_CONFIDENCE) / normal_quantile(confidence)
+    share = 1.0 if passes == 1 else PASS_SHARE
+    # Too few independent samples say nothing by lying close together, such as 8 of a slow drift.
+    return found.attained and found.half_width * wider <= wanted * share * math.sqrt(passes)
 
 
 def over_passes(stops: Sequence[StopReason], passes: int, whole: Estimate, limits: Limits) -> StopReason:

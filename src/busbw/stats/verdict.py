@@ -8,11 +8,10 @@ from typing import Final
 
 import numpy as np
 
-from busbw.stats.interval import Estimate, Float64Array
+from busbw.stats.interval import LOOK_CONFIDENCE, Estimate, Float64Array
 from busbw.stats.modes import Modes, find_modes
 from busbw.stats.outliers import Outliers, count_outliers
 from busbw.stats.passes import estimate_over, thirds
-from busbw.stats.stopping import LOOK_CONFIDENCE
 
 # Why a case is unstable.
 UNSTABLE: Final = "level moved"  # the level moved while it was sampled

@@ -1,7 +1,7 @@
 """With this folder on PYTHONPATH a rank hangs from inside: HANG_FAULT, on HANG_RANK, in case HANG_CASE.
 
-size: the rank measures another size than the others in this case. skip: it leaves one call of its first look
-at this case out (NCCL only).
+size: the rank measures another size than the others in this case. skip: it leaves one call, or one launch of
+a graph, of its first look at this case out (NCCL only).
 """
 
 from __future__ import annotations
@@ -39,19 +39,16 @@ def change_size(module: Any) -> None:
 
 
 def skip_a_call(module: Any) -> None:
-    """One call fewer than the others: in the first look that has one to spare."""
+    """One issue fewer before the first samples than the others: a call, or the launch of a graph."""
     time, seen = module.NcclCase.time, list[int]()
 
     def short(case: Any, lead: int, samples: int, k: int) -> Any:
         number = case._buffers.case.index
-        is_leading = lead >= case.calls_per_issue and case._graphs is None
-        is_due = number == int(os.environ["HANG_CASE"]) and number not in seen and is_victim()
-        if not is_due or not (is_leading or samples > 1):
+        if number != int(os.environ["HANG_CASE"]) or number in seen or lead == 0 or not is_victim():
             return time(case, lead, samples, k)
         seen.append(number)
-        if is_leading:
-            return time(case, lead - case.calls_per_issue, samples, k)
-        return time(case, lead, samples - 1, k)
+        left = 0 if case._graphs is not None else lead - case.calls_per_issue
+        return time(case, left, samples, k)
 
     module.NcclCase.time = short
 

@@ -145,6 +145,14 @@ def test_a_table_says_for_every_size_what_was_confirmed_and_nothing_else() -> No
     assert len(rows_as_read(table_text(found, 2, 16, only_confirmed=False))) == 3
 
 
+def test_every_arm_is_read_back_and_its_chunk_is_an_eleventh_column() -> None:
+    arms = [arm for operation in FUNCTIONS for arm in arms_of(operation)]
+    assert [Arm.of(str(arm)) for arm in arms] == arms
+    chunked = Arm("RING", "SIMPLE", chunk_bytes=131072)
+    table = table_text([tuned(64, chunked)], 2, 16, only_confirmed=False)
+    assert table.splitlines()[1] == "allreduce,64,64,ring,simple,-1,2,16,-1,-1,131072"
+
+
 def test_the_answer_names_the_largest_gain_or_says_that_there_is_none() -> None:
     found = (replace(tuned(64, RING), confirmed=0.08, verdict="FASTER"), tuned(128, None))
     text = lines(found, "r", was_confirmed=True)

@@ -55,6 +55,7 @@ def of(odd: dict[str, Any], others: dict[str, Any]) -> HangAnswer:
         ),
         (BEFORE, IN_CALL, State.NOT_ENTERED),
         (BEFORE, IN_BARRIER, State.NOT_ENTERED),
+        (IN_BARRIER, {**IN_CALL, "asked": 7, "answered": 7}, State.NOT_ENTERED),  # it left one call out
         ({**IN_CALL, "state": "S", "cpu_s": 0.0, "waits_in": "hrtimer_nanosleep"}, IN_CALL, State.ASLEEP),
         (
             {**ENQUEUED, "entered": 1782, "enqueued": 1781, "mode": CallMode.ISSUES},
@@ -96,6 +97,28 @@ def test_nobody_is_named_where_all_wait(everyone: dict[str, Any], state: State) 
     assert event["hang"]["states"][0]["ranks"] == (0, 1, 2, 3)
     assert (event["rank"], event["host"]) == (None, "")
     assert "all 4 ranks" in event["message"]
+
+
+def test_of_two_ranks_in_different_calls_none_is_named() -> None:
+    other = rank(1, 2, **{**IN_CALL, "what": "all_reduce 1 MiB float"})
+    found = stalled_event([host(rank(0, 2, **IN_CALL), other)])
+    assert (found["rank"], found["host"]) == (None, "")
+    assert found["message"] == (
+        f"the ranks are in different calls: {CALL} on rank 0, all_reduce 1 MiB float on rank 1"
+    )
+
+
+def test_who_has_not_heard_that_a_barrier_is_over_is_not_behind() -> None:
+    assert of(IN_BARRIER, {**IN_CALL, "asked": 8, "answered": 8}).states[0].state == State.NOT_RETURNED
+
+
+def test_the_call_that_a_rank_left_out_is_its_own_next_one() -> None:
+    others = {**ENQUEUED, "asked": 7, "answered": 7}
+    odd = {"entered": 1799, "enqueued": 1799, "completed": 1799, "asked": 8, "answered": 7}
+    assert of({**odd, "mode": CallMode.ISSUES}, others).answer == (
+        f"rank 3 on node7 (pid 103) has not entered {CALL}, call 1,800;"
+        f" 3 others wait in {CALL}, calls 1,782 to 1,800"
+    )
 
 
 def test_most_of_those_that_wait_asleep_are_no_cause() -> None:

@@ -11,7 +11,7 @@ import pytest
 from busbw.errors import ExitCode, RankFailed, SiteError, UndecidedError
 from busbw.launch.engine import JobState, Phase
 from busbw.launch.launcher_words import Death
-from busbw.launch.story import StoppedProcess, Story
+from busbw.launch.story import Story
 from busbw.launch.verdict import (
     RankEnd,
     SeenOnHosts,
@@ -190,31 +190,6 @@ def test_nobody_is_named_where_all_wait(state: JobState) -> None:
         assert (error["rank"], error["host"]) == (None, "")
         assert error["message"].startswith("all 3 ranks waited: round 2 with c: no end within 30 s")
         assert error["hint"].startswith("give a smaller -b or a longer --round-timeout")
-
-
-@pytest.mark.parametrize(
-    ("stopped", "message", "rank"),
-    [
-        ((StoppedProcess(7, 1),), "rank 1 on here is stopped (pid 7)", 1),
-        ((StoppedProcess(7, 0), StoppedProcess(9, 2)), "ranks 0, 2 on here are stopped (pid 7, 9)", None),
-        ((StoppedProcess(7, 1), StoppedProcess(5, None, "mpiexec")), "rank 1 on here is stopped (pid 7)", 1),
-        (
-            (StoppedProcess(5, None, "mpiexec"),),
-            "mpiexec, which starts the ranks, on here is stopped (pid 5)",
-            None,
-        ),
-    ],
-)
-def test_a_stopped_process_is_the_cause_whoever_waited_or_left_first(
-    stopped: tuple[StoppedProcess, ...], message: str, rank: int | None
-) -> None:
-    for seen in (
-        {"errors": [waiting(0)], "exits": {0: 5}},
-        {"first_dead": 0, "output": HYDRA, "exits": {0: 9}},
-    ):
-        error = failure(local(stopped=stopped, places=PLACES, **seen))
-        assert (error["message"], error["rank"]) == (message, rank)
-        assert "kill -CONT" in error["hint"]
 
 
 def test_a_launcher_that_ended_before_its_ranks_is_the_cause() -> None:

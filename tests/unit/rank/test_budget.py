@@ -40,7 +40,7 @@ def test_the_budget_is_shared_by_the_cases_that_are_left(
     on_ranks: OnRanks, monkeypatch: pytest.MonkeyPatch, scripted: Any, scripted_backend: Any
 ) -> None:
     slow = scripted(lambda call: 1e8 * (1 + call % 2))
-    limits = Limits(budget_seconds=2.0, case_seconds=0.55, max_samples=15)  # one pass
+    limits = Limits(budget_seconds=2.0, case_seconds=0.55, max_samples=7)  # one pass
     given, notes = shares(on_ranks, monkeypatch, scripted_backend, slow, limits, [0.2, 0.8, 0.9, 0.1])
     # 2 s / 4; 1.8 s / 3, which is more than a case takes; 1.0 s / 2; what is left.
     assert given == pytest.approx([0.5, 0.55, 0.5, 0.1])

@@ -93,8 +93,8 @@ def test_a_backend_that_one_rank_cannot_make_is_refused_by_all(
 def test_samples_of_every_timed_case_are_kept(on_ranks: OnRanks) -> None:
     notes = Notes()
     on_ranks(2, lambda world: main.run(world, plan_of("sendrecv"), notes if world.rank == 0 else None))
-    # The maximum, the minimum and both ranks, in twelve passes.
-    assert [len(kept.samples) for kept in notes.kept] == [9 * 8 * 4, 0, 9 * 8 * 4, 0]
+    # The maximum, the minimum and both ranks, in nine passes.
+    assert [len(kept.samples) for kept in notes.kept] == [9 * 4 * 4, 0, 9 * 4 * 4, 0]
     assert [kept.samples["case"][0] for kept in notes.kept[::2]] == [0, 2]
 
 
@@ -105,7 +105,7 @@ def test_a_window_visits_its_cases_in_turn_and_shows_what_is_known(on_ranks: OnR
     assert [result.case for result in notes.passes] == [0, 1, 2, 3]
     assert [len(result.pass_samples) for result in notes.passes if result.case == 2] == [1]
     assert [result.case for result in notes.results] == [0, 1, 2, 3]
-    assert [result.pass_samples for result in notes.results[::2]] == [(8,) * 9] * 2
+    assert [result.pass_samples for result in notes.results[::2]] == [(4,) * 9] * 2
 
 
 # ---- what is not timed ------------------------------------------------------------------------------

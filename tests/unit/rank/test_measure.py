@@ -36,9 +36,9 @@ def test_constant_times_are_enough_at_the_first_look(measured: Measured, scripte
     case = scripted(lambda call: 1000.0)
     (samples,) = measured([case], Limits())
     # 50 ns is 0.5 % of 10 calls of 1000 ns.
-    assert (samples.taken.k, len(samples.taken.across), samples.stops[-1]) == (10, 8, StopReason.PRECISION)
-    assert samples.times_ns.tolist() == [1000.0] * 8
-    assert case.looks == [(10, 8, 10)]
+    assert (samples.taken.k, len(samples.taken.across), samples.stops[-1]) == (10, 4, StopReason.PRECISION)
+    assert samples.times_ns.tolist() == [1000.0] * 4
+    assert case.looks == [(10, 4, 10)]
 
 
 def test_the_worst_rank_counts_sample_by_sample(measured: Measured, scripted: Any) -> None:
@@ -59,7 +59,7 @@ def test_noise_is_sampled_until_a_limit_and_the_limit_is_named(measured: Measure
     (samples,) = measured([case], Limits(max_samples=50, case_seconds=60, precision=0.001))
     # A third of the samples, as there are three passes.
     assert (len(samples.taken.across), samples.stops, samples.passes) == (16, (StopReason.MAX_SAMPLES,), 3)
-    assert [count for _, count, _ in case.looks] == [8, 3, 5]
+    assert [count for _, count, _ in case.looks] == [4, 2, 2, 3, 4, 1]
 
 
 def test_time_spent_in_samples_ends_a_case(measured: Measured, scripted: Any) -> None:
@@ -71,7 +71,7 @@ def test_time_spent_in_samples_ends_a_case(measured: Measured, scripted: Any) ->
 
 # Two passes fit into 0.05 s, and one into 0.02 s.
 @pytest.mark.parametrize(
-    ("seconds", "first", "taken"), [(0.5, 8, 8), (0.05, 2, 3), (0.02, 2, 2), (0.001, 1, 1)]
+    ("seconds", "first", "taken"), [(0.5, 4, 4), (0.05, 2, 3), (0.02, 2, 2), (0.001, 1, 1)]
 )
 def test_the_first_look_fits_into_the_time_where_that_is_possible(
     measured: Measured, scripted: Any, seconds: float, first: int, taken: int
@@ -79,7 +79,7 @@ def test_the_first_look_fits_into_the_time_where_that_is_possible(
     case = scripted(lambda call: 1e7)
     (samples,) = measured([case], Limits(case_seconds=seconds))
     assert case.looks[0] == (1, first, 1)
-    assert samples.stops[-1] is (StopReason.PRECISION if first == 8 else StopReason.CASE_TIME)
+    assert samples.stops[-1] is (StopReason.PRECISION if first == 4 else StopReason.CASE_TIME)
     assert len(samples.taken.across) == taken
 
 
@@ -92,12 +92,12 @@ def test_ranks_that_share_cores_show_their_pace_in_one_sample_first(
     assert [samples.stops[-1], len(samples.taken.across)] == [StopReason.CASE_TIME, 1]
     case = scripted(lambda call: 1e6)
     (samples,) = measured([case], Limits(), contended=True)
-    assert [samples.stops[-1], len(samples.taken.across)] == [StopReason.PRECISION, 8]
+    assert [samples.stops[-1], len(samples.taken.across)] == [StopReason.PRECISION, 4]
 
 
 def test_a_warm_up_that_was_slow_does_not_make_the_case_long(measured: Measured, scripted: Any) -> None:
     """By the warm-up's pace one sample fits, and it takes a third of the time: what is left has room for
-    two more, not for the seven up to the usual first look.
+    two more, not for the seven up to the first look of one pass.
     """
     case = scripted(lambda call: 1e9 if call < 4 else 1e8)
     (samples,) = measured([case], Limits(case_seconds=0.3, warmup_calls=3))
@@ -126,13 +126,13 @@ def test_a_look_comes_in_chunks_where_the_backend_limits_it(measured: Measured, 
 
 def test_sampling_starts_again_where_the_warm_up_was_slow(measured: Measured, scripted: Any) -> None:
     """A busy core during the warm-up makes k too small for the true pace."""
-    case = scripted(lambda call: 1e6 if call < 10 else 1000.0)
+    case = scripted(lambda call: 1e6 if call < 8 else 1000.0)
     (samples,) = measured([case], Limits())
     assert [k for _, _, k in case.looks] == [1, 10]
-    assert (samples.taken.k, len(samples.taken.across)) == (10, 8)
-    assert samples.times_ns.tolist() == [1000.0] * 8
+    assert (samples.taken.k, len(samples.taken.across)) == (10, 4)
+    assert samples.times_ns.tolist() == [1000.0] * 4
     # The samples taken with the small k count as warm-up; the untimed lead of a look does not.
-    assert samples.warmup_calls == 5 + 8
+    assert samples.warmup_calls == 5 + 4
 
 
 def test_it_starts_again_a_few_times_at_most(measured: Measured, scripted: Any) -> None:
@@ -165,11 +165,11 @@ def test_later_passes_keep_k_and_begin_behind_untimed_calls(
         return samples
 
     (samples,) = on_ranks(1, live)
-    assert samples.ends == tuple(range(8, 80, 8))
-    assert [len(part) for part in samples.times_by_pass] == [8] * 9
+    assert samples.ends == tuple(range(4, 40, 4))
+    assert [len(part) for part in samples.times_by_pass] == [4] * 9
     assert samples.stops == (StopReason.PRECISION,) * 9
     # A ninth of the single calls in each pass, behind 20 untimed ones.
-    assert case.looks == [(10, 8, 10), (20, 36, 1), *[(500, 8, 10), (20, 36, 1)] * 8]
+    assert case.looks == [(10, 4, 10), (20, 36, 1), *[(500, 4, 10), (20, 36, 1)] * 8]
     assert samples.singles is not None
     assert len(samples.singles.across) == 12 * 27
 

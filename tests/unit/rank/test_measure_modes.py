@@ -74,7 +74,7 @@ def test_n_calls_are_one_graph_launched_as_often_as_asked(measured: Measured, sc
 def test_latency_mode_has_single_calls(measured: Measured, scripted: Any, barrier: bool) -> None:
     case = scripted(lambda call: 1000.0)
     (samples,) = measured([case], Limits(), timing=Timing(mode="latency", barrier=barrier))
-    assert [entry for entry in case.log if entry[0] == "isolated"] == [("isolated", 8, None, barrier)]
+    assert [entry for entry in case.log if entry[0] == "isolated"] == [("isolated", 4, None, barrier)]
     assert (samples.taken.k, samples.stops[-1], case.looks) == (1, StopReason.PRECISION, [])
 
 
@@ -101,8 +101,8 @@ def test_every_sample_has_a_late_rank_of_its_own_over_all_looks(measured: Measur
 def test_a_loop_times_as_nccl_tests_does(measured: Measured, scripted: Any) -> None:
     case = scripted(lambda call: 1e5)
     (samples,) = measured([case], Limits(), timing=Timing(time="loop"))
-    assert [entry for entry in case.log if entry[0] == "loop"] == [("loop", 20)] * 8
-    assert samples.times_ns.tolist() == [1e5] * 8
+    assert [entry for entry in case.log if entry[0] == "loop"] == [("loop", 20)] * 4
+    assert samples.times_ns.tolist() == [1e5] * 4
     assert samples.taken.k == 20
 
 
@@ -138,8 +138,8 @@ def test_percentiles_have_single_calls_of_their_own(measured: Measured, scripted
     assert first.singles is not None
     assert second.singles is not None
     assert (first.singles.k, len(first.singles.across)) == (1, 36)  # of the first of nine passes
-    assert cases[0].looks == cases[1].looks == [(10, 8, 10), (20, 36, 1)]
-    assert first.times_ns.tolist() == [1000.0] * 8
+    assert cases[0].looks == cases[1].looks == [(10, 4, 10), (20, 36, 1)]
+    assert first.times_ns.tolist() == [1000.0] * 4
 
 
 @pytest.mark.parametrize(

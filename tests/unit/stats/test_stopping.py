@@ -29,6 +29,7 @@ def test_looks_grow_by_1_4() -> None:
     while looks[-1] < 600:
         looks.append(next_look(looks[-1]))
     assert looks == [8, 11, 16, 22, 31, 43, 60, 84, 118, 165, 231, 324, 454, 635]
+    assert [next_look(0, passes=2), next_look(4, passes=2), next_look(6, passes=2)] == [4, 6, 8]
 
 
 def test_small_times_have_a_wider_target() -> None:
@@ -54,6 +55,15 @@ def test_fewer_than_eight_samples_are_never_precise() -> None:
     equal = np.full(8, MEDIAN_NS)
     assert stop(equal, Limits()) is StopReason.PRECISION
     assert stop(equal[:7], Limits()) is None
+
+
+def test_four_samples_of_a_pass_are_judged_by_what_so_few_can_say() -> None:
+    # [min, max] of four has 87.5 %, 1.534 standard errors; 99 % of three passes is asked for, 2.576.
+    reached = 0.01 * 0.9 * 3**0.5 * 1.534121 / 2.575829
+    for half, expected in ((reached * 0.99, StopReason.PRECISION), (reached * 1.01, None)):
+        times = np.array([1 - half, 1 + half / 2, 1 - half / 2, 1 + half]) * MEDIAN_NS
+        assert stop(times, Limits(), 3) is expected
+        assert stop(times[:3], Limits(), 3) is None
 
 
 def test_limits_end_what_stays_noisy_and_are_named() -> None:
@@ -86,7 +96,7 @@ def test_the_limit_is_on_what_was_taken(taken: int, expected: StopReason | None)
         (Limits(), 1e6, 1e6, 3),
         (Limits(), 1e8, 1e8, 2),  # two samples fit into each
         (Limits(), 3e8, 3e8, 1),
-        (Limits(max_samples=20), 6e3, 1e5, 2),
+        (Limits(max_samples=8), 6e3, 1e5, 2),
         (Limits(calls=20), 6e3, 1e5, 1),
     ],
 )

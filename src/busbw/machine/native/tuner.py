@@ -16,12 +16,17 @@ from busbw.machine.native.core import LIBRARY_PATH
 
 NUMBER_OF_ALGORITHMS: Final = 7
 NUMBER_OF_PROTOCOLS: Final = 3
-_NCCLS_OWN: Final = -1
+_SITES_OWN: Final = -1
 _LONGEST_COMPLAINT: Final = 1024
 
 
 class _Choice(ctypes.Structure):
-    _fields_ = (("algorithm", ctypes.c_int32), ("protocol", ctypes.c_int32), ("channels", ctypes.c_int32))
+    _fields_ = (
+        ("algorithm", ctypes.c_int32),
+        ("protocol", ctypes.c_int32),
+        ("channels", ctypes.c_int32),
+        ("chunk_bytes", ctypes.c_int32),
+    )
 
 
 class _Call(ctypes.Structure):
@@ -62,14 +67,14 @@ def version() -> int:
     return int(_core.busbw_tuner_version())
 
 
-def choose(algorithm: int, protocol: int, channels: int) -> None:
-    """By NCCL's numbers, for every call that is issued from now on; 0 channels: as many as NCCL takes."""
-    _core.busbw_tuner_choose(_Choice(algorithm, protocol, channels))
+def choose(algorithm: int, protocol: int, channels: int, chunk_bytes: int) -> None:
+    """By NCCL's numbers, for every call that is issued from now on; 0 channels or bytes: what NCCL takes."""
+    _core.busbw_tuner_choose(_Choice(algorithm, protocol, channels, chunk_bytes))
 
 
-def leave_to_nccl() -> None:
-    """From now on NCCL chooses."""
-    choose(_NCCLS_OWN, _NCCLS_OWN, 0)
+def leave_to_site() -> None:
+    """From now on the site's tuner chooses, or NCCL where the site has none."""
+    choose(_SITES_OWN, _SITES_OWN, 0, 0)
 
 
 def last() -> Asked:

@@ -17,13 +17,16 @@ from busbw.model.plan import Plan
 
 PLUGIN: Final = "NCCL_TUNER_PLUGIN"
 TABLE: Final = "BUSBW_TUNER_FILE"
+# The tuner that ours takes the place of, and asks where it has no answer.
+SITE: Final = "BUSBW_TUNER_SITE"
+_KNOWS_CHUNKS: Final = 6  # the interface of NCCL 2.30
 # What wins over a tuner, in the environment and in files of settings.
 _STRONGER: Final = ("NCCL_ALGO", "NCCL_PROTO")
 
 
 @contextmanager
 def offered(plan: Plan, environ: MutableMapping[str, str]) -> Iterator[None]:
-    """While a communicator is made: NCCL loads the native core as its tuner, in place of the site's.
+    """While a communicator is made: NCCL loads the native core as its tuner, and that the site's.
     ``environ`` is this process's, and as before afterwards. Raises SiteError where settings win over any
     tuner.
     """
@@ -34,10 +37,11 @@ def offered(plan: Plan, environ: MutableMapping[str, str]) -> Iterator[None]:
                 f"{name} is set, and NCCL follows it whatever a tuner says",
                 hint=f"unset {name}, in the environment and in nccl.conf",
             )
-    before = {name: environ.get(name) for name in (PLUGIN, TABLE)}
+    before = {name: environ.get(name) for name in (PLUGIN, TABLE, SITE)}
     with tempfile.NamedTemporaryFile("w", prefix="busbw-tuner-", suffix=".csv") as file:
         file.write(plan.tuner_table)
         file.flush()
+        environ[SITE] = environ.get(SITE) or environ.get(PLUGIN, "")
         environ[PLUGIN] = str(LIBRARY_PATH)
         environ[TABLE] = file.name if plan.tuner_table else ""
         try:
@@ -55,12 +59,12 @@ def offered(plan: Plan, environ: MutableMapping[str, str]) -> Iterator[None]:
 
 
 def steer(arm: str) -> None:
-    """The calls from now on are done by this arm; by NCCL's own choice where it is empty."""
+    """The calls from now on are done by this arm; by the site's own choice where it is empty."""
     if not arm:
-        tuner.leave_to_nccl()
+        tuner.leave_to_site()
         return
     chosen = Arm.of(arm)
-    tuner.choose(*chosen.numbers, chosen.channels)
+    tuner.choose(*chosen.numbers, chosen.channels, chosen.chunk_bytes)
 
 
 class Possible:
@@ -81,4 +85,6 @@ class Possible:
         possible = self._asked[key]
         if not possible:
             return f"NCCL does not ask a tuner about {case.collective} here"
+        if arm.chunk_bytes and tuner.version() < _KNOWS_CHUNKS:
+            return "NCCL asks about chunks since 2.30"
         return "" if arm.numbers in possible else f"NCCL has no {arm.words} for it here"

@@ -152,6 +152,7 @@ static void tune(const char* call, size_t count, void* comm) {
   Chosen chosen = tuner_ask(function, count * 4 * ranks);
   if (tuner)
     asked(FAILURE, "Tuned", "%s %d %d %d", call, chosen.algorithm, chosen.protocol, chosen.channels);
+  if (chosen.chunk) asked(FAILURE, "Chunk", "%lu", chosen.chunk);
   const char* hangs = getenv("STAND_IN_HANGS");
   char now[64];
   snprintf(now, sizeof now, "%d/%d/%d", chosen.algorithm, chosen.protocol, chosen.channels);

@@ -12,6 +12,7 @@ typedef struct {
   int (*init)();
   int (*choose)();
   int (*finalize)(void*);
+  int (*chunk)(void*, int, size_t, int, int, int, size_t*);
 } Tuner;
 
 static const Tuner* tuner;
@@ -42,11 +43,12 @@ static void tuner_finalize(void) {
 
 typedef struct {
   int algorithm, protocol, channels;
+  size_t chunk;
 } Chosen;
 
 static Chosen tuner_ask(int function, size_t bytes) {
   float costs[ALGORITHMS][PROTOCOLS];
-  Chosen chosen = {RING, 0, 0};
+  Chosen chosen = {RING, 0, 0, 0};
   for (int a = 0; a < ALGORITHMS; a++)
     for (int p = 0; p < PROTOCOLS; p++) costs[a][p] = a <= RING ? 10 + 3 * (RING - a) + p : -1;
   if (!tuner) return chosen;
@@ -64,5 +66,7 @@ static Chosen tuner_ask(int function, size_t bytes) {
   for (int a = 0; a < ALGORITHMS; a++)
     for (int p = 0; p < PROTOCOLS; p++)
       if (costs[a][p] >= 0 && costs[a][p] < least) least = costs[a][p], chosen.algorithm = a, chosen.protocol = p;
+  if (tuner_version >= 6)
+    tuner->chunk(tuner_context, function, bytes, chosen.algorithm, chosen.protocol, chosen.channels, &chosen.chunk);
   return chosen;
 }

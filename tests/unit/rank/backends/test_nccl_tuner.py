@@ -17,6 +17,7 @@ from busbw.machine.plugins import tuner_path
 from busbw.model.arm import Arm, arms_of
 from busbw.model.choice import NCCL_ALGORITHMS, NCCL_PROTOCOLS
 
+INTERFACES = {22105: 2, 22203: 3, 22403: 4, 22809: 5, 23000: 6}  # by NCCL's version
 TABLE = """\
 # what a size takes
 allreduce,0,8192,tree,simple,24,-1,4,-1,-1
@@ -37,7 +38,7 @@ def run_once(site: Any, case: Any) -> None:
     prepared.close()
 
 
-@pytest.mark.parametrize("version", [22105, 22203, 22403, 22809, 23000])
+@pytest.mark.parametrize("version", INTERFACES)
 def test_every_interface_follows_the_first_row_that_fits(
     make_site: Callable[..., Any], make_case: Callable[..., Any], version: int
 ) -> None:
@@ -67,17 +68,81 @@ def test_an_arm_is_what_the_case_is_done_by_and_the_next_case_is_not(
     site.backend.close()
 
 
-def test_what_nccl_has_no_cost_for_is_no_arm_and_is_asked_once_a_size(
+def test_chunks_are_set_by_arms_and_tables(
     make_site: Callable[..., Any], make_case: Callable[..., Any]
 ) -> None:
     case = make_case("all_reduce", 4, size_bytes=4096)
+    arm = replace(case, arm=str(Arm("TREE", "SIMPLE", chunk_bytes=65536)))
+    table = "allreduce,0,8192,ring,simple,-1,-1,-1,-1,-1,131072\n"
+    site = make_site(version=23000, tuner_table=table, cases=(arm,))
+    for own in (arm, case):
+        run_once(site, own)
+    assert [line for line in site.asked() if line[0] == "Chunk"][-2:] == [
+        ("Chunk", "65536"),
+        ("Chunk", "131072"),
+    ]
+    site.backend.close()
+
+
+@pytest.mark.parametrize("version", [22809, 23000])
+def test_what_nccl_has_no_cost_for_is_no_arm_and_is_asked_once_a_size(
+    make_site: Callable[..., Any], make_case: Callable[..., Any], version: int
+) -> None:
+    case = make_case("all_reduce", 4, size_bytes=4096)
     arms = {arm: replace(case, arm=str(arm)) for arm in arms_of("all_reduce")}
-    site = make_site(cases=tuple(arms.values()))
+    site = make_site(version=version, cases=tuple(arms.values()))
     site.forget()
     refused = {arm for arm, own in arms.items() if site.backend.inapplicable(own)}
-    assert {arm.algorithm for arm in refused} == {"NVLS", "NVLS_TREE"}
+    assert {arm.algorithm for arm in refused if not arm.chunk_bytes} == {"NVLS", "NVLS_TREE"}
     assert {arm.algorithm for arm in arms if arm not in refused} == {"RING", "TREE"}
+    assert {arm in refused for arm in arms if arm.chunk_bytes} == {INTERFACES[version] < 6}
     assert len(tuned(site)) == 1
+    site.backend.close()
+
+
+# ---- the tuner that a site has already ---------------------------------------------------------------------
+
+SITES = ("AllReduce", str(RING), str(LL128), "3")
+
+
+@pytest.mark.parametrize(
+    ("version", "interface"),
+    [*INTERFACES.items(), *((23000, older) for older in (2, 3, 4, 5)), (22203, 2)],
+)
+def test_what_busbw_leaves_alone_is_what_the_site_would_have_had(
+    make_site: Callable[..., Any],
+    make_case: Callable[..., Any],
+    build_stand_in: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+    version: int,
+    interface: int,
+) -> None:
+    monkeypatch.setenv("NCCL_TUNER_PLUGIN", build_stand_in("site_tuner", f"INTERFACE={interface}"))
+    case = make_case("all_reduce", 4, size_bytes=4096)
+    arm = replace(case, arm=str(Arm("RING", "SIMPLE", 8)))
+    site = make_site(version=version, cases=(arm,))
+    assert [line for line in site.asked() if line[0] == "SiteInit"] == [("SiteInit", "77", "4", "2")]
+    site.forget()
+    for own in (case, arm, case):
+        run_once(site, own)
+    assert tuned(site) == [SITES, ("AllReduce", str(RING), str(SIMPLE), "8"), SITES]
+    site.backend.close()
+    assert sum(line[0] == "SiteChoose" for line in site.asked()) == 2
+    assert [line for line in site.asked() if line[0] == "SiteFinalize"] == [("SiteFinalize", "1")]
+    chunks = [line for line in site.asked() if line[0] == "Chunk"]
+    assert chunks == ([("Chunk", "4096")] * 2 if interface == 6 else [])
+
+
+def test_a_tuner_of_a_newer_interface_than_nccls_is_not_asked(
+    make_site: Callable[..., Any],
+    make_case: Callable[..., Any],
+    build_stand_in: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("NCCL_TUNER_PLUGIN", build_stand_in("site_tuner", "INTERFACE=5"))
+    site = make_site(version=22403, tuner_table=TABLE)
+    run_once(site, make_case("all_reduce", 4, size_bytes=16384))
+    assert tuned(site)[-1] == ("AllReduce", str(RING), "0", "0")
     site.backend.close()
 
 
@@ -137,6 +202,24 @@ def test_a_job_of_somebody_else_follows_the_table(build_stand_in: Callable[..., 
     assert job(library, tmp_path / "other") == ("0", "", f"Tuned AllReduce {RING} 0 0")
     _, said, _ = job(library, tmp_path / "third", NCCL_PROTO="LL", **table)
     assert "NCCL follows it and not the table" in said
+
+
+@pytest.mark.parametrize("variable", ["BUSBW_TUNER_SITE", "NCCL_NET_PLUGIN", "LD_LIBRARY_PATH"])
+def test_a_size_that_the_table_has_not_is_the_sites(
+    build_stand_in: Callable[..., str], tmp_path: Path, variable: str
+) -> None:
+    """Wherever NCCL would find the site's tuner: by its name, in the network's library, by NCCL's name."""
+    site = tmp_path / "libnccl-tuner.so"
+    site.write_bytes(Path(build_stand_in("site_tuner", "INTERFACE=5")).read_bytes())
+    (tmp_path / "table.csv").write_text("allreduce,8192,8192,ring,ll128,8\n")
+    variables = {
+        "BUSBW_TUNER_FILE": str(tmp_path / "table.csv"),
+        variable: str(tmp_path if variable == "LD_LIBRARY_PATH" else site),
+    }
+    library = build_stand_in("nccl", "VERSION=22809")
+    assert job(library, tmp_path / "log", **variables)[2] == f"Tuned {' '.join(SITES)}"
+    off = job(library, tmp_path / "off", **{**variables, "BUSBW_TUNER_SITE": "none"})
+    assert off[2] == f"Tuned AllReduce {RING} 0 0"
 
 
 @pytest.mark.parametrize(
