@@ -8,9 +8,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from busbw.stats.interval import Estimate, Float64Array, estimate
+from busbw.stats.interval import LOOK_CONFIDENCE, Estimate, Float64Array, estimate
 from busbw.stats.percentile import least_samples, nearest_rank
-from busbw.stats.stopping import LOOK_CONFIDENCE
 
 RESAMPLES: Final = 400
 _SEED: Final = 1
