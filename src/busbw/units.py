@@ -175,7 +175,7 @@ def first_of(words: Iterable[str], most: int, separator: str = ", ") -> str:
     return separator.join(words[:most]) + more
 
 
-def ranges(names: Iterable[str]) -> list[str]:
+def name_ranges(names: Iterable[str]) -> list[str]:
     """Names that differ in a number only, together as Slurm writes them: ``h[1-3,5-6]``."""
     found: dict[tuple[str, str], list[list[str]]] = {}
     for name in names:

@@ -141,4 +141,4 @@ def test_bandwidths_are_as_people_write_them(value: float, text: str) -> None:
     ],
 )
 def test_names_with_numbers_are_shown_as_slurm_does(names: list[str], text: list[str]) -> None:
-    assert units.ranges(names) == text
+    assert units.name_ranges(names) == text

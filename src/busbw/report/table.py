@@ -31,7 +31,7 @@ from busbw.report.columns import (
     result_columns,
     without_interval,
 )
-from busbw.units import NS_PER_US, counted, first_of, format_approximate_size, format_size, ranges, were
+from busbw.units import NS_PER_US, counted, first_of, format_approximate_size, format_size, name_ranges, were
 
 # What importers write where a log says nothing.
 _NOT_STATED: Final = "not stated"
@@ -233,7 +233,7 @@ def _device_of(rank: RankInfo) -> str:
 
 
 def _some(names: Sequence[str]) -> str:
-    return first_of(names if len(names) <= _MOST_HOSTS else ranges(names), _MOST_HOSTS)
+    return first_of(names if len(names) <= _MOST_HOSTS else name_ranges(names), _MOST_HOSTS)
 
 
 def footer(

@@ -25,7 +25,7 @@ from busbw.report.hunt import exclude_words, noise_words, ranking_words, verdict
 from busbw.report.plots import Plot, Table, named
 from busbw.report.provenance import measured_words
 from busbw.report.reported import Reported
-from busbw.units import counted, first_of, format_share, ranges, were
+from busbw.units import counted, first_of, format_share, name_ranges, were
 
 _MOST_ANSWERS: Final = 3  # of a headline
 _MOST_HOSTS: Final = 8
@@ -229,7 +229,7 @@ def _facts(record: RunRecord, wires: str) -> tuple[tuple[str, str], ...]:
     found = {
         "run": describe_run(record),
         "measured": measured_words(record),
-        "hosts": first_of(hosts if len(hosts) <= _MOST_HOSTS else ranges(hosts), _MOST_HOSTS),
+        "hosts": first_of(hosts if len(hosts) <= _MOST_HOSTS else name_ranges(hosts), _MOST_HOSTS),
         "devices": ", ".join(sorted(world.known_devices)) if world is not None else "",
         "time": method.time if method is not None else "",
         "interval": method.interval if method is not None else "",
