@@ -59,6 +59,7 @@ test-gpu: core ## every case and injected faults on all visible GPUs, one rank e
 	$(PYTEST) -m gpu --timeout 900 tests/gpu
 
 test-packaging: core ## build and install the package in the ways users do, also beside Debian's MPIs
+	@$(call packages,mmdebstrap)  # for the Pythons that are not here
 	@test "$$(id -u)" -ne 0 || ! command -v apt-get >/dev/null || flock /var/lib/dpkg apt-get update -qq
 	$(PYTEST) -m packaging --timeout 900 tests/packaging tests/mpi tests/examples
 

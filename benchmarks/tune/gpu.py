@@ -1,7 +1,8 @@
 """A tuning on GPUs beside the exhaustive table, and its table in a PyTorch job.
 
 First `busbw tune` as users run it; then a PyTorch job with that table and without it, in turn; then the same
-race once more, in which no arm is dropped. Each part is printed and kept as it ends.
+race once more, in which no arm is dropped; then fresh launches by the table of its best arms and by the
+tuning's. Each part is printed and kept as it ends.
 
     python benchmarks/tune/gpu.py --ranks 4 --seconds 190 --output gpu.json
 """
@@ -9,6 +10,7 @@ race once more, in which no arm is dropped. Each part is printed and kept as it 
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import math
 import os
@@ -23,6 +25,7 @@ from typing import Any
 
 from busbw.judge.tune import Tuned
 from busbw.machine.plugins import tuner_path
+from busbw.model.arm import FUNCTIONS
 from busbw.model.record import RunRecord
 from busbw.model.result import Status
 from busbw.record.read import read_record
@@ -50,7 +53,7 @@ def main() -> None:
     options = parser.parse_args()
     kept: dict[str, Any] = {"seconds": {}}
     ends_s = time.monotonic() + options.seconds
-    for name, part in (("tune", as_users), ("job", in_job), ("exhaustive", exhaustive)):
+    for name, part in (("tune", as_users), ("job", in_job), ("exhaustive", exhaustive), ("fresh", fresh)):
         began_s = time.monotonic()
         kept |= part(options, kept, ends_s)
         kept["seconds"][name] = round(time.monotonic() - began_s, 1)
@@ -72,7 +75,7 @@ def as_users(options: argparse.Namespace, kept: dict[str, Any], ends_s: float) -
 
 def exhaustive(options: argparse.Namespace, kept: dict[str, Any], ends_s: float) -> dict[str, Any]:
     """The same race without dropping."""
-    left_s = ends_s - time.monotonic() - 15
+    left_s = ends_s - time.monotonic() - 35
     if left_s < 20:
         print(f"{left_s:.0f} s left: no exhaustive table")
         return {}
@@ -81,6 +84,57 @@ def exhaustive(options: argparse.Namespace, kept: dict[str, Any], ends_s: float)
     rows = arms_of(record)
     print_regrets(rows, [Tuned.from_fields(each) for each in kept["tuned"]])
     return {"exhaustive": rows}
+
+
+def fresh(options: argparse.Namespace, kept: dict[str, Any], ends_s: float) -> dict[str, Any]:
+    """Launches in turn by the tuning's table and by the exhaustive best, where these differ."""
+    tuned = [Tuned.from_fields(each) for each in kept["tuned"]]
+    if "exhaustive" not in kept or ends_s < time.monotonic() + 20:
+        return {}
+    chosen = {(each.operation, each.size_bytes): _answer(each) for each in tuned}
+    best = {key: _best(kept["exhaustive"], key) for key in chosen}
+    setups = {
+        name: {"env": _environ(options, options.output.with_suffix(f".{name}.csv"), arms)}
+        for name, arms in (("exhaustive", best), ("tuned", chosen))
+    }
+    path = options.output.with_suffix(".yaml")
+    path.write_text(json.dumps({"default": "exhaustive", "setups": setups}))
+    _, *where = words(options)
+    done = busbw("compare", str(path), "--ops", options.ops, "--blocks", "3", "--format", "csv", *where)
+    rows = [
+        {
+            name: row[name]
+            for name in ("collective", "size_bytes", "verdict", "speedup", "speedup_low", "speedup_high")
+        }
+        for row in csv.DictReader(done.stdout.splitlines())
+        if row["placement"] == "out-of-place"
+    ]
+    for row in rows:
+        key = (row["collective"], int(row["size_bytes"]))
+        arms = f"{best.get(key) or 'default'} against {chosen.get(key) or 'default'}"
+        print(f"fresh: {arms}:", *row.values())
+    return {"fresh": rows, "setups": setups}
+
+
+def _answer(each: Tuned) -> str:
+    """What a user gets: the arm that was confirmed, else NCCL's own choice."""
+    return str(each.arm) if each.arm is not None and each.confirmed is not None else ""
+
+
+def _best(exhaustive: list[dict[str, Any]], key: tuple[str, int]) -> str:
+    own = [row for row in exhaustive if (row["operation"], row["size_bytes"]) == key and row["time_ns"]]
+    return str(min(own, key=lambda row: row["time_ns"])["arm"]) if own else ""
+
+
+def _environ(options: argparse.Namespace, path: Path, arms: dict[tuple[str, int], str]) -> dict[str, str]:
+    """For a job by a table with these arms; empty where all are NCCL's own."""
+    rows = []
+    for (operation, size), text in arms.items():
+        if text:
+            way = text.replace("/", ",").replace(",0", ",-1")
+            rows.append(f"{FUNCTIONS[operation]},{size},{size},{way},1,{options.ranks},-1,-1")
+    path.write_text("\n".join([*rows, ""]))
+    return {"NCCL_TUNER_PLUGIN": str(tuner_path()), "BUSBW_TUNER_FILE": str(path)} if rows else {}
 
 
 def words(options: argparse.Namespace) -> tuple[str, ...]:
@@ -138,7 +192,7 @@ def print_regrets(exhaustive: list[dict[str, Any]], tuned: list[Tuned]) -> None:
             for row in exhaustive
             if (row["operation"], row["size_bytes"]) == (each.operation, each.size_bytes) and row["time_ns"]
         }
-        chosen = str(each.arm) if each.arm is not None else ""
+        chosen = _answer(each)
         if chosen not in own or "" not in own:
             continue
         best = min(own.values(), key=lambda row: row["time_ns"])
@@ -157,6 +211,8 @@ def print_regrets(exhaustive: list[dict[str, Any]], tuned: list[Tuned]) -> None:
 def in_job(options: argparse.Namespace, kept: dict[str, Any], ends_s: float) -> dict[str, Any]:
     """Pairs of jobs, one with the table, in turn; and what NCCL says that it does with the table."""
     del kept
+    if not options.pairs:
+        return {}
     ranks, emitted = options.ranks, options.output.with_suffix(".csv")
     by_hand = "".join(BY_HAND.format(size=size, ranks=ranks) for size in SIZES)
     table = options.output.with_suffix(".job.csv")

@@ -6,6 +6,8 @@ import os
 import stat
 from pathlib import Path
 
+from busbw.errors import UsageError, why
+
 
 def store(path: Path, content: bytes) -> None:
     """Write what the user named. A plain file is replaced whole, with its mode, so that nobody reads half of
@@ -27,6 +29,16 @@ def store(path: Path, content: bytes) -> None:
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
+
+
+def write_output(path: Path, content: bytes) -> None:
+    """Store what a flag asked for. Raises UsageError where it cannot be written."""
+    try:
+        store(path, content)
+    except OSError as error:
+        raise UsageError(
+            f"cannot write {path}: {why(error)}", hint="name a file in a folder that you can write"
+        ) from error
 
 
 def _may_be_replaced(path: Path, before: os.stat_result) -> bool:

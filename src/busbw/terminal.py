@@ -86,6 +86,11 @@ def fit(line: str, width: int) -> Iterator[str]:
     )
 
 
+def has_unicode(stream: TextIO) -> bool:
+    """Whether it is a terminal that shows more letters than ASCII."""
+    return stream.isatty() and (stream.encoding or "").lower().startswith("utf")
+
+
 def _width(stream: TextIO | None) -> int:
     """Columns of the terminal that a stream goes to; 0 where it goes elsewhere."""
     try:

@@ -16,6 +16,7 @@ NS_PER_US: Final = 1e3
 NS_PER_S: Final = 1e9
 _FACTORS: Final = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(I?B|)", re.IGNORECASE)
+_NUMBERED: Final = re.compile(r"(.*?)(\d+)(\D*)")  # a name with its last number
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(us|ms|s|min|m|h|d|)")
 _ONE_DECIMAL: Final = 0.09995
 _WHOLE_PERCENT: Final = 0.9995
@@ -162,11 +163,36 @@ def counted(count: int, word: str) -> str:
     return f"{count} {word}" if count == 1 else f"{count} {word}s"
 
 
+def were(count: int) -> str:
+    """``was`` of one, ``were`` of others."""
+    return "was" if count == 1 else "were"
+
+
 def first_of(words: Iterable[str], most: int, separator: str = ", ") -> str:
     """The first ``most`` of the words, and how many more there are: ``a, b and 3 more``."""
     words = tuple(words)
     more = f" and {len(words) - most} more" if len(words) > most else ""
     return separator.join(words[:most]) + more
+
+
+def name_ranges(names: Iterable[str]) -> list[str]:
+    """Names that differ in a number only, together as Slurm writes them: ``h[1-3,5-6]``."""
+    found: dict[tuple[str, str], list[list[str]]] = {}
+    for name in names:
+        parts = _NUMBERED.fullmatch(name)
+        before, number, behind = parts.groups() if parts is not None else (name, "", "")
+        runs = found.setdefault((before, behind), [])
+        last = runs[-1][-1] if runs else ""
+        if last and number == f"{int(last) + 1:0{len(last)}}":
+            runs[-1][1:] = [number]
+        else:
+            runs.append([number])
+    return [_range(before, runs, behind) for (before, behind), runs in found.items()]
+
+
+def _range(before: str, runs: list[list[str]], behind: str) -> str:
+    numbers = ",".join("-".join(run) for run in runs)
+    return f"{before}[{numbers}]{behind}" if re.search("[-,]", numbers) else f"{before}{numbers}{behind}"
 
 
 def gb_per_s(size_bytes: float, duration_ns: float) -> float:
@@ -192,3 +218,14 @@ def format_share(value: float, sign: str = "", decimals: int = 1) -> str:
 def format_share_short(value: float, decimals: int = 1) -> str:
     """The same for a column: <0.1%, >1000x."""
     return format_share(value, "", decimals).replace("under ", "<").replace("over ", ">")
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """``0-2,5``: neighbours together."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1][1:] = [number]
+        else:
+            runs.append([number])
+    return ",".join("-".join(map(str, run)) for run in runs)

@@ -52,7 +52,7 @@ def test_one_wrong_element_on_rank_1(launcher: Any, shim: str) -> None:
     # Beside time, interval, imbalance, n and the two bandwidths: one element, in each of two checks
     # before timing and in the one after.
     assert [row[11] for row in (good, wrong, also_good)] == ["0", "1", "0"]
-    assert "# WRONG all_reduce sum float 1024 B out-of-place: 1 elements" in done.out
+    assert "# WRONG all_reduce sum float 1024 B out-of-place: 1 element" in done.out
     assert re.search(r"^# +rank 1 on \S+: 1 wrong, first at element 5$", done.out, re.MULTILINE)
     results = run.record()["results"]
     assert run.record()["status"] == "complete"
@@ -74,7 +74,7 @@ def test_it_is_found_without_timing_anything(launcher: Any, shim: str) -> None:
     )
     done = run.finish()
     assert done.code == 1
-    assert "# WRONG all_reduce sum float 1024 B in-place: 1 elements" in done.out
+    assert "# WRONG all_reduce sum float 1024 B in-place: 1 element" in done.out
     results = run.record()["results"]
     assert [(result["status"], result["wrong"], result["time_ns"]) for result in results] == [
         ("wrong", 1, None)

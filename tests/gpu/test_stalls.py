@@ -28,10 +28,7 @@ pytestmark = [
 MEDDLE = Path(__file__).parents[1] / "faults" / "meddle"
 VICTIM = 1
 MEDDLED_CASE = 2  # the first that is larger than those before
-LONG = (
-    *("-b", "1M", "-e", "8M", "-f", "1.1", "--case-time", "100ms", "--precision", "0.0001%"),
-    *("--stall", "3s"),
-)
+LONG = ("-b", "1M", "-e", "2M", "-f", "1.1", "--cycles", "200", "--case-time", "100ms", "--stall", "3s")
 SIGNALS = {"stop": signal.SIGSTOP, "kill": signal.SIGKILL}
 WORDS = {
     "stop": "is stopped",
@@ -68,9 +65,7 @@ def events(out: Path) -> list[dict[str, Any]]:
 
 
 def hung(fault: str, operation: str, *, graph: bool, folder: Path) -> tuple[int, int, float, dict[str, Any]]:
-    """Exit code, the victim's process, seconds from the fault (or the last case that ended) to the end, and
-    the error.
-    """
+    """Exit code, the victim's process, seconds from the fault or the last case to the end, and the error."""
     out, home = folder / "out", folder / "home"
     own = {"HANG_FAULT": fault, "HANG_RANK": str(VICTIM), "HANG_CASE": str(MEDDLED_CASE)}
     own["PYTHONPATH"] = f"{MEDDLE}:{clean_environ()['PYTHONPATH']}"
@@ -82,12 +77,15 @@ def hung(fault: str, operation: str, *, graph: bool, folder: Path) -> tuple[int,
             [sys.executable, "-m", "busbw", *words, *(["-G", "1"] if graph else []), "--format", "jsonl"],
             env=clean_environ(BUSBW_HOME=str(home), **own), stdout=stdout, stderr=stderr,
         )  # fmt: skip
-    ended, began_s, pid = 0, time.monotonic(), 0
+    said, began_s, pid = 0, time.monotonic(), 0
     while run.poll() is None and not (pid and fault in SIGNALS):
-        if (now := sum(each["event"] == "case" for each in events(out))) > ended:
-            ended, began_s, pid = now, time.monotonic(), victim(home) or 0
+        if (now := sum(each["event"] in ("header", "case") for each in events(out))) > said:
+            said, began_s, pid = now, time.monotonic(), victim(home) or 0
         time.sleep(0.05)
-    if fault in SIGNALS and pid:
+    if fault in SIGNALS:
+        assert pid, (folder / "err").read_text()
+        time.sleep(1)  # it measures
+        began_s = time.monotonic()
         os.kill(pid, SIGNALS[fault])
     code = run.wait(60)
     seconds = time.monotonic() - began_s

@@ -265,8 +265,10 @@ class Pod:
         return f"{short}.{domain}.{self.namespace}.svc.cluster.local {short}" if domain else short
 
     def stop(self, grace_seconds: float) -> None:
-        """The pod was deleted: end it and give it back."""
+        """The pod was deleted: end it and give it back. A second wish may leave less time."""
         if self.stopping.is_set():
+            if self.current is not None:
+                self.current.stop(grace_seconds)
             return
         self.stopping.set()
         if self.current is not None:

@@ -13,6 +13,7 @@ from types import ModuleType
 
 import pytest
 from busbw_testing.programs import program
+from busbw_testing.pythons import find_python
 
 pytestmark = pytest.mark.packaging
 
@@ -58,34 +59,33 @@ def test_what_does_not_belong_into_a_release_is_named(dist: Path, tmp_path: Path
 def test_the_wheel_measures_in_an_empty_environment(
     version: str, dist: Path, tmp_path: Path, run: Run
 ) -> None:
-    python = find_python(version)
+    python = find_python(version, tmp_path)
     if python is None:
-        pytest.skip(f"no Python {version} on this machine")
-    run(python, "-m", "venv", tmp_path / "environment")
-    own = tmp_path / "environment" / "bin"
+        pytest.skip(
+            f"no Python {version} here, nor a Debian with it: that needs root, mmdebstrap, the archive"
+        )
     [wheel] = dist.glob(f"*_{os.uname().machine}.whl")
-    run(own / "python", "-m", "pip", "install", "--quiet", wheel)
+    packages = tmp_path / "packages"
+    fetch = ("--quiet", "--only-binary", ":all:", "--python-version", version, "--dest", packages)
+    run(sys.executable, "-m", "pip", "download", *fetch, wheel)
+    run(*python, "-m", "venv", tmp_path / "environment")
+    own, inside = tmp_path / "environment" / "bin", python[:-1]
+    offline = ("--quiet", "--no-index", "--find-links", packages)
+    run(*inside, own / "python", "-m", "pip", "install", *offline, "busbw", PIP_FIND_LINKS="")
     words = ("run", "all_reduce", "--ranks", "2", "-b", "1K", "-e", "1K", "-n", "20", "--format", "csv")
     home = {"BUSBW_HOME": str(tmp_path / "home")}
-    rows = run(own / "busbw", *words, **home).splitlines()
+    rows = run(*inside, own / "busbw", *words, **home).splitlines()
     assert [row.split(",")[9] for row in rows[1:]] == ["good", "good"]
     # Without an extra the record is there, and frames name what they need.
     script = "import busbw; run = busbw.open_run(); print(run.record.status, len(run.record.results)); run.df"
     done = subprocess.run(
-        [own / "python", "-c", script], env=home, capture_output=True, text=True, check=False
+        [*inside, own / "python", "-c", script],
+        env=os.environ | home,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.stdout == "complete 2\n"
     assert (
         done.stderr.splitlines()[-2] == "busbw.errors.UsageError: frames need polars, which is not installed"
     )
-
-
-def find_python(version: str) -> str | None:
-    """One that really runs: a pyenv shim is there for versions that are not."""
-    roots = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")).glob(
-        f"versions/{version}.*/bin/python"
-    )
-    for python in (shutil.which(f"python{version}"), *map(str, roots)):
-        if python and subprocess.run([python, "-c", ""], check=False, capture_output=True).returncode == 0:
-            return python
-    return None

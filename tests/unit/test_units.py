@@ -130,3 +130,15 @@ def test_times_have_their_unit_and_no_exponent(time_ns: float, text: str) -> Non
 )
 def test_bandwidths_are_as_people_write_them(value: float, text: str) -> None:
     assert units.format_gb_per_s(value) == text
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        (["h1", "h2", "h3", "h5", "h6"], ["h[1-3,5-6]"]),
+        (["n08", "n09", "n10", "n7", "login"], ["n[08-10,7]", "login"]),
+        (["h8", "h9", "h10", "ip-10-0-0-1.pod"], ["h[8-10]", "ip-10-0-0-1.pod"]),
+    ],
+)
+def test_names_with_numbers_are_shown_as_slurm_does(names: list[str], text: list[str]) -> None:
+    assert units.name_ranges(names) == text

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from busbw.foreign.logs.settings import ImportSettings
     from busbw.plan.flags.compare import CompareSettings, ExpectSettings
-    from busbw.report.live import Display
+    from busbw.report.display import Display
 
 __all__ = ["Answer", "Run", "compare", "expect", "import_log", "open_run", "run", "runs"]
 
@@ -177,7 +177,7 @@ def expect(run: Run | str | Path = "last", **settings: Setting) -> Answer:
     options: ExpectSettings = bound.get("options") or ExpectSettings()
     if options.save is not None or options.list:
         raise UsageError("expect() only judges", hint="use `busbw expect` for --save and --list")
-    held = hold(each_once(read_compared(bound["run"])).records, options)
+    held = hold(each_once(read_compared(bound["run"]))[0].records, options)
     write_for_ci([ci.of_expectation(held.expectation, held.gates)], options)
     fields = fields_of(held)
     return Answer(

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-TextOrJson = Literal["table", "json"]
 ALL_FLAGS: Final = "--help-all"
 FLAGS: Final = Group("Flags", sort_key=5)
 RUN_NAME: Final = "A run's name or id, or the start of either, its folder, or `last`."
@@ -38,6 +37,13 @@ def run_names(context: CompletionContext) -> list[str]:  # noqa: ARG001 (cyclopt
     from busbw.record.folder import LAST, environ_home, run_folders
 
     return [LAST, *(folder.name for folder in run_folders(environ_home()))]
+
+
+# Parameters that several commands have.
+RunName = Annotated[str, Parameter(help=RUN_NAME, completer=run_names)]
+RunOrLog = Annotated[str, Parameter(help=RUN_OR_LOG, completer=run_names)]
+PRINTED: Final = Parameter(group=FLAGS, help="How to print it.")
+TextOrJson = Annotated[Literal["table", "json"], PRINTED]
 
 
 class Variables(Env):

@@ -14,8 +14,9 @@ from typing import Any, Final
 
 from busbw.cli.ci import write_for_ci
 from busbw.cli.run import run
+from busbw.cli.run_command import RunCommand
 from busbw.errors import BusbwError, ExitCode, UsageError, why
-from busbw.files import store
+from busbw.files import write_output
 from busbw.machine.gpus import gpu_presence
 from busbw.model.event import Event, EventKind, error_words
 from busbw.model.result import Status
@@ -60,19 +61,19 @@ def check_command(
     argv: tuple[str, ...],
 ) -> ExitCode:
     """Measure, judge, and print one line. Raises UsageError."""
-    operations, settings = _planned(operations, own, ranks, launch)
-    if settings.dry_run:
-        return run(operations, settings, launch, argv)
-    most = float(settings.budget or 0.0)
+    command = RunCommand(*_planned(operations, own, ranks, launch), launch, argv)
+    if command.settings.dry_run:
+        return run(command)
+    most = float(command.settings.budget or 0.0)
     cost = f"at most {most:g} s of measuring, and as much again to confirm an alarm"
     print(f"check: {cost}", file=sys.stderr)
-    found = _checked(operations, settings, own, launch, argv)
+    found = _checked(command, own)
     if found.is_slow and _starts_ranks(launch):
-        found = _checked(operations, settings, own, launch, argv)
+        found = _checked(command, own)
     print(found.line)
     write_for_ci(found.suites, own)
     if own.prometheus is not None:
-        _store(own.prometheus, found.prometheus)
+        write_output(own.prometheus, found.prometheus.encode())
     return found.code
 
 
@@ -81,17 +82,11 @@ def _starts_ranks(launch: LaunchSettings) -> bool:
     return launch.on is not None or identify(os.environ) is None
 
 
-def _checked(
-    operations: tuple[str, ...],
-    settings: RunSettings,
-    own: CheckSettings,
-    launch: LaunchSettings,
-    argv: tuple[str, ...],
-) -> Checked:
+def _checked(command: RunCommand, own: CheckSettings) -> Checked:
     heard: list[Event] = []
     try:
         with redirect_stdout(io.StringIO()):
-            code = run(operations, settings, launch, argv, hear=heard.append)
+            code = run(replace(command, hear=heard.append))
     except BusbwError as error:
         if isinstance(error, UsageError):
             raise
@@ -121,7 +116,7 @@ def _judged(folder: Path, own: CheckSettings) -> Checked:
 
 
 def _failed(code: ExitCode, message: str) -> Checked:
-    suite = ci.Suite("busbw check", (ci.Checked("ranks", "check", "error", message),), ())
+    suite = ci.Suite("busbw check", (ci.Checked("ranks", "check", "error", message),))
     return Checked(code, error_line(message), prometheus_text(None, None, code, time.time()), (suite,))
 
 
@@ -161,12 +156,3 @@ def _read_plan(path: Path) -> dict[str, str]:
             known = ", ".join(_PLAN_KEYS)
             raise UsageError(f"{path}: {name}: {value!r} is not a flag of a check", hint=f"use {known}")
     return said
-
-
-def _store(path: Path, text: str) -> None:
-    try:
-        store(path, text.encode())
-    except OSError as error:
-        raise UsageError(
-            f"cannot write {path}: {why(error)}", hint="name a file in a folder that exists"
-        ) from error

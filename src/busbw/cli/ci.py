@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from busbw.errors import UsageError, why
-from busbw.files import store
+from busbw.files import write_output
 from busbw.report.ci import Suite, benchmark_text, junit_text
 
 if TYPE_CHECKING:
@@ -16,11 +15,5 @@ if TYPE_CHECKING:
 def write_for_ci(suites: Sequence[Suite], options: CiSettings) -> None:
     """Write the files that were asked for. Raises UsageError where one cannot be written."""
     for path, text in ((options.junit, junit_text), (options.benchmark_json, benchmark_text)):
-        if path is None:
-            continue
-        try:
-            store(path, text(suites).encode())
-        except OSError as error:
-            raise UsageError(
-                f"cannot write {path}: {why(error)}", hint="name a file in a folder that exists"
-            ) from error
+        if path is not None:
+            write_output(path, text(suites).encode())

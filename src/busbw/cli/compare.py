@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 from busbw.cli.ci import write_for_ci
 from busbw.cli.compare_inputs import (
     Given,
-    each_once_in_all,
+    each_once,
     is_named,
     known_scatter,
     read_compared,
-    setup,
     setups_of,
 )
 from busbw.cli.compare_series import exit_code, rule_of, show_series
@@ -25,7 +24,7 @@ from busbw.cli.compare_trees import Tree, read_trees
 from busbw.cli.samples import samples_and_digests
 from busbw.errors import ExitCode, UsageError
 from busbw.judge.compare import Comparison, compare_all
-from busbw.judge.compare_arms import Arm, lacking, make_arm, without_cases
+from busbw.judge.compare_arms import Arm, lacking, make_arm, setup, without_cases
 from busbw.judge.scaling import Failed, Measured, Percentiles, over_launches, scaling, spreads
 from busbw.launch.series import is_series, read_each
 from busbw.plan.flags.flag import flag_of
@@ -38,6 +37,7 @@ from busbw.report.console import columns, print_lines
 from busbw.report.fields import UNBOUND
 
 if TYPE_CHECKING:
+    from busbw.cli.run_command import RunCommand
     from busbw.model.record import RunRecord
     from busbw.plan.flags.compare import CompareSettings
     from busbw.plan.flags.launch import LaunchSettings
@@ -47,14 +47,9 @@ _SPEC_ENDS = (".yaml", ".yml")
 _MEASURING = ("ops", "blocks", "order_seed", "one_at_a_time", "launch_timeout")
 
 
-def compare_command(
-    words: tuple[str, ...],
-    options: CompareSettings,
-    settings: RunSettings,
-    launch: LaunchSettings,
-    argv: tuple[str, ...],
-) -> ExitCode:
+def compare_command(options: CompareSettings, command: RunCommand) -> ExitCode:
     """A file of setups is measured; a series, runs and logs are read. Raises UsageError."""
+    words, settings = command.operations, command.settings
     if not words:
         raise UsageError("nothing to compare", hint="name a file of setups, or two runs or logs")
     if settings.format == "jsonl":
@@ -71,8 +66,8 @@ def compare_command(
             raise UsageError(
                 "a file of setups must be the only argument", hint="put all setups into one file"
             )
-        return measure_setups(Path(specs[0]), options, settings, launch, argv)
-    refuse_measuring(options, settings, launch)
+        return measure_setups(Path(specs[0]), options, command)
+    refuse_measuring(options, settings, command.launch)
     series = _series_folders(words)
     if (options.save_env or options.export_setup) and (options.scaling or not series):
         raise UsageError(
@@ -194,7 +189,7 @@ def _show_scaling(words: tuple[str, ...], series: tuple[Path, ...], format_name:
         notes += [f"{given.name}: {text}" for text in lacking(given.records)]
         measured += [
             _measured(record, folder, f"{name} {setup(record)}".rstrip() if name and several else name)
-            for record, folder in zip(given.records, given.folders, strict=True)
+            for record, folder in given.runs
         ]
     rows = scaling(measured, built_in(), failed)
     if format_name == "json":
@@ -215,7 +210,7 @@ def _curves(words: Sequence[str]) -> Iterator[tuple[str, Given]]:
         given = read_compared(word)
         by_name[given.name if is_named(word) else ""].append(given)
     for name, own in by_name.items():
-        for given in each_once_in_all(own):
+        for given in each_once(*own):
             yield name, given
 
 

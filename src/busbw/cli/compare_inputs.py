@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from busbw.errors import UsageError
-from busbw.judge.compare_arms import key_of, version
+from busbw.judge.compare_arms import key_of, setup, version
 from busbw.judge.kept import launches_of_machine
 from busbw.judge.launch_history import prior_of
 from busbw.judge.run import started_folder
@@ -30,13 +30,21 @@ _TELLING_ROWS: Final = 8
 _NAMED: Final = re.compile(r"([A-Za-z0-9][\w.+-]*)=(.+)", re.DOTALL)
 
 
+Found = tuple[RunRecord, Path | None]
+"""A record, and its run folder; None for a log."""
+
+
 @dataclass(frozen=True)
 class Given:
-    """One arm as it was named: its records, and the run folder of each (None for a log)."""
+    """One arm as it was named."""
 
     name: str
-    records: tuple[RunRecord, ...]
-    folders: tuple[Path | None, ...]
+    runs: tuple[Found, ...] = ()
+
+    @property
+    def records(self) -> tuple[RunRecord, ...]:
+        """Of its runs."""
+        return tuple(record for record, _ in self.runs)
 
 
 def known_scatter(records: Iterable[RunRecord]) -> Prior | None:
@@ -52,24 +60,15 @@ def setups_of(given: Given) -> set[str]:
     return {setup(record) for record in given.records}
 
 
-def setup(record: RunRecord) -> str:
-    """The setup that the path of a log names; empty for none."""
-    return record.source.labels.get("setup", "") if record.source is not None else ""
-
-
 def read_arm(word: str) -> Given:
     """``NAME=RUN,RUN`` or ``RUN``: a run's name, folder or log, or a folder of logs. Raises UsageError."""
     named = _named(word)
     name, rest = (named[1], named[2]) if named else ("", word)
     parts = [rest] if Path(rest).exists() else [part for part in rest.split(",") if part]
-    found = [pair for part in parts for pair in read_records(part)]
+    found = tuple(run for part in parts for run in read_records(part))
     if not found:
         raise UsageError(f"no run and no log in {word}", hint=_hint_of(Path(word)))
-    return Given(
-        name or _name_of(rest, [record for record, _ in found]),
-        tuple(record for record, _ in found),
-        tuple(folder for _, folder in found),
-    )
+    return Given(name or _name_of(rest, [record for record, _ in found]), found)
 
 
 def read_compared(word: str) -> Given:
@@ -86,24 +85,19 @@ def read_compared(word: str) -> Given:
     return given
 
 
-def each_once(given: Given) -> Given:
+def each_once(*several: Given) -> tuple[Given, ...]:
     """Without what is there twice, by name or as a copy, which a warning names: it is one launch. Logs
     without rows are alike without being copies (tests that failed in one way), and so may be those of several
-    tests or setups.
+    tests or setups. ``several`` are counted together.
     """
-    return each_once_in_all((given,))[0]
-
-
-def each_once_in_all(several: Sequence[Given]) -> tuple[Given, ...]:
-    """The same of several that are counted together."""
     seen: dict[tuple[object, ...], str] = {}
     return tuple(_unseen(given, seen) for given in several)
 
 
 def _unseen(given: Given, seen: dict[tuple[object, ...], str]) -> Given:
     """Without what was ``seen``, to which the rest is added."""
-    kept: list[tuple[RunRecord, Path | None]] = []
-    for record, folder in zip(given.records, given.folders, strict=True):
+    kept: list[Found] = []
+    for record, folder in given.runs:
         source = record.source
         if source is None:
             same: tuple[object, ...] = (record.run_id,)
@@ -122,7 +116,7 @@ def _unseen(given: Given, seen: dict[tuple[object, ...], str]) -> Given:
             continue
         seen[same] = record.run_id if source is None else source.path
         kept.append((record, folder))
-    return Given(given.name, tuple(record for record, _ in kept), tuple(folder for _, folder in kept))
+    return Given(given.name, tuple(kept))
 
 
 def _content(record: RunRecord) -> tuple[object, ...]:
@@ -173,11 +167,11 @@ def unique(arms: list[Given]) -> tuple[Given, ...]:
     for arm in arms:
         counts[arm.name] += 1
         name = arm.name if counts[arm.name] == 1 else f"{arm.name} ({counts[arm.name]})"
-        made.append(Given(name, arm.records, arm.folders))
+        made.append(replace(arm, name=name))
     return tuple(made)
 
 
-def read_records(word: str) -> list[tuple[RunRecord, Path | None]]:
+def read_records(word: str) -> list[Found]:
     """All records of a run's name, its folder, a log, a folder of logs, or of the runs that fit a selection
     (``record.selection``). Raises UsageError.
     """
@@ -194,10 +188,10 @@ def read_records(word: str) -> list[tuple[RunRecord, Path | None]]:
     return [(read_record(folder), folder)]
 
 
-def _selected(word: str) -> list[tuple[RunRecord, Path | None]]:
+def _selected(word: str) -> list[Found]:
     """The finished measurements that fit, the oldest first. Raises UsageError where none does."""
     chosen = selection_of([word], datetime.now(UTC))
-    found: list[tuple[RunRecord, Path | None]] = []
+    found: list[Found] = []
     for folder in reversed(run_folders(environ_home())):
         if chosen.fits_folder(folder.name, made(folder)) and is_started(folder) and is_of_measuring(folder):
             record = read_record(folder)

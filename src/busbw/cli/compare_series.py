@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 from busbw.cli.ci import write_for_ci
 from busbw.cli.compare_inputs import known_scatter
 from busbw.errors import BusbwError, ExitCode, UsageError
-from busbw.files import store
+from busbw.files import write_output
 from busbw.judge.compare import Comparison, Rule, Verdict, compare_all
 from busbw.judge.compare_setups import (
-    Reach,
-    choices,
-    reaches,
+    ComparedSeries,
+    compared_series,
     setup_arms,
     winner,
     wrong_data,
@@ -41,10 +40,10 @@ def show_series(folders: Sequence[Path], options: CompareSettings, format_name: 
     series, records = setup_series.read_all(folders)
     names = _names(series, options.baseline)
     comparisons = compared(series, names, records, rule_of(options))
-    told = reaches(series.names, series.outcomes, records)
-    made = list(zip(series.nodes, comparisons, strict=True))
-    _print(series, told, made, format_name, every_row=options.all)
-    names = [f"{nodes} nodes" if nodes else "" for nodes, _ in made]
+    made = zip(series.nodes, comparisons, strict=True)
+    told = compared_series(series.setups, series.outcomes, records, made)
+    _print(series, told, format_name, every_row=options.all)
+    names = [f"{nodes} nodes" if nodes else "" for nodes in series.nodes]
     write_for_ci(list(map(ci.of_comparison, names, comparisons)), options)
     if options.save_env is not None:
         _export(series, comparisons, options)
@@ -71,27 +70,18 @@ def _names(series: Series, baseline: str) -> list[str]:
     return sorted(names, key=lambda name: name != (baseline or names[0]))
 
 
-def _print(
-    series: Series,
-    told: Sequence[Reach],
-    made: Sequence[tuple[int, Comparison]],
-    format_name: str,
-    *,
-    every_row: bool,
-) -> None:
-    best = [(nodes, choice) for nodes, comparison in made for choice in choices(comparison)]
+def _print(series: Series, told: ComparedSeries, format_name: str, *, every_row: bool) -> None:
     if format_name == "json":
-        sys.stdout.write(report.json_text(series.setups, told, made, best, _fields(series)))
+        sys.stdout.write(report.json_text(told, _fields(series)))
     elif format_name == "csv":
-        for position, (_, comparison) in enumerate(made):
+        for position, (_, comparison) in enumerate(told.comparisons):
             print(*plain.csv_text(comparison).splitlines()[1 if position else 0 :], sep="\n")
     else:
         lines = [f"# series   {_told(series)}"]
         if series.environ:
             words = " ".join(f"{name}={value}" for name, value in series.environ.items())
             lines.append(f"# env      {words}; in every launch, over the setups' own")
-        width = columns(UNBOUND)
-        lines += report.table(series.setups, told, made, best, every_row=every_row, columns=width)
+        lines += report.table(told, every_row=every_row, columns=columns(UNBOUND))
         print_lines(lines)
 
 
@@ -144,13 +134,8 @@ def _export(series: Series, comparisons: Sequence[Comparison], options: CompareS
     )
     conf = options.save_env.with_name(options.save_env.name + ".nccl.conf")
     texts = {options.save_env: env_file(chosen[0], remarks), conf: nccl_conf(chosen[0], remarks)}
-    try:
-        for path, text in texts.items():
-            store(path, text.encode())
-    except OSError as error:
-        raise UsageError(
-            f"cannot write {options.save_env}: {error.strerror}", hint="name a file that you can write"
-        ) from error
+    for path, text in texts.items():
+        write_output(path, text.encode())
     print(f"wrote {options.save_env} and {conf}: setup {name}", file=sys.stderr)
 
 

@@ -28,22 +28,18 @@ from busbw.redact import HIDDEN_NOTE
 from busbw.report.progress import standard_error
 
 if TYPE_CHECKING:
+    from busbw.cli.run_command import RunCommand
     from busbw.launch.engine import JobRequest, Start
     from busbw.plan.flags.compare import CompareSettings
     from busbw.plan.flags.launch import LaunchSettings
     from busbw.plan.flags.run import RunSettings
 
 
-def measure_setups(
-    path: Path,
-    options: CompareSettings,
-    settings: RunSettings,
-    launch: LaunchSettings,
-    argv: tuple[str, ...],
-) -> ExitCode:
+def measure_setups(path: Path, options: CompareSettings, command: RunCommand) -> ExitCode:
     """Launch the setups of a file in random blocks and show the series. Raises BusbwError for everything that
     ends it before its first launch.
     """
+    settings = command.settings
     setups = _setups(path, options)
     operations = tuple(word.strip() for word in options.ops.split(",") if word.strip())
     if not operations:
@@ -52,21 +48,10 @@ def measure_setups(
         raise UsageError("compare has no --launches; it repeats all setups in blocks", hint="give --blocks")
     _check_verdict(setups, options)
     seed = secrets.randbits(32) if options.order_seed is None else options.order_seed
-    launch = placed(launch)  # first of all: a PBS job's hosts say how many nodes there are
-    nodes = counts_of_nodes(launch)
+    plan = series_plan(setups, replace(command, operations=operations), options)
     for setup in setups:
         _check_flags(setup, operations, settings)
-    plan = SeriesPlan(
-        setups=setups,
-        counts=nodes or (0,),
-        operations=operations,
-        settings=settings,
-        launch=launch,
-        environ=own_variables(launch),
-        limit_seconds=limit_seconds(options),
-        argv=argv,
-        err=standard_error(),
-    )
+    launch = plan.launch
     whole = plan
     if settings.dry_run and not settings.show_secrets:
         plan = plan.without_secrets()
@@ -82,10 +67,37 @@ def measure_setups(
         return ExitCode.OK
     if start is None:
         return _in_one_job(plan, options, seed)
-    series = setup_series.measure(
-        setups, options.blocks, seed, nodes, plan.environ, start, plan.err, settings
+    return show_measured(measure_here(plan, start, options.blocks, seed), options, settings.format)
+
+
+def series_plan(setups: Sequence[Setup], command: RunCommand, options: CompareSettings) -> SeriesPlan:
+    """The launches of setups: what each measures, and where. Raises UsageError."""
+    launch = _placed(command.launch)  # first of all: a PBS job's hosts say how many nodes there are
+    return SeriesPlan(
+        setups=setups,
+        counts=counts_of_nodes(launch) or (0,),
+        operations=command.operations,
+        settings=command.settings,
+        launch=launch,
+        environ=_own_variables(launch),
+        limit_seconds=_limit_seconds(options),
+        argv=command.argv,
+        err=standard_error(),
     )
-    return show_measured(series, options, settings.format)
+
+
+def measure_here(
+    plan: SeriesPlan,
+    start: setup_series.Starter,
+    blocks: int,
+    seed: int,
+    losers: setup_series.Losers | None = None,
+) -> setup_series.Series:
+    """Launch the setups in turn, each as a run of its own."""
+    nodes = () if plan.counts == (0,) else plan.counts
+    return setup_series.measure(
+        plan.setups, blocks, seed, nodes, plan.environ, start, plan.err, plan.settings, losers
+    )
 
 
 def _in_one_job(plan: SeriesPlan, options: CompareSettings, seed: int) -> ExitCode:
@@ -139,14 +151,14 @@ def starter(plan: SeriesPlan) -> setup_series.Starter:
     return here_starter(plan)
 
 
-def limit_seconds(options: CompareSettings) -> float | None:
+def _limit_seconds(options: CompareSettings) -> float | None:
     """How long a launch may run; 0 is for ever."""
     if options.launch_timeout is not None:
         return options.launch_timeout or None
     return LAUNCH_SECONDS
 
 
-def placed(launch: LaunchSettings) -> LaunchSettings:
+def _placed(launch: LaunchSettings) -> LaunchSettings:
     """The settings as the engine takes them, inside the Slurm job around; and what to know of the nodes that
     launches will have. Raises UsageError.
     """
@@ -198,7 +210,7 @@ def counts_of_nodes(launch: LaunchSettings) -> tuple[int, ...]:
     return tuple(sorted(set(counts)))
 
 
-def own_variables(launch: LaunchSettings) -> dict[str, str]:
+def _own_variables(launch: LaunchSettings) -> dict[str, str]:
     """--env and --env-file: over every setup's own, so said."""
     from busbw.launch.variables import read_here, read_variables
 

@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from busbw.cli.compare_inputs import (
+    Found,
     Given,
     each_once,
     is_log_folder,
     read_compared,
     read_records,
-    setup,
     setups_of,
     unique,
 )
 from busbw.errors import UsageError
-from busbw.judge.compare_arms import nodes, version_label
+from busbw.judge.compare_arms import nodes, setup, version_label
 from busbw.model.record import NOT_STATED, RunRecord
 
 
@@ -40,7 +40,7 @@ def read_trees(words: Sequence[str]) -> tuple[Tree, ...]:
     """
     if len(words) == 1 and is_log_folder(Path(words[0])):
         return _trees(Path(words[0]))
-    arms = unique([each_once(read_compared(word)) for word in words])
+    arms = unique([given for word in words for given in each_once(read_compared(word))])
     return _by_setup(arms) if any(len(setups_of(arm)) > 1 for arm in arms) else (Tree("", arms),)
 
 
@@ -57,9 +57,7 @@ def _by_setup(arms: Sequence[Given]) -> tuple[Tree, ...]:
     return tuple(
         Tree(
             (f"setup {name}" if name else "no setup") + (f", {count} nodes" if count else ""),
-            tuple(
-                own.get((name, count), Given(arm.name, (), ())) for arm, own in zip(arms, split, strict=True)
-            ),
+            tuple(own.get((name, count), Given(arm.name)) for arm, own in zip(arms, split, strict=True)),
         )
         for name, count in places
     )
@@ -67,15 +65,12 @@ def _by_setup(arms: Sequence[Given]) -> tuple[Tree, ...]:
 
 def _split(given: Given) -> dict[tuple[str, int], Given]:
     """By setup and number of nodes."""
-    found: dict[tuple[str, int], list[tuple[RunRecord, Path | None]]] = defaultdict(list)
+    found: dict[tuple[str, int], list[Found]] = defaultdict(list)
     for count in _node_counts(given.records):
-        for record, folder in zip(given.records, given.folders, strict=True):
+        for record, folder in given.runs:
             if _is_on(count, record):
                 found[setup(record), count].append((record, folder))
-    return {
-        place: Given(given.name, tuple(record for record, _ in own), tuple(folder for _, folder in own))
-        for place, own in found.items()
-    }
+    return {place: Given(given.name, tuple(own)) for place, own in found.items()}
 
 
 def _trees(folder: Path) -> tuple[Tree, ...]:
@@ -84,12 +79,13 @@ def _trees(folder: Path) -> tuple[Tree, ...]:
     """
     trees = []
     for name, records in _sections([record for record, _ in read_records(str(folder))]):
-        setups: dict[str, list[RunRecord]] = defaultdict(list)
+        setups: dict[str, list[Found]] = defaultdict(list)
         for record in records:
-            setups[setup(record)].append(record)
+            setups[setup(record)].append((record, None))
         arms = tuple(
-            each_once(Given(f"setup {one}" if one else "no setup", tuple(own), (None,) * len(own)))
+            given
             for one, own in sorted(setups.items(), key=lambda pair: (not pair[0], pair[0]))
+            for given in each_once(Given(f"setup {one}" if one else "no setup", tuple(own)))
         )
         if len(arms) > 1:
             trees.append(Tree(name, arms))

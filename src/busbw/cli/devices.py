@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from busbw.errors import BusbwError, ExitCode
 from busbw.launch.local import rank_count
@@ -20,10 +19,9 @@ from busbw.machine.mpi import find_mpi, library_version_text
 from busbw.machine.nics import Nics, read_nics
 from busbw.rank.world.identity import identify
 from busbw.rank.world.mpi_library import loaded_library
+from busbw.report.console import columns, print_lines
+from busbw.report.fields import UNBOUND, aligned
 from busbw.units import format_approximate_size
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
 
 NONE_FOUND: Final = "none found"
 # The build id in a table tells copies apart; the whole of it is in --format json.
@@ -69,13 +67,8 @@ def devices(nccl: str, format_name: str) -> ExitCode:
     survey = read_survey(nccl or None)
     if format_name == "json":
         print(json.dumps(to_json(survey), indent=1))
-    elif sys.stdout.isatty():
-        from busbw.report.console import CleanConsole
-
-        console = CleanConsole(highlight=False)
-        console.print(*tables(sections(survey), console.width), sep="\n")
     else:
-        sys.stdout.write(plain(sections(survey)))
+        print_lines(lines(sections(survey), columns(UNBOUND)))
     return ExitCode.OK if any(status.usable for status in survey.backends) else ExitCode.ENVIRONMENT
 
 
@@ -226,45 +219,17 @@ def _numa(node: int | None) -> str:
     return "" if node is None else str(node)
 
 
-def plain(parts: Sequence[Section]) -> str:
-    """Aligned text, each section under its title; nothing is cut, so that paths can be copied."""
-    return "\n\n".join("\n".join(_plain_section(part)) for part in parts) + "\n"
-
-
-def _plain_section(part: Section) -> Iterator[str]:
-    yield part.title
-    if not part.rows:
-        yield f"  {part.note}"
-        return
-    head = [part.columns] if any(part.columns) else []
-    lines = [*head, *part.rows]
-    widths = [max(len(line[index]) for line in lines) for index in range(len(part.columns))]
-    for line in lines:
-        yield "  " + "  ".join(f"{text:<{width}}" for text, width in zip(line, widths, strict=True)).rstrip()
-
-
-_FOLDED: Final = ("", "name", "details", "path", "interfaces")
 _UUID_COLUMNS: Final = 150  # of a terminal with room for one
 
 
-def tables(parts: Sequence[Section], columns: int) -> Iterator[RenderableType]:
-    """The same for a terminal of so many columns: long texts fold inside their column, numbers do not, and a
-    UUID that has no room is left out.
+def lines(parts: Sequence[Section], width: int = UNBOUND) -> Iterator[str]:
+    """Each section under its title, in columns that line up. Where a terminal has no room for a UUID, it is
+    in --format json alone.
     """
-    from rich.padding import Padding
-    from rich.table import Table
-    from rich.text import Text
-
-    for part in parts:
-        yield Text(part.title, style="bold")
-        if not part.rows:
-            yield Text(f"  {part.note}\n")
-            continue
-        table = Table(box=None, show_header=any(part.columns), header_style="dim", pad_edge=False)
-        shown = [at for at, title in enumerate(part.columns) if title != "UUID" or columns >= _UUID_COLUMNS]
-        for at in shown:
-            title = part.columns[at]
-            table.add_column(title, overflow="fold", no_wrap=title not in _FOLDED)
-        for row in part.rows:
-            table.add_row(*(Text(row[at]) for at in shown))
-        yield Padding(table, (0, 0, 1, 2))
+    for position, part in enumerate(parts):
+        yield from ("",) if position else ()
+        yield part.title
+        shown = [at for at, title in enumerate(part.columns) if title != "UUID" or width >= _UUID_COLUMNS]
+        head = [part.columns] if any(part.columns) else []
+        rows = [[row[at] for at in shown] for row in (*head, *part.rows)]
+        yield from (f"  {line}" for line in (aligned(rows) if part.rows else [part.note]))

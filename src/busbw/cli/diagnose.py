@@ -55,12 +55,12 @@ def diagnose_command(
     from busbw.cli.compare_inputs import read_arm
 
     given = read_arm(run)
-    if nsys and len(given.records) > 1:
+    if nsys and len(given.runs) > 1:
         raise UsageError(
-            f"--nsys is for one run, but {run} has {len(given.records)}", hint="name one run or log"
+            f"--nsys is for one run, but {run} has {len(given.runs)}", hint="name one run or log"
         )
     code = ExitCode.OK
-    for position, (record, folder) in enumerate(zip(given.records, given.folders, strict=True)):
+    for position, (record, folder) in enumerate(given.runs):
         each = diagnosed(record, folder, nsys)
         own = exit_code(each.conclusions)
         code = own if own is ExitCode.BAD_VERDICT or code is ExitCode.OK else code

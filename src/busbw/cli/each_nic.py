@@ -11,7 +11,7 @@ from contextlib import nullcontext, redirect_stdout
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from busbw.cli.isolate import DOCUMENTS, Hunted, Rest, hunt_on, last_document, run_settings
+from busbw.cli.isolate import DOCUMENTS, Hunted, hunt_command, hunt_on, last_document
 from busbw.errors import ExitCode, UsageError
 from busbw.launch.hosts.list import read_places
 from busbw.machine.nics import is_rdma_name
@@ -19,6 +19,7 @@ from busbw.model.event import EventKind
 from busbw.model.hunt import BY_NIC
 from busbw.rank.world.identity import identify
 from busbw.report.console import print_lines
+from busbw.report.fields import aligned
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,7 +41,7 @@ class _ByNic:
     @property
     def who(self) -> str:
         """Who is slow, or was lost."""
-        lost = [f"{finding.host} (lost)" for finding in self.hunted.rest.lost]
+        lost = [f"{finding.host} (lost)" for finding in self.hunted.lost]
         return ", ".join([*self._slow, *lost]) or "-"
 
     @property
@@ -64,24 +65,23 @@ def hunt_each(own: HuntSettings, ranks: HuntRanks, launch: LaunchSettings, argv:
     """
     nics = read_nics(own.each_nic)
     _refuse(own.each_nic, launch)
-    settings = run_settings(own, ranks)
-    rest = Rest(settings, launch)
+    command = hunt_command(own, ranks, launch, argv)
+    settings = command.settings
     done: list[_ByNic] = []
     for nic in nics:
         print(f"by {nic}, {len(done) + 1} of {len(nics)} NICs", file=sys.stderr, flush=True)
         variables = {**confining(nic, settings.backend), BY_NIC: nic}
         words = (f"{name}={value}" for name, value in variables.items())
-        confined = Rest(
-            replace(settings, hunt=replace(own, each_nic=nic)),
-            replace(rest.launch, env=(*launch.env, *words)),
-            rest.lost,
-            must_meet=True,
+        confined = replace(
+            command,
+            settings=replace(settings, hunt=replace(own, each_nic=nic)),
+            launch=replace(command.launch, env=(*launch.env, *words)),
         )
         document = io.StringIO()
         is_document = settings.format in DOCUMENTS and not settings.dry_run
         with last_document(document) if is_document else nullcontext(lambda: sys.stdout) as out:
-            hunted = hunt_on(confined, argv, out)
-        rest = hunted.rest
+            hunted = hunt_on(confined, out, must_meet=True)
+        command = hunted.last
         done.append(_ByNic(nic, hunted, document.getvalue()))
         if hunted.code is ExitCode.INTERRUPTED:
             break
@@ -130,9 +130,8 @@ def _tell(done: list[_ByNic], format_name: str) -> None:
         ]
         print(json.dumps({"each_nic": hunts}, indent=1))
     rows = [("NIC", "verdict", "who"), *((each.nic, each.verdict, each.who) for each in done)]
-    width, wide = (max(len(row[at]) for row in rows) for at in (0, 1))
     with nullcontext() if format_name == "table" else redirect_stdout(sys.stderr):
-        print_lines(f"# {nic:<{width}}  {verdict:<{wide}}  {who}" for nic, verdict, who in rows)
+        print_lines(f"# {line}" for line in aligned(rows))
 
 
 def _worst(codes: list[ExitCode]) -> ExitCode:

@@ -16,13 +16,13 @@ from busbw.errors import ExitCode, UsageError, why
 from busbw.judge.compare_arms import make_arm
 from busbw.judge.expectation import (
     ONE_LAUNCH_TOLERANCE,
-    Bound,
     Expectation,
     Gate,
     Judged,
     Judgement,
     Least,
     expect,
+    gate_of,
     overall,
 )
 from busbw.judge.kept import launches_of_machine
@@ -67,7 +67,7 @@ def expect_command(run: str, options: ExpectSettings, format_name: str) -> ExitC
     if options.save is not None:
         _save(options.save, given.records, replace=options.replace)
         return ExitCode.OK
-    return judge(each_once(given).records, options, format_name, run)
+    return judge(each_once(given)[0].records, options, format_name, run)
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,7 @@ def _reaches(case: Judged, least_gb_per_s: float) -> Gate | None:
         return Gate.FAIL
     if case.measured_gb_per_s is None:
         return Gate.UNDECIDED if case.why else None
-    return Bound(least_gb_per_s, case.measured_gb_per_s, case.low_gb_per_s, case.high_gb_per_s).judge()
+    return gate_of(least_gb_per_s, case.measured_gb_per_s, case.low_gb_per_s, case.high_gb_per_s)
 
 
 def _of_gate(case: Judged) -> str:

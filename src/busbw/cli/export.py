@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from busbw.errors import ExitCode, UsageError
-from busbw.files import store
+from busbw.files import write_output
 from busbw.foreign.forms.formats import find_format, render
 from busbw.judge.run import started_folder
 from busbw.record.read import read_record
@@ -29,17 +29,7 @@ def export(run: str, format_name: str, *, output: Path | None = None, operation:
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
     else:
-        _store(output, content)
+        write_output(output, content)
     if record.error:
         print(f"the run {record.status.value}: {record.error}", file=sys.stderr)
     return ExitCode.OK
-
-
-def _store(path: Path, content: bytes) -> None:
-    try:
-        store(path, content)
-    except OSError as error:
-        raise UsageError(
-            f"cannot write {path}: {error.strerror}",
-            hint="give --output a file that you can write",
-        ) from error

@@ -22,6 +22,7 @@ from busbw.report import history as report
 from busbw.report.console import columns, print_lines
 from busbw.report.history import Told
 from busbw.stats.change_points import WINDOW
+from busbw.terminal import has_unicode
 from busbw.units import format_flag_size
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def history(words: Sequence[str], settings: HistorySettings) -> ExitCode:
         print(report.csv_text(told), end="")
     elif settings.size is not None:
         for each in told[: settings.limit]:
-            print_lines(report.detail(each, columns(_WIDTH), unicode=_has_unicode()))
+            print_lines(report.detail(each, columns(_WIDTH), unicode=has_unicode(sys.stdout)))
     else:
         print_lines(report.overview(told, settings.limit))
     return ExitCode.OK
@@ -140,10 +141,6 @@ def history_of(record: RunRecord) -> tuple[Told, ...]:
 
     every = kept.reading(environ_home(), read)
     return tuple(told for told in every if told is not None and len(told.points) >= _LEAST_DRAWN)
-
-
-def _has_unicode() -> bool:
-    return sys.stdout.isatty() and (sys.stdout.encoding or "").lower().startswith("utf")
 
 
 def say(run: str, word: str, why: str) -> ExitCode:

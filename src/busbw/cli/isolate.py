@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Final, TextIO
 
 from busbw.cli.run import run
+from busbw.cli.run_command import RunCommand
 from busbw.errors import ExitCode, SiteError
 from busbw.launch.hosts.list import read_places
 from busbw.launch.settle import split_words
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
     from busbw.plan.flags.hunt import HuntRanks, HuntSettings
     from busbw.plan.flags.launch import LaunchSettings
-    from busbw.plan.flags.run import RunSettings
 
 DOCUMENTS: Final = ("json", "csv")  # formats of which a reader takes one
 _LEAST_RANKS: Final = 2  # that a hunt begins again with
@@ -42,19 +42,21 @@ def hunt(own: HuntSettings, ranks: HuntRanks, launch: LaunchSettings, argv: tupl
     where this process can say so; so is a rank of this host, where this process starts
     them. A document is that of the last launch: its record has who was lost.
     """
-    settings = run_settings(own, ranks)
-    rest = Rest(settings, launch)
-    if not _starts_ranks(launch) or settings.format not in DOCUMENTS:
-        return hunt_on(rest, argv, lambda: sys.stdout).code
+    command = hunt_command(own, ranks, launch, argv)
+    if not _starts_ranks(launch) or command.settings.format not in DOCUMENTS:
+        return hunt_on(command, lambda: sys.stdout).code
     with last_document(sys.stdout) as out:
-        return hunt_on(rest, argv, out).code
+        return hunt_on(command, out).code
 
 
-def run_settings(own: HuntSettings, ranks: HuntRanks) -> RunSettings:
-    """The settings of a run that hunts."""
+def hunt_command(
+    own: HuntSettings, ranks: HuntRanks, launch: LaunchSettings, argv: tuple[str, ...]
+) -> RunCommand:
+    """A run that hunts."""
     from busbw.plan.flags.run import RunSettings
 
-    return RunSettings(hunt=own, **{each.name: getattr(ranks, each.name) for each in fields(ranks)})
+    settings = RunSettings(hunt=own, **{each.name: getattr(ranks, each.name) for each in fields(ranks)})
+    return RunCommand((own.kind,), settings, launch, argv)
 
 
 @contextmanager
@@ -80,73 +82,63 @@ def _starts_ranks(launch: LaunchSettings) -> bool:
 
 
 @dataclass(frozen=True)
-class Rest:
-    """How a hunt goes on: with what and where, and who was lost before it. ``must_meet``: a host counts as
-    lost only after the ranks have met, which they may be unable to by the NIC that they were given.
+class Hunted:
+    """A hunt that is over: its exit code, its last launch with those who were lost before it, and what that
+    said.
     """
 
-    settings: RunSettings
-    launch: LaunchSettings
-    lost: tuple[Finding, ...] = ()
-    must_meet: bool = False
-
-    def after(self, finding: Finding, launch: LaunchSettings, ranks: int | None = None) -> Rest:
-        """Without one more. ``ranks``: as many as there are left, where that is asked for."""
-        settings = self.settings
-        if ranks is not None:
-            settings = replace(settings, ranks=ranks)
-        return Rest(settings, launch, (*self.lost, finding), self.must_meet)
-
-
-@dataclass(frozen=True)
-class Hunted:
-    """A hunt that is over: its exit code, what was left of it, and what its last launch said."""
-
     code: ExitCode
-    rest: Rest
+    last: RunCommand
     heard: tuple[Event, ...]
 
+    @property
+    def lost(self) -> tuple[Finding, ...]:
+        """Who was left out of the last launch."""
+        return self.last.before
 
-def hunt_on(now: Rest, argv: tuple[str, ...], out: Callable[[], TextIO]) -> Hunted:
-    """Launch after launch; each writes to an ``out`` of its own."""
-    assert now.settings.hunt is not None
-    kind = now.settings.hunt.kind
+
+def hunt_on(command: RunCommand, out: Callable[[], TextIO], *, must_meet: bool = False) -> Hunted:
+    """Launch after launch; each writes to an ``out`` of its own. ``must_meet``: a host counts as lost only
+    after the ranks have met, which they may be unable to by the NIC that they were given.
+    """
     while True:
         heard: list[Event] = []
         refused: SiteError | None = None
         try:
             with redirect_stdout(out()):
-                code = run((kind,), now.settings, now.launch, argv, hear=heard.append, before=now.lost)
+                code = run(replace(command, hear=heard.append))
             host, why = lost_host(heard)
         except SiteError as error:
             # Another host that went with the first, and whose neighbour was heard before it.
-            if not now.lost or not error.host:
+            if not command.before or not error.host:
                 raise
             refused, code, host, why = error, ExitCode.RANK_FAILED, error.host, error.message
-        rest = _without(now, heard, host, why) if code is ExitCode.RANK_FAILED and host else None
+        has_met = any(item["event"] == EventKind.HEADER for item in heard)
+        rest = None
+        if code is ExitCode.RANK_FAILED and host and (has_met or not must_meet):
+            rest = _without(command, heard, host, why)
         if rest is None:
             if refused is not None:
                 raise refused
-            return Hunted(_of_what_is_left(code, now.lost), now, tuple(heard))
-        print(f"{rest.lost[-1].claim}; starting again without it", file=sys.stderr, flush=True)
-        now = rest
+            return Hunted(_of_what_is_left(code, command.before), command, tuple(heard))
+        print(f"{rest.before[-1].claim}; starting again without it", file=sys.stderr, flush=True)
+        command = rest
 
 
-def _without(now: Rest, heard: list[Event], host: str, why: str) -> Rest | None:
+def _without(command: RunCommand, heard: list[Event], host: str, why: str) -> RunCommand | None:
     """Go on without the host or rank that was lost, which is a finding; None where that cannot be."""
-    if now.launch.on is None:
-        return _without_rank(now, heard, host, why) if _starts_ranks(now.launch) else None
+    if command.launch.on is None:
+        return _without_rank(command, heard, host, why) if _starts_ranks(command.launch) else None
     node = node_of(heard, host)
-    rest = without_host(now.launch, host, node)
-    has_met = any(item["event"] == EventKind.HEADER for item in heard)
-    if rest is None or (now.must_meet and not has_met):
+    rest = without_host(command.launch, host, node)
+    if rest is None:
         return None
     claim = f"{host}: lost during the hunt: {why}"
     finding = Finding(Severity.ERROR, claim, hint=hint_of_lost(node), host=host, check=LOST, node=node)
-    return now.after(finding, rest)
+    return replace(command, launch=rest, before=(*command.before, finding))
 
 
-def _without_rank(now: Rest, heard: list[Event], host: str, why: str) -> Rest | None:
+def _without_rank(command: RunCommand, heard: list[Event], host: str, why: str) -> RunCommand | None:
     """One rank of this host fewer; on GPUs that of the rank is left out. Where ranks had not met, what ended
     one may end any.
     """
@@ -155,7 +147,7 @@ def _without_rank(now: Rest, heard: list[Event], host: str, why: str) -> Rest | 
     ranks = int(header["world"]["size"]) if header is not None else 0
     if header is None or rank is None or ranks <= _LEAST_RANKS:
         return None
-    launch, who, hint = now.launch, f"rank {rank} of {ranks}", _HINT_OF_RANK
+    launch, who, hint = command.launch, f"rank {rank} of {ranks}", _HINT_OF_RANK
     numbers = f"the other {ranks - 1} ranks are renumbered"
     if header["plan"]["backend"] == "nccl":
         left = without_gpu(launch, os.environ, ranks, int(rank))
@@ -165,7 +157,8 @@ def _without_rank(now: Rest, heard: list[Event], host: str, why: str) -> Rest | 
         who, hint = f"rank {rank} of {ranks} ({gpu_named(word)})", _HINT_OF_GPU.format(setting=launch.env[-1])
     claim = f"{who} on {host}: lost during the hunt: {why}"
     found = Finding(Severity.ERROR, claim, numbers, hint, host=host, check=LOST)
-    return now.after(found, launch, ranks - 1)
+    settings = replace(command.settings, ranks=ranks - 1)
+    return replace(command, launch=launch, settings=settings, before=(*command.before, found))
 
 
 def _of_what_is_left(code: ExitCode, lost: tuple[Finding, ...]) -> ExitCode:

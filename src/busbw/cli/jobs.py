@@ -21,12 +21,13 @@ from busbw.record import close
 from busbw.record import folder as folders
 from busbw.record.owner import is_owned
 from busbw.record.printed import Reading
+from busbw.report.console import print_lines
+from busbw.report.fields import aligned
 from busbw.report.progress import standard_error
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-_UNFOLDED_COLUMNS = 10_000
 # Title -> field.
 _CSV_COLUMNS = {
     "JobID": "job",
@@ -65,18 +66,8 @@ def jobs(format_name: str, limit: int) -> ExitCode:
     if not rows:
         print("no jobs; submit one: `busbw run all_reduce --on slurm -N 2`", file=sys.stderr)
         return ExitCode.OK
-    from rich.table import Table
-
-    from busbw.report.console import CleanConsole
-
-    table = Table(box=None, pad_edge=False)
-    for title in ("run", "engine", "job", "state", "record"):
-        table.add_column(title, overflow="fold", no_wrap=title in ("run", "job"))
-    for row in rows:
-        fields = _fields(row)
-        table.add_row(*(str(fields[name]) for name in ("run", "engine", "job", "state", "record")))
-    # A script reads a line a job: nothing is folded where nobody looks at a screen.
-    CleanConsole(width=None if sys.stdout.isatty() else _UNFOLDED_COLUMNS).print(table)
+    titles = ("run", "engine", "job", "state", "record")
+    print_lines(aligned([titles, *([fields[name] for name in titles] for fields in map(_fields, rows))]))
     return ExitCode.OK
 
 

@@ -39,39 +39,31 @@ from busbw.report.live import shown_as
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from busbw.cli.run_command import RunCommand
     from busbw.launch.engine import Handle
     from busbw.model.finding import Finding
     from busbw.plan.flags.launch import LaunchSettings
     from busbw.plan.flags.run import RunSettings
     from busbw.record.printed import Line
-    from busbw.report.live import Display
+    from busbw.report.display import Display
 
 # A word of a command line has 128 KiB at most on Linux, and engines quote it.
 _MOST_FILE_CHARACTERS = 60_000
 _DRY_FOLDER = "RUN_FOLDER"
 
 
-def run_on(
-    operations: tuple[str, ...],
-    settings: RunSettings,
-    launch: LaunchSettings,
-    argv: tuple[str, ...],
-    *,
-    hear: Emit = lambda item: None,
-    before: tuple[Finding, ...] = (),
-) -> ExitCode:
-    """Submit the run, a job for each number of nodes, and follow the jobs in turn. ``hear`` gets every event
-    that is shown; ``before`` was found earlier and belongs into the record. Raises BusbwError for everything
-    that ends it before it starts.
+def run_on(command: RunCommand) -> ExitCode:
+    """Submit the run, a job for each number of nodes, and follow the jobs in turn. Raises BusbwError for
+    everything that ends it before it starts.
     """
-    check_settings(operations, settings)
-    settings = _with_files(settings)
+    check_settings(command.operations, command.settings)
+    settings = _with_files(command.settings)
     check_references(settings)
     if settings.launches != 1:
         raise UsageError(
             "--launches cannot be combined with --on", hint="submit the run once for each launch"
         )
-    launch = settled(launch)
+    operations, launch = command.operations, settled(command.launch)
     launches = [replace(launch, nodes=str(count)) for count in node_counts(launch.nodes)] or [launch]
     jobs = [_measuring(operations, settings, each) for each in launches]
     complete = partial(_asking, operations, settings) if settings.preflight else None
@@ -79,8 +71,10 @@ def run_on(
         _dry_run(jobs, complete, settings.format, show_secrets=settings.show_secrets)
         return ExitCode.OK
     requests = _requests(jobs, complete, dry=False)
-    found = [(*before, *_look(job, request, settings)) for job, request in zip(jobs, requests, strict=True)]
-    started, interrupted = _submit_all(jobs, requests, argv, settings)
+    found = [
+        (*command.before, *_look(job, request, settings)) for job, request in zip(jobs, requests, strict=True)
+    ]
+    started, interrupted = _submit_all(jobs, requests, command.argv, settings)
     for (folder, _), findings in zip(started, found, strict=False):
         with contextlib.suppress(OSError):  # a full disk: whoever follows says so
             keep(folder, findings)
@@ -89,7 +83,7 @@ def run_on(
         print(f"{len(started)} jobs: {numbers}; `busbw jobs --format csv` lists them", file=sys.stderr)
     if launch.detach and not interrupted:
         return ExitCode.OK
-    return _follow_all(started, found, settings, launch, hear, interrupted=interrupted)
+    return _follow_all(started, found, settings, launch, command.hear, interrupted=interrupted)
 
 
 def _look(job: Job, request: JobRequest, settings: RunSettings) -> tuple[Finding, ...]:

@@ -19,6 +19,7 @@ from busbw.plan.flags.values import read_settings
 from busbw.plan.presets.preset import ENGINE_SECTIONS, Preset, load_file, names, read_preset
 from busbw.redact import redact_all, redact_variables
 from busbw.report.console import print_lines
+from busbw.report.fields import aligned
 
 
 def show_list(format_name: str) -> ExitCode:
@@ -30,8 +31,7 @@ def show_list(format_name: str) -> ExitCode:
         ]
         print(json.dumps(rows, indent=1))
         return ExitCode.OK
-    width = max(len(preset.name) for preset in presets)
-    print_lines(f"{each.name:{width}}  {each.date}  {each.summary}" for each in presets)
+    print_lines(aligned([(each.name, each.date, each.summary) for each in presets]))
     return ExitCode.OK
 
 

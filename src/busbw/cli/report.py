@@ -16,9 +16,9 @@ from busbw.cli.compare_series import compared
 from busbw.cli.diagnose import diagnosed
 from busbw.cli.history import history_of
 from busbw.errors import ExitCode, UsageError
-from busbw.files import store
+from busbw.files import write_output
 from busbw.judge.compare import compare_all
-from busbw.judge.compare_setups import choices, reaches
+from busbw.judge.compare_setups import compared_series
 from busbw.judge.references.load import built_in
 from busbw.launch import series as setup_series
 from busbw.record.read import read_rounds
@@ -28,6 +28,7 @@ from busbw.report.progress import progress
 from busbw.report.reported import Reported
 from busbw.report.text import Form, coloured, plain
 from busbw.report.view import HuntReport, ReportView, SeriesReport, Shown, view
+from busbw.terminal import has_unicode
 
 if TYPE_CHECKING:
     from busbw.judge.compare import Comparison
@@ -111,10 +112,10 @@ def _found(word: str) -> list[Shown]:
     if (series := series_folder(word)) is not None:
         return [_series(series)]
     given = read_arm(word)
-    several = len(given.records) > 1
+    several = len(given.runs) > 1
     return [
         _run(record.run_id if several and record.run_id else given.name, record, folder)
-        for record, folder in zip(given.records, given.folders, strict=True)
+        for record, folder in given.runs
     ]
 
 
@@ -180,10 +181,7 @@ def _series(folder: Path) -> SeriesReport:
     return SeriesReport(
         folder.name,
         tuple((name, value) for name, value in facts.items() if value),
-        series.setups,
-        reaches(series.names, series.outcomes, records),
-        made,
-        tuple((nodes, choice) for nodes, comparison in made for choice in choices(comparison)),
+        compared_series(series.setups, series.outcomes, records, made),
     )
 
 
@@ -201,16 +199,14 @@ def _in_letters(report: ReportView, output: Path, wanted: str) -> None:
     form = form_of(sys.stdout)
     lines = page.text_lines(report, form, chosen)
     if not sys.stdout.isatty():
-        print(*(_sayable(plain(line), sys.stdout) for line in lines), sep="\n")
+        print(*map(plain, lines), sep="\n")
         return
     from busbw.report.console import CleanConsole
 
     # No colours where NO_COLOR or the terminal's own kind says so; soft_wrap: lines have their length.
     console = CleanConsole(highlight=False)
     for line in lines:
-        console.print(
-            coloured([(_sayable(text, sys.stdout), colour) for text, colour in line]), soft_wrap=True
-        )
+        console.print(coloured(line), soft_wrap=True)
 
 
 def form_of(out: TextIO) -> Form:
@@ -218,13 +214,7 @@ def form_of(out: TextIO) -> Form:
     if not out.isatty():
         return Form()
     columns = min(_MOST_COLUMNS, max(_FEWEST_COLUMNS, shutil.get_terminal_size().columns))
-    return Form(columns, (out.encoding or "").lower().replace("-", "").startswith("utf"))
-
-
-def _sayable(text: str, out: TextIO) -> str:
-    """Letters of names that the stream's encoding lacks become question marks."""
-    encoding = out.encoding or "ascii"
-    return text.encode(encoding, "replace").decode(encoding)
+    return Form(columns, has_unicode(out))
 
 
 def _pictures(report: ReportView, output: Path, wanted: str) -> list[tuple[str, Path]]:
@@ -251,10 +241,5 @@ def _unfit(wanted: str, count: int, report: ReportView) -> UsageError:
 
 
 def _write(path: Path, data: bytes) -> None:
-    try:
-        store(path, data)
-    except OSError as error:
-        raise UsageError(
-            f"cannot write {path}: {error.strerror}", hint="name a file in a folder that you can write"
-        ) from error
+    write_output(path, data)
     print(f"wrote {path} ({len(data) / 1e6:.1f} MB)", file=sys.stderr)

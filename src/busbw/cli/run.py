@@ -24,7 +24,7 @@ from busbw.errors import BusbwError, ExitCode, LauncherMismatch, SiteError, Usag
 from busbw.launch.variables import lacking, read_here
 from busbw.machine.backends import NCCL_VARIABLE, choose_backend
 from busbw.machine.environment import given_here, with_given
-from busbw.model.event import Emit, Event, EventKind, event, stall_event
+from busbw.model.event import Event, EventKind, event, stall_event
 from busbw.plan.flags.flag import flag_of
 from busbw.plan.make import check_settings, make_plan
 from busbw.rank import progress
@@ -38,6 +38,7 @@ from busbw.report.progress import standard_error
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from busbw.cli.run_command import RunCommand
     from busbw.launch.base import LaunchRequest
     from busbw.model.finding import Finding
     from busbw.model.plan import Plan
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from busbw.plan.request import RunRequest
     from busbw.rank.rank0 import Request
     from busbw.rank.world.select import WorldChoice
-    from busbw.report.live import Display
+    from busbw.report.display import Display
 
 
 # Settings of LaunchSettings that mean something on this host too.
@@ -55,69 +56,44 @@ _ANYWHERE = ("preset", "env", "env_file", "library_path")
 _SAID_BY_EXEC = {"hostfile": "BUSBW_HOSTFILE", "nodes": "BUSBW_NODES"}
 
 
-def run(
-    operations: tuple[str, ...],
-    settings: RunSettings,
-    launch: LaunchSettings,
-    argv: tuple[str, ...],
-    *,
-    hear: Emit = lambda item: None,
-    before: tuple[Finding, ...] = (),
-) -> ExitCode:
-    """Measure ``operations``. ``hear`` gets every event that is shown. Where this process starts the ranks,
-    here or on an engine, ``before`` was found earlier and belongs into the record. Raises BusbwError for
-    everything that ends the run before it starts.
-    """
+def run(command: RunCommand) -> ExitCode:
+    """Measure. Raises BusbwError for everything that ends the run before it starts."""
     identity = identify(os.environ)
-    match launch.on, identity:
-        case None, Identity() as joined if not settings.dry_run:
-            return _run_under_launcher(operations, settings, launch, argv, joined, hear)
+    match command.launch.on, identity:
+        case None, Identity() as joined if not command.settings.dry_run:
+            return _run_under_launcher(command, joined)
         case None, _:
-            return _run_here(operations, settings, launch, argv, identity, hear, before)
+            return _run_here(command, identity)
         case _:
-            return _run_on_engine(operations, settings, launch, argv, identity, hear, before)
+            return _run_on_engine(command, identity)
 
 
-def preflight(
-    operations: tuple[str, ...],
-    settings: RunSettings,
-    launch: LaunchSettings,
-    argv: tuple[str, ...],
-    *,
-    deep: bool,
-) -> ExitCode:
+def preflight(command: RunCommand, *, deep: bool) -> ExitCode:
     """``busbw preflight``: start (or join) the ranks that a run would have, and let them check.
 
     The exit code is ENVIRONMENT where there is an error.
     """
-    checked = replace(settings, stop_after="deep" if deep else "only")
+    checked = replace(command.settings, stop_after="deep" if deep else "only")
     # The sizes decide whether memory is enough; the operation does not matter.
-    return run(operations or ("all_reduce",), checked, launch, argv)
+    return run(replace(command, operations=command.operations or ("all_reduce",), settings=checked))
 
 
 # ---- here ---------------------------------------------------------------------------------------------
 
 
-def _run_here(
-    operations: tuple[str, ...],
-    settings: RunSettings,
-    launch: LaunchSettings,
-    argv: tuple[str, ...],
-    identity: Identity | None,
-    hear: Emit,
-    before: tuple[Finding, ...],
-) -> ExitCode:
+def _run_here(command: RunCommand, identity: Identity | None) -> ExitCode:
     """Start ranks on this host. A dry run under a launcher shows as many as that started."""
     from busbw.launch.local import local_request, rank_count
 
+    settings = command.settings
     _print_notes(settings)
-    refuse_without_engine(launch, os.environ)
-    own = read_here(launch, os.environ)
-    check_settings(operations, settings)
+    refuse_without_engine(command.launch, os.environ)
+    own = read_here(command.launch, os.environ)
+    check_settings(command.operations, settings)
     check_references(settings)
     backend = choose_backend(settings.backend, settings.nccl or own.get(NCCL_VARIABLE))
     ranks = (identity.size if identity is not None else None) or rank_count(settings.ranks, backend)
-    plan = make_plan(operations, settings, backend, ranks)
+    plan = make_plan(command.operations, settings, backend, ranks)
     environ = {
         **with_given(own, also=given_here(os.environ)),
         **profiler_environ(plan.profile, settings.profile_args),
@@ -126,26 +102,20 @@ def _run_here(
     if settings.dry_run:
         _print_dry_run(plan, request_for("REQUEST"), settings)
         return ExitCode.OK
-    return _start_here(plan, settings, argv, request_for, hear, before)
+    return _start_here(plan, command, request_for)
 
 
-def _start_here(
-    plan: Plan,
-    settings: RunSettings,
-    argv: tuple[str, ...],
-    request_for: Callable[[str], LaunchRequest],
-    hear: Emit,
-    before: tuple[Finding, ...],
-) -> ExitCode:
+def _start_here(plan: Plan, command: RunCommand, request_for: Callable[[str], LaunchRequest]) -> ExitCode:
+    settings = command.settings
     with contextlib.closing(_LateDisplay(settings)) as display:
-        measure = _measure(settings, before, display.load)
+        measure = _measure(settings, command.before, display.load)
 
         def handle(item: Event) -> None:
-            hear(item)
+            command.hear(item)
             display.handle(item)
 
         show = Ended(handle)
-        code = measure(plan, settings, argv, request_for, show, standard_error())
+        code = measure(plan, settings, command.argv, request_for, show, standard_error())
     return judged(code, show.folder, settings)
 
 
@@ -243,37 +213,22 @@ def _profiled_words(settings: RunSettings) -> str:
 # ---- on an engine -------------------------------------------------------------------------------------
 
 
-def _run_on_engine(
-    operations: tuple[str, ...],
-    settings: RunSettings,
-    launch: LaunchSettings,
-    argv: tuple[str, ...],
-    identity: Identity | None,
-    hear: Emit,
-    before: tuple[Finding, ...],
-) -> ExitCode:
+def _run_on_engine(command: RunCommand, identity: Identity | None) -> ExitCode:
     from busbw.cli.on import run_on
 
-    if identity is not None and identity.size != 1 and not settings.dry_run:
+    if identity is not None and identity.size != 1 and not command.settings.dry_run:
         raise UsageError(  # every rank of the launcher would submit a job
-            f"--on {launch.on}, but {identity.launcher} already started these ranks",
+            f"--on {command.launch.on}, but {identity.launcher} already started these ranks",
             hint=f"leave --on out, or start busbw without {identity.launcher}",
         )
-    _print_notes(settings)
-    return run_on(operations, settings, launch, argv, hear=hear, before=before)
+    _print_notes(command.settings)
+    return run_on(command)
 
 
 # ---- under somebody's launcher ------------------------------------------------------------------------
 
 
-def _run_under_launcher(
-    operations: tuple[str, ...],
-    settings: RunSettings,
-    launch: LaunchSettings,
-    argv: tuple[str, ...],
-    identity: Identity,
-    hear: Emit,
-) -> ExitCode:
+def _run_under_launcher(command: RunCommand, identity: Identity) -> ExitCode:
     """Be rank 0 of somebody else's launch (the other ranks never come here: see ``__main__``)."""
     from busbw.judge.kept import remember
     from busbw.launch.joined import report_stall
@@ -283,8 +238,10 @@ def _run_under_launcher(
     from busbw.record import folder as folders
     from busbw.report.live import create, shown_as, unless_nobody_reads
 
-    progress.begin(identity.rank, identity.size, settings.stall, report_stall)
-    settings = replace(settings, overridden=lines_for_joined(launch, os.environ, identity.launcher))
+    launch = command.launch
+    progress.begin(identity.rank, identity.size, command.settings.stall, report_stall)
+    overridden = lines_for_joined(launch, os.environ, identity.launcher)
+    settings = replace(command.settings, overridden=overridden)
     _print_notes(settings)
     refuse_without_engine(launch, os.environ)
     _refuse_own_profiler(identity, settings)
@@ -292,19 +249,19 @@ def _run_under_launcher(
     os.environ.update(with_given({}, also=(*given_here(os.environ), *sorted(given))))
 
     def request() -> Request:
-        run_id = folders.new_run_id(settings.label(operations))
+        run_id = folders.new_run_id(settings.label(command.operations))
         folder = folders.create(folders.environ_home(), run_id)
-        return Request(run_id, str(folder), argv, settings.written())
+        return Request(run_id, str(folder), command.argv, settings.written())
 
     def plan(ranks: int) -> Plan:
         check_references(settings)
-        return _plan_of_launcher(operations, settings, identity, ranks)
+        return _plan_of_launcher(command.operations, settings, identity, ranks)
 
     with contextlib.closing(create(shown_as(settings), sys.stdout, sys.stderr)) as display:
         handle = unless_nobody_reads(display.handle)
 
         def shown(item: Event) -> None:
-            hear(item)
+            command.hear(item)
             handle(item)
 
         show = Ended(shown)

@@ -35,8 +35,8 @@ def samples_and_digests(
     and each case that lost samples; of those in ``of`` alone, and only where some are left, if the caller
     speaks of the others. With the run's name where it is not the only one.
     """
-    samples, digests = read_samples(folder), read_digests(folder)
     _say_files(folder, record)
+    samples, digests = read_samples(folder), read_digests(folder)
     start = f"warning: {folder.name}: " if named else "warning: "
     _say(start, _missing(folder, record, samples, digests, of))
     return samples, digests
@@ -46,16 +46,14 @@ def say_damage(folder: Path, record: RunRecord) -> None:
     """The same warnings, for a command that shows results and needs no samples: what cannot be read of them
     is a warning as well, unless it is that polars is not installed.
     """
-    _say_files(folder, record)
     is_raw = all((folder / raw).is_file() for raw in (SAMPLES_FILE, DIGESTS_FILE))
     if find_spec("polars") is None and not is_raw:
+        _say_files(folder, record)
         return
     try:
-        samples, digests = read_samples(folder), read_digests(folder)
+        samples_and_digests(folder, record, named=False)
     except UsageError as error:
         print(f"warning: {error.message}", file=sys.stderr)
-        return
-    _say("warning: ", _missing(folder, record, samples, digests, None))
 
 
 def _say_files(folder: Path, record: RunRecord) -> None:

@@ -30,6 +30,7 @@ from busbw.report.events import show_hang
 from busbw.report.hunt import lost_rounds
 from busbw.report.live import FORMATS, HUNT, PREFLIGHT, SOAK, WIDE, create
 from busbw.report.provenance import provenance, provenance_lines
+from busbw.terminal import has_unicode
 
 if TYPE_CHECKING:
     import numpy as np
@@ -227,12 +228,12 @@ def _print_histogram(record: RunRecord, spread: Distribution) -> None:
 
     time = (record.method or Method()).time
     print_lines(histogram.head(record.plan, spread, time))
-    if sys.stdout.isatty() and sys.stdout.encoding.lower().startswith("utf"):
+    if has_unicode(sys.stdout):
         from busbw.report.console import CleanConsole
 
         CleanConsole(highlight=False).print(*histogram.coloured(spread), sep="\n", soft_wrap=True)
     else:
-        print(*histogram.plain(spread), sep="\n")
+        print(*histogram.lines(spread), sep="\n")
     print_lines(histogram.foot(spread))
 
 

@@ -14,14 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from busbw.cli.compare_series import compared
-from busbw.cli.compare_setups import counts_of_nodes, limit_seconds, own_variables, placed, starter
+from busbw.cli.compare_setups import measure_here, series_plan, starter
 from busbw.cli.run import run
 from busbw.errors import ExitCode, UsageError
-from busbw.files import store
+from busbw.files import store, write_output
+from busbw.judge.compare_setups import setup_arms
+from busbw.judge.knobs import losers
 from busbw.judge.tune import Tuned, confirmed, races, table_text
 from busbw.launch import series as setup_series
 from busbw.launch.series_job import follow_series, runs_in_one_job, submit_series
-from busbw.launch.series_plan import SeriesPlan
 from busbw.machine.backends import choose_backend
 from busbw.machine.plugins import tuner_path
 from busbw.model.arm import FUNCTIONS
@@ -35,28 +36,20 @@ from busbw.record.folder import LAST, TUNING_FILE, environ_home, find_run
 from busbw.record.read import read_record
 from busbw.report import tune as report
 from busbw.report.console import print_lines
-from busbw.report.progress import standard_error
 
 if TYPE_CHECKING:
+    from busbw.cli.run_command import RunCommand
     from busbw.judge.compare import Comparison
-    from busbw.launch.series import Series
     from busbw.model.record import RunRecord
-    from busbw.plan.flags.launch import LaunchSettings
-    from busbw.plan.flags.run import RunSettings
     from busbw.plan.flags.tune import TuneSettings
 
 MOST_LOST: Final = 3  # arms; then it is not the arms
 DEFAULT, TUNED = "NCCL's own", "tuned"
 
 
-def tune(
-    words: tuple[str, ...],
-    own: TuneSettings,
-    settings: RunSettings,
-    launch: LaunchSettings,
-    argv: tuple[str, ...],
-) -> ExitCode:
+def tune(own: TuneSettings, command: RunCommand) -> ExitCode:
     """Tune operations, or write what an earlier tuning confirmed. Raises BusbwError."""
+    words, settings = command.operations, command.settings
     if own.plugin:
         print(tuner_path())
         return ExitCode.OK
@@ -65,11 +58,11 @@ def tune(
     if own.knobs is not None:
         from busbw.cli.tune_knobs import tune_knobs
 
-        operations = operation_names(words)
-        fresh = partial(_compared, max(own.blocks, 1), tuple(operations), settings, launch, argv)
-        return tune_knobs(own.knobs, fresh, settings.format)
-    _check(words, settings, launch)
-    code, folder, lost = _race(words, settings, launch, argv)
+        named = replace(command, operations=tuple(operation_names(words)))
+        fresh = partial(_compared, named, max(own.blocks, 1))
+        return tune_knobs(own.knobs, partial(fresh, lost=_losers), fresh, settings.format)
+    _check(command)
+    code, folder, lost = _race(command)
     if folder is None or settings.dry_run:
         return code
     record = read_record(folder)
@@ -78,7 +71,7 @@ def tune(
         return code
     has_winner = any(each.arm is not None for each in found)
     if has_winner and own.blocks:
-        found = _confirm(found, record, own, settings, launch, argv)
+        found = _confirm(found, record, own.blocks, command)
     was_confirmed = has_winner and own.blocks > 0
     _keep(folder, record, found, lost, was_confirmed=was_confirmed)
     if settings.format == "json":
@@ -88,18 +81,16 @@ def tune(
     return ExitCode.OK
 
 
-def _race(
-    words: tuple[str, ...], settings: RunSettings, launch: LaunchSettings, argv: tuple[str, ...]
-) -> tuple[ExitCode, Path | None, tuple[str, ...]]:
+def _race(command: RunCommand) -> tuple[ExitCode, Path | None, tuple[str, ...]]:
     """The race, begun again without an arm in which ranks died or stood still: how it ended, where its record
     is, and the arms that it lost.
     """
     lost: tuple[str, ...] = ()
     while True:
         heard: list[Event] = []
-        own = replace(settings, arms=True, arms_out=lost, format="table")
+        settings = replace(command.settings, arms=True, arms_out=lost, format="table")
         with redirect_stdout(io.StringIO()):  # rows of arms are no table
-            code = run(words, own, launch, argv, hear=heard.append)
+            code = run(replace(command, settings=settings, hear=heard.append))
         folder = next((Path(item["folder"]) for item in heard if item["event"] == EventKind.END), None)
         arm = _lost_arm(read_record(folder)) if folder is not None and code is ExitCode.RANK_FAILED else ""
         if not arm or len(lost) >= MOST_LOST:
@@ -115,8 +106,9 @@ def _lost_arm(record: RunRecord) -> str:
     return f"{case.collective} {case.arm}" if case is not None and case.arm else ""
 
 
-def _check(words: tuple[str, ...], settings: RunSettings, launch: LaunchSettings) -> None:
+def _check(command: RunCommand) -> None:
     """Raises UsageError for what cannot be tuned, before anything is started."""
+    words, settings, launch = command.operations, command.settings, command.launch
     for word in words:
         if word not in FUNCTIONS:
             raise UsageError(
@@ -145,12 +137,7 @@ def _check(words: tuple[str, ...], settings: RunSettings, launch: LaunchSettings
 
 
 def _confirm(
-    found: tuple[Tuned, ...],
-    record: RunRecord,
-    own: TuneSettings,
-    settings: RunSettings,
-    launch: LaunchSettings,
-    argv: tuple[str, ...],
+    found: tuple[Tuned, ...], record: RunRecord, blocks: int, command: RunCommand
 ) -> tuple[Tuned, ...]:
     """Launches with the table and without it, in turn: what the site has else is the default there."""
     world = record.world
@@ -158,61 +145,34 @@ def _confirm(
     table = table_text(found, len(world.known_hosts) or 1, world.size, only_confirmed=False)
     operations = tuple(dict.fromkeys(each.operation for each in found if each.arm is not None))
     setups = (Setup(DEFAULT), Setup(TUNED, flags={"tuner_table": table}))
-    return confirmed(found, _compared(own.blocks, operations, settings, launch, argv, setups))
+    return confirmed(found, _compared(replace(command, operations=operations), blocks, setups))
 
 
 def _compared(
-    blocks: int,
-    operations: tuple[str, ...],
-    settings: RunSettings,
-    launch: LaunchSettings,
-    argv: tuple[str, ...],
-    setups: tuple[Setup, ...],
+    command: RunCommand, blocks: int, setups: tuple[Setup, ...], lost: setup_series.Losers | None = None
 ) -> Comparison:
-    """The setups, launched in turn, against the first of them."""
-    series = _launched(setups, blocks, operations, settings, launch, argv)
+    """The setups, launched in turn, against the first of them. ``lost`` has no say in one job, whose launches
+    were sent with it. Raises UsageError where the user left.
+    """
+    plan = series_plan(setups, command, CompareSettings())
+    seed = secrets.randbits(32)
+    if plan.launch.on is not None and runs_in_one_job(plan.launch.on):
+        plan.check()
+        folder = submit_series(plan, blocks, seed)
+        series = follow_series(folder, plan.err, cancels=True, wait=plan.launch.wait)
+        if series is None:
+            raise UsageError("the series was left", hint=f"busbw attach {folder.name}")
+    else:
+        series = measure_here(plan, starter(plan), blocks, seed, lost)
     whole, records = setup_series.read_all((series.folder,))
     return compared(whole, whole.names, records)[0]
 
 
-def _launched(
-    setups: tuple[Setup, ...],
-    blocks: int,
-    operations: tuple[str, ...],
-    settings: RunSettings,
-    launch: LaunchSettings,
-    argv: tuple[str, ...],
-) -> Series:
-    launch = placed(launch)
-    plan = SeriesPlan(
-        setups=setups,
-        counts=counts_of_nodes(launch) or (0,),
-        operations=operations,
-        settings=settings,
-        launch=launch,
-        environ=own_variables(launch),
-        limit_seconds=limit_seconds(CompareSettings()),
-        argv=argv,
-        err=standard_error(),
-    )
-    seed = secrets.randbits(32)
-    if launch.on is not None and runs_in_one_job(launch.on):
-        plan.check()
-        folder = submit_series(plan, blocks, seed)
-        series = follow_series(folder, plan.err, cancels=True, wait=launch.wait)
-        if series is not None:
-            return series
-        raise UsageError("the series was left", hint=f"busbw attach {folder.name}")
-    return setup_series.measure(
-        setups,
-        blocks,
-        seed,
-        plan.counts if launch.on else (),
-        plan.environ,
-        starter(plan),
-        plan.err,
-        settings,
-    )
+def _losers(series: setup_series.Series) -> frozenset[str]:
+    """The setups of a series that need no more launches, by the records of those that it has."""
+    _, records = setup_series.read_series(series.folder)
+    nodes = series.nodes[0]
+    return losers(setup_arms(series.folder.name, series.names, series.outcomes, records, nodes))
 
 
 def _keep(
@@ -264,6 +224,6 @@ def _emit(words: tuple[str, ...], own: TuneSettings) -> ExitCode:
     if path is None:
         print(text, end="")
     else:
-        store(path, text.encode())
+        write_output(path, text.encode())
         print(f"wrote {path}", file=sys.stderr)
     return ExitCode.OK

@@ -12,35 +12,39 @@ from typing import Final
 
 from busbw.errors import ExitCode
 from busbw.judge.compare import Comparison, Verdict
-from busbw.judge.compare_setups import winner
+from busbw.judge.knobs import leader
 from busbw.plan.knobs_file import read_knobs
 from busbw.plan.setups import Setup
 from busbw.report.console import print_lines
+from busbw.report.tune import folded
 from busbw.units import format_share, format_size
 
-# Launches the setups in turn, the first being the default, and compares them.
+# Launches the setups in turn, the first being how it is, and compares them.
 Compare = Callable[[tuple[Setup, ...]], Comparison]
 AS_IT_IS: Final = "as it is"
-_NONE: Final = "no value is faster anywhere without being slower or failing elsewhere"
+_NONE: Final = "no value is faster without being slower or failing somewhere"
 
 
-def tune_knobs(path: Path, compare: Compare, format_name: str) -> ExitCode:
-    """Try the knobs of a file and print what to set. Raises UsageError for a file that is none."""
+def tune_knobs(path: Path, race: Compare, confirm: Compare, format_name: str) -> ExitCode:
+    """Try the knobs of a file and print what to set; ``race`` launches no more what has lost. Raises
+    UsageError for a file that is none.
+    """
     taken: dict[str, str] = {}
     told = []
     for name, values in read_knobs(path).items():
         tried = {f"{name}={value}": {**taken, name: value} for value in values}
         setups = (Setup(AS_IT_IS, environ=taken), *(Setup(word, environ=own) for word, own in tried.items()))
-        best = winner([compare(setups)])
-        taken = tried.get(best.setup, taken)
-        told.append(f"{best.setup}; {best.why}" if best.setup in tried else f"{name}: {_NONE}")
-    final = compare((Setup(AS_IT_IS), Setup("tuned", environ=taken))) if taken else None
+        best, saved = leader(race(setups))
+        taken = tried.get(best, taken)
+        told.append(f"{best} saves {format_share(saved)}" if best in tried else f"{name}: {_NONE}")
+    final = confirm((Setup(AS_IT_IS), Setup("tuned", environ=taken))) if taken else None
     if format_name == "json":
         print(
             json.dumps({"taken": taken, "tried": told, "confirmed": final is not None and _gains(final) > 0})
         )
     else:
-        print_lines([_answer(taken, final), *(f"# tried    {each}" for each in told), *_next(taken, final)])
+        remarks = (_answer(taken, final), *(f"tried: {each}" for each in told))
+        print_lines([*(line for remark in remarks for line in folded(remark)), *_next(taken, final)])
     return ExitCode.OK
 
 
@@ -53,20 +57,20 @@ def _gains(final: Comparison) -> int:
 
 def _answer(taken: Mapping[str, str], final: Comparison | None) -> str:
     if final is None:
-        return f"# nothing to gain: {_NONE}"
+        return f"nothing to gain: {_NONE}"
     gains = _gains(final)
     words = ", ".join(f"{name}={value}" for name, value in taken.items())
     if not gains:
-        return f"# nothing to gain: {words} looked faster, and fresh launches did not show it"
+        return f"nothing to gain: {words} looked faster, and fresh launches did not show it"
     faster = [row for row in final.rows if row.verdict is Verdict.FASTER and row.speedup]
     most = max(faster, key=lambda row: row.speedup or 0.0)
     share = format_share(1 - 1 / (most.speedup or 1.0))
     where = f"{most.key.collective} {format_size(most.key.size_bytes)} {most.key.placement}"
-    return f"# {gains} of {len(final.rows)} cases gain, at most {share} ({where}), with {words}"
+    return f"{gains} of {len(final.rows)} cases gain, at most {share} ({where}), with {words}"
 
 
 def _next(taken: Mapping[str, str], final: Comparison | None) -> Sequence[str]:
     if final is None or not _gains(final):
         return []
     words = " ".join(f"{name}={shlex.quote(value)}" for name, value in taken.items())
-    return [f"# next     export {words}"]
+    return [f"# next: export {words}"]

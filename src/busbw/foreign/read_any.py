@@ -14,7 +14,7 @@ from typing import IO, Any, Final
 from busbw.errors import UsageError
 from busbw.foreign.aws_kit import read_csv
 from busbw.foreign.logs.assemble import Origin
-from busbw.foreign.logs.context import TUNING
+from busbw.foreign.logs.context import TUNING, Evidence
 from busbw.foreign.logs.json_text import Document, document, word
 from busbw.foreign.logs.labels import BESIDE, variables
 from busbw.foreign.logs.lines import HEAD_BYTES, read_text
@@ -45,9 +45,10 @@ _OTHERS: Final = (
         r"^(?:Usage|usage): *(?:mpi(?:run|exec)|prte?run|srun|torchrun|jsrun)\b|^mpirun \(Open",
     ),
     (
-        "a bandwidth or rate test of OSU",
-        r"\bOSU \S+ (?:.* )?(?:Bandwidth|Rate|Init|Hello World|Lock|Unlock)\b.*Test",
+        "a bandwidth, rate or non-blocking test of OSU",
+        r"\bOSU \S+ (?:.* )?(?:Bandwidth|Rate|Non-blocking|Init|Hello World|Lock|Unlock)\b.*Test",
     ),
+    ("a bandwidth or non-blocking test of IMB", r"\bt_ovrl\[usec\]|#bytes +#repetitions +Mbytes/sec"),
     (
         "a test of perftest (ib_write_bw and its kin)",
         r"^ *(?:RDMA_\w+|Send|Atomic_\w+) .*Test|\bBW peak ?\[|#iterations",
@@ -60,14 +61,16 @@ _OTHERS: Final = (
     ("a trace of a profiler", r'"traceEvents"'),
     ("output of nvidia-smi", r"\bNVIDIA-SMI \d|^\s*GPU0\s+GPU1\b"),
     (
-        "nvbandwidth or a bandwidth sample of CUDA",
-        r"\bnvbandwidth\b|\[CUDA Bandwidth Test\]|P2P Connectivity Matrix",
+        "nvbandwidth, rocm_bandwidth_test or a bandwidth sample of CUDA",
+        r"\bnvbandwidth\b|\[CUDA Bandwidth Test\]|P2P Connectivity Matrix|\bRocmBandwidthTest\b",
     ),
     ("iperf or netperf", r"\[ *ID\] Interval +Transfer|^MIGRATED (?:TCP|UDP)_"),
-    ("a benchmark of oneCCL", r"\boneCCL\b"),
+    ("a benchmark of oneCCL", r"\boneCCL\b|\bstddev\[%\]"),
+    ("hccl_test of Ascend", r"\baveg_time\(us\)"),
+    ("all_reduce_bench.py", r"\balgo throughput:|\b(?:alg|bus)bw: [\d.]+ GBps|[\d.]GBps \|"),
     (
         "output of PyTorch (torch.distributed, torchrun)",
-        r"\btorch\.distributed\b|\btorchrun\b|\bProcessGroupNCCL\b|\bc10d\b",
+        r"\btorch\.distributed\b|\btorchrun\b|\bProcessGroupNCCL\b|\bc10d\b|^\[rank\d+\]:",
     ),
     ("a log of NCCL without the table of a test", r"\b[NR]CCL (?:INFO|WARN|version)\b"),
     ("a kernel's log (dmesg)", r"^\[ *\d+\.\d{6}\] "),
@@ -227,14 +230,13 @@ def _read_json(found: Document, path: str, tool: str) -> Reading | None:
 def _read_log(log: Log, path: str, tool: str) -> Reading:
     tables = list(_as(tool, map(interpret, log.tables)))
     if not tables and log.facts.header.get("program") and _is_asked(NCCL_TESTS.name, tool):
-        tables = [without_rows(log.facts, log.job)]
+        tables = [without_rows(log.facts, log.job, log.evidence)]
     dates = [_date(str(table.header["date"])) for table in tables if "date" in table.header]
     origin = Origin(
         path,
         log_lines=log.lines,
         created=next(filter(None, dates), ""),
         created_from="header",
-        evidence=log.evidence,
         last_words=log.last_words,
     )
     return Reading(origin, tuple(tables), bool(tables or log.job), log.findings)
@@ -248,10 +250,13 @@ def interpret(found: FoundTable) -> Table:
     return replace(table, calls=tuple(found.calls.as_dict()[TUNING]))
 
 
-def without_rows(facts: Facts | None = None, job: dict[str, Any] | None = None) -> Table:
+def without_rows(
+    facts: Facts | None = None, job: dict[str, Any] | None = None, evidence: Evidence | None = None
+) -> Table:
     """The table of a test of nccl-tests that ended before its first row."""
     assert NCCL_TESTS.usual is not None
-    return interpret(FoundTable(NCCL_TESTS, NCCL_TESTS.usual, "", 0, facts or Facts(), job or {}))
+    found = FoundTable(NCCL_TESTS, NCCL_TESTS.usual, "", 0, facts or Facts(), job or {})
+    return interpret(replace(found, evidence=evidence or found.evidence))
 
 
 def _date(text: str) -> str:

@@ -343,6 +343,11 @@ def version(record: RunRecord) -> str:
     return f"{record.world.ranks[0].library} {measured}".strip()
 
 
+def setup(record: RunRecord) -> str:
+    """The setup that the path of a log names; empty for none."""
+    return record.source.labels.get("setup", "") if record.source is not None else ""
+
+
 def version_label(record: RunRecord) -> str:
     """The version of a tree of logs: the label of its path, unless the record says another one."""
     label = _labelled_version(record)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from busbw.judge.compare import ComparedCase, Comparison, Verdict
 from busbw.judge.compare_arms import CaseKey
-from busbw.judge.regimes import Regime, RegimeRow, regimes
+from busbw.judge.regimes import regimes
 
 
 @dataclass(frozen=True)
@@ -45,46 +45,37 @@ def compared_regimes(comparison: Comparison) -> Iterator[ComparedRegime]:
 
 def _of_curve(arm: str, of: CaseKey, placements: dict[str, list[ComparedCase]]) -> Iterator[ComparedRegime]:
     """Placements with the same regimes are one."""
-    alike: dict[tuple[object, ...], list[list[ComparedRegime]]] = defaultdict(list)
-    for placement, rows in placements.items():
-        found = regimes(
-            [RegimeRow(row.key.size_bytes, row.verdict, row.reasons, row.speedup, row.bound) for row in rows]
-        )
-        made = [
-            _compared(ComparedRegime(arm, of, (placement,), *_outline(each)), each, rows) for each in found
-        ]
-        alike[tuple(map(_outline, found))].append(made)
+    alike: dict[tuple[object, ...], list[list[list[ComparedCase]]]] = defaultdict(list)
+    for rows in placements.values():
+        found = regimes(rows, lambda row: (row.verdict, row.reasons))
+        alike[tuple(map(_outline, found))].append(found)
     for several in alike.values():
-        yield from map(_together, zip(*several, strict=True))
+        for parts in zip(*several, strict=True):
+            yield _regime(arm, of, [row for part in parts for row in part])
 
 
-def _outline(regime: Regime) -> tuple[int, int, Verdict, str]:
-    return regime.first_bytes, regime.last_bytes, Verdict(regime.answer), regime.reason
+def _outline(rows: Sequence[ComparedCase]) -> tuple[object, ...]:
+    first, last = rows[0], rows[-1]
+    return first.key.size_bytes, last.key.size_bytes, first.verdict, first.reasons
 
 
-def _compared(plain: ComparedRegime, regime: Regime, rows: Sequence[ComparedCase]) -> ComparedRegime:
-    """With the numbers of its rows."""
-    own = [row for row in rows if plain.first_bytes <= row.key.size_bytes <= plain.last_bytes]
-    edges = [
-        edge if plain.verdict is Verdict.FASTER else 1 / edge for row in own for edge in row.interval or ()
-    ]
-    plain = replace(plain, assumed=max((row.assumed for row in own if row.assumed), default=None))
-    if plain.verdict not in (Verdict.FASTER, Verdict.SLOWER):
-        return replace(plain, bound=regime.unseen)
-    return replace(plain, least=min(edges) - 1, most=max(edges) - 1, bound=regime.unseen)
-
-
-def _together(parts: Sequence[ComparedRegime]) -> ComparedRegime:
-    """The same regime of several placements."""
-
-    def known(name: str) -> list[float]:
-        return [value for part in parts if (value := getattr(part, name)) is not None]
-
-    return replace(
-        parts[0],
-        placements=tuple(sorted((name for part in parts for name in part.placements), reverse=True)),
-        least=min(known("least"), default=None),
-        most=max(known("most"), default=None),
-        bound=max(known("bound"), default=None),
-        assumed=max(known("assumed"), default=None),
+def _regime(arm: str, of: CaseKey, rows: Sequence[ComparedCase]) -> ComparedRegime:
+    """Rows with one verdict, of one placement or more."""
+    verdict, sizes = rows[0].verdict, [row.key.size_bytes for row in rows]
+    edges: list[float] = []
+    if verdict in (Verdict.FASTER, Verdict.SLOWER):
+        every = (edge for row in rows for edge in row.interval or ())
+        edges = [edge if verdict is Verdict.FASTER else 1 / edge for edge in every]
+    return ComparedRegime(
+        arm,
+        of,
+        tuple(sorted({row.key.placement for row in rows}, reverse=True)),
+        min(sizes),
+        max(sizes),
+        verdict,
+        rows[0].reasons,
+        least=min(edges) - 1 if edges else None,
+        most=max(edges) - 1 if edges else None,
+        bound=max((row.bound for row in rows if row.bound is not None), default=None),
+        assumed=max((row.assumed for row in rows if row.assumed is not None), default=None),
     )

@@ -19,6 +19,7 @@ from busbw.judge.compare_arms import (
 )
 from busbw.model.record import RunRecord
 from busbw.model.result import Status
+from busbw.plan.setups import Setup
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,31 @@ class Recommendation:
     setup: str
     least_speedup: float
     most_speedup: float
+
+
+@dataclass(frozen=True)
+class ComparedSeries:
+    """Setups that were measured in turn, and what they came to; comparisons and choices with their number of
+    nodes, 0 for this host.
+    """
+
+    setups: tuple[Setup, ...]
+    reached: tuple[Reach, ...]
+    comparisons: tuple[tuple[int, Comparison], ...]
+    choices: tuple[tuple[int, Recommendation], ...]
+
+
+def compared_series(
+    setups: Sequence[Setup],
+    outcomes: Sequence[LaunchOutcome],
+    records: Mapping[str, RunRecord],
+    comparisons: Iterable[tuple[int, Comparison]],
+) -> ComparedSeries:
+    """With how far each setup came and which one to take; ``records`` by folder."""
+    made = tuple(comparisons)
+    reached = reaches([setup.name for setup in setups], outcomes, records)
+    best = tuple((nodes, choice) for nodes, comparison in made for choice in choices(comparison))
+    return ComparedSeries(tuple(setups), reached, made, best)
 
 
 def setup_arms(

@@ -43,24 +43,13 @@ class Gate(StrEnum):
     UNDECIDED = "undecided"  # the interval holds the bound
 
 
-@dataclass(frozen=True)
-class Bound:
-    """A bound and what was measured against it. ``low`` and ``high`` are the interval of the measured
-    bandwidth; None where there is none, and then the number alone decides.
+def gate_of(least: float, measured: float, low: float | None, high: float | None) -> Gate:
+    """Pass where the whole interval of what was measured reaches the least, fail where none of it does; where
+    there is no interval the number alone decides. All in one unit.
     """
-
-    least_gb_per_s: float
-    measured_gb_per_s: float
-    low_gb_per_s: float | None = None
-    high_gb_per_s: float | None = None
-
-    def judge(self) -> Gate:
-        """Pass where the whole interval reaches the bound, fail where none of it does."""
-        low = self.measured_gb_per_s if self.low_gb_per_s is None else self.low_gb_per_s
-        high = self.measured_gb_per_s if self.high_gb_per_s is None else self.high_gb_per_s
-        if low >= self.least_gb_per_s:
-            return Gate.PASS
-        return Gate.FAIL if high < self.least_gb_per_s else Gate.UNDECIDED
+    if (measured if low is None else low) >= least:
+        return Gate.PASS
+    return Gate.FAIL if (measured if high is None else high) < least else Gate.UNDECIDED
 
 
 @dataclass(frozen=True)

@@ -161,12 +161,17 @@ def _ahead(communicator: Communicator) -> Iterator[RankSeen]:
 def _named(late: Sequence[_Late], hosts: Hosts, asked: str) -> HangAnswer:
     worst = late[0].communicator
     of_worst = [each for each in late if each.communicator is worst]
-    states: dict[tuple[str, str, str], list[int]] = defaultdict(list)
-    for each in of_worst:
-        state = _state(each, _process(each.rank, hosts))
-        last = f"{each.operation} {each.launched:,}" if each.operation else "not told"
-        states[_where(each.rank), state, last].append(each.rank.rank)
-    rows = [RankState(tuple(ranks), *key) for key, ranks in states.items()]
+    rows = _states(
+        (
+            each.rank.rank,
+            (
+                _where(each.rank),
+                _state(each, _process(each.rank, hosts)),
+                f"{each.operation} {each.launched:,}" if each.operation else "not told",
+            ),
+        )
+        for each in of_worst
+    )
     waiting = tuple(rank.rank for rank in _ahead(worst))
     awaited = _awaited(worst, of_worst[0])
     if waiting:
@@ -185,6 +190,14 @@ def _named(late: Sequence[_Late], hosts: Hosts, asked: str) -> HangAnswer:
         unseen=RAS_UNSEEN,
         next=_next(of_worst[0].rank, _process(of_worst[0].rank, hosts)),
     )
+
+
+def _states(told: Iterable[tuple[int, tuple[str, str, str]]]) -> list[RankState]:
+    """Ranks of one place, state and last operation together."""
+    alike: dict[tuple[str, str, str], list[int]] = defaultdict(list)
+    for rank, words in told:
+        alike[words].append(rank)
+    return [RankState(tuple(ranks), *words) for words, ranks in alike.items()]
 
 
 def _awaited(communicator: Communicator, late: _Late) -> str:
@@ -266,11 +279,12 @@ def _judge_group(group: Group) -> HangAnswer | None:
     absent = [rank for rank in group.entries if last[rank] < number]
     silent = [rank for rank in group.members if rank not in group.entries]
     odd = _different(there)
+    usual = ((rank, each) for rank, each in there.items() if rank not in odd)
     rows = (
-        *_rows(absent, "not entered", {rank: _last_of(group, rank) for rank in absent}),
-        *_rows(silent, "no dump", dict.fromkeys(silent, "not told")),
+        *_states((rank, ("", "not entered", _last_of(group, rank))) for rank in absent),
+        *_states((rank, ("", "no dump", "not told")) for rank in silent),
         *(RankState((rank,), "", "different call", _call(there[rank])) for rank in odd),
-        *_by_state(there, set(odd)),
+        *_states((rank, ("", each.state, f"{each.operation} {each.number:,}")) for rank, each in usual),
     )
     dumps = f"dumps of {len(group.entries)} of {counted(len(group.members), 'rank')}"
     answer, following = _words_of(group, there, absent, silent, odd)
@@ -330,21 +344,6 @@ def _call(each: Recorded) -> str:
 def _last_of(group: Group, rank: int) -> str:
     entries = group.entries[rank]
     return f"{entries[max(entries)].operation} {max(entries):,}" if entries else "nothing in this group"
-
-
-def _rows(ranks: Iterable[int], state: str, last: Mapping[int, str]) -> Iterator[RankState]:
-    alike: dict[str, list[int]] = defaultdict(list)
-    for rank in ranks:
-        alike[last[rank]].append(rank)
-    yield from (RankState(tuple(found), "", state, words) for words, found in alike.items())
-
-
-def _by_state(there: Mapping[int, Recorded], odd: set[int]) -> Iterator[RankState]:
-    alike: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for rank, each in there.items():
-        if rank not in odd:
-            alike[each.state, f"{each.operation} {each.number:,}"].append(rank)
-    yield from (RankState(tuple(ranks), "", state, last) for (state, last), ranks in alike.items())
 
 
 def _frames(there: Mapping[int, Recorded], odd: Sequence[int]) -> Iterator[str]:

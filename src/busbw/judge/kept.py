@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from busbw.errors import BusbwError
-from busbw.judge.launch_history import NEWEST, launch_of, testbed_of
-from busbw.judge.levels import changes_of, level_of
+from busbw.judge.launch_history import NEWEST, launch_of
+from busbw.judge.levels import changes_of
 from busbw.judge.matching import machine_of
-from busbw.model.history import KeptCase, Launch, Level
+from busbw.model.history import Launch
 from busbw.model.record import RunRecord, RunStatus
 from busbw.record import folder as folders
 from busbw.record.close import read_status
@@ -155,21 +155,3 @@ def launches_of_machine(record: RunRecord) -> list[Launch]:
     """
     machine = machine_of(record)
     return reading(folders.environ_home(), lambda index: index.of_machine(machine, NEWEST + _OWN))
-
-
-def levels_of(record: RunRecord, cases: Iterable[KeptCase]) -> dict[KeptCase, Level]:
-    """Where the series of these cases stand, by this home's launches on the machine and with the settings of
-    a run; without those that have no launch yet. Name cases with ``launch_history.case_of(key_of(...))``.
-    """
-    testbed = testbed_of(record).key
-
-    def read(index: Index) -> dict[KeptCase, Level]:
-        found = {}
-        for case in cases:
-            for series in index.series(testbed, case):
-                if points := index.points(series.number, WINDOW):
-                    changes, accepted = index.changes(series.number), index.accepted(series.number)
-                    found[case] = level_of(series, points, changes, accepted)
-        return found
-
-    return reading(folders.environ_home(), read)

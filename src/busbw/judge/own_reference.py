@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from statistics import median
-from typing import NamedTuple
 
 from busbw.errors import UsageError
 from busbw.judge import compare_arms
@@ -19,21 +19,6 @@ from busbw.judge.references.reference import Point, Reference
 from busbw.judge.rotation import rotated_bytes
 from busbw.model.collective import known_collective
 from busbw.model.record import NOT_STATED, RunRecord
-
-
-class _Kind(NamedTuple):
-    """What one reference is of; a ``root`` of -1 is none."""
-
-    operation: str
-    dtype: str
-    op: str
-    root: int
-    pattern: str
-
-    def __str__(self) -> str:
-        """Without the pattern: a run has one of an operation, unless it is of streams."""
-        root = f"root{self.root}" if self.root >= 0 else ""
-        return "-".join(filter(None, (self.operation, self.dtype, self.op, root)))
 
 
 def launches_of(records: Sequence[RunRecord]) -> dict[CaseKey, tuple[float, ...]]:
@@ -79,7 +64,7 @@ def reference_of(
     each case in ns, one a launch, of this record and ``others``. A point's bandwidth is that of the median of
     its times; what is expected of it, that of their geometric mean (``Expected``).
     """
-    made: dict[_Kind, dict[CaseKey, Point]] = {}
+    made: dict[CaseKey, dict[CaseKey, Point]] = {}  # by what they share
     timed = ((each, *pair) for each in (record, *others) for pair in each.timed)
     for measured, case, result in timed:
         key = key_of(case, measured)
@@ -87,7 +72,7 @@ def reference_of(
         if row is None or not row.sized:
             continue
         pattern = joined(key.pattern, where(measured))
-        points = made.setdefault(_Kind(key.collective, case.dtype, case.op, key.root, pattern), {})
+        points = made.setdefault(replace(key, placement="", size_bytes=0, pattern=pattern), {})
         if key in points or result.busbw_gb_per_s is None or key not in launches:
             continue
         bytes_ = result.busbw_gb_per_s * (result.time_ns or 0.0)  # busbw = these bytes / time
@@ -95,14 +80,20 @@ def reference_of(
         points[key] = Point(case.size_bytes, case.placement.value, bytes_ / median(launches[key]), times)
     kept = {kind: points for kind, points in made.items() if points}
     return [
-        _reference(f"{name}-{kind}" if len(kept) > 1 else name, kind, points, record, others)
+        _reference(f"{name}-{_short(kind)}" if len(kept) > 1 else name, kind, points, record, others)
         for kind, points in kept.items()
     ]
 
 
+def _short(kind: CaseKey) -> str:
+    """Without the pattern: a run has one of an operation, unless it is of streams."""
+    root = f"root{kind.root}" if kind.root >= 0 else ""
+    return "-".join(filter(None, (kind.collective, kind.dtype, kind.op, root)))
+
+
 def _reference(
     name: str,
-    kind: _Kind,
+    kind: CaseKey,
     points: Mapping[CaseKey, Point],
     record: RunRecord,
     others: Sequence[RunRecord],
@@ -112,7 +103,7 @@ def _reference(
     return Reference(
         name=name,
         kind="saved",
-        operation=kind.operation,
+        operation=kind.collective,
         ranks=compare_arms.ranks(record),
         nodes=compare_arms.nodes(record),
         machine=", ".join(record.world.known_hosts) if record.world is not None else "",

@@ -29,7 +29,7 @@ from busbw.record.folder import (
     find_run,
     is_started,
 )
-from busbw.record.parquet import cut_notes, cut_segment
+from busbw.record.parquet import cut_segment
 
 if TYPE_CHECKING:
     import polars as pl
@@ -163,12 +163,10 @@ def started_folder(run: str | Path) -> Path:
 
 
 def cut_files(folder: Path) -> tuple[str, ...]:
-    """What is left over behind the whole records of raw files, which a kill in the middle of a write cuts,
-    also where they have become Parquet since.
-    """
+    """What is left over behind the whole records of raw files, which a kill in the middle of a write cuts."""
     raw_files = ((SAMPLES_FILE, SAMPLE_DTYPE), (DIGESTS_FILE, DIGEST_DTYPE))
     cuts = [cut_segment(folder, raw, dtype) for raw, dtype in raw_files if (folder / raw).is_file()]
-    said = [f"{folder}/{cut}" for cut in (*cut_notes(folder), *cuts) if cut]
+    said = [f"{folder}/{cut}" for cut in cuts if cut]
     lines = folder / RESULTS_FILE
     if lines.is_file() and (left := lines.read_bytes().rpartition(b"\n")[2]):
         said.append(f"{lines} is cut: {len(left)} bytes of a last line are left out")

@@ -387,6 +387,9 @@ def _facts(name: str, value: object) -> Iterator[StoredValue]:
     if isinstance(value, Mapping):
         for key, inner in value.items():
             yield from _facts(f"{name}.{key}", inner)
+    elif name == "neighbours" and isinstance(value, tuple):
+        for neighbour in value:
+            yield from _facts(f"{name}.{neighbour.what}", neighbour)
     elif value is None:
         yield StoredValue(name, NOT_KNOWN)
     elif value not in ("", ()):

@@ -10,7 +10,16 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
-from busbw.judge.compare_arms import CaseKey, bandwidth_of, buffers, definition, failures, key_of, ranks
+from busbw.judge.compare_arms import (
+    CaseKey,
+    bandwidth_of,
+    buffers,
+    definition,
+    failures,
+    key_of,
+    ranks,
+    setup,
+)
 from busbw.judge.matching import made_with
 from busbw.judge.measured_with import differing
 from busbw.judge.pattern import joined, where
@@ -93,8 +102,7 @@ class Failed:
 class _Place:
     """What runs of one row share, in the order of rows: a curve's are below one another."""
 
-    kind: tuple[str, str, str, int, str]
-    pattern: str
+    curve: CaseKey  # its case, of no size
     setup: str
     definition: str
     version: str
@@ -104,7 +112,7 @@ class _Place:
 
     @property
     def key(self) -> CaseKey:
-        return CaseKey(*self.kind, self.size_bytes, self.pattern)
+        return replace(self.curve, size_bytes=self.size_bytes)
 
 
 def spreads(record: RunRecord, samples: npt.NDArray[np.void]) -> dict[int, Percentiles]:
@@ -154,27 +162,26 @@ def scaling(
         if record.profiled:
             continue
         kind = made_with(record, known)
-        setup = one.setup or _labelled_setup(record)
+        named = one.setup or setup(record)
         # No row is a mean over different machines, or over buffers that a cache holds and others.
         versions = ", ".join(filter(None, (kind.versions, kind.device)))
-        shared = (setup, f"{definition(record)}, {buffers(record)}", versions)
+        shared = (named, f"{definition(record)}, {buffers(record)}", versions)
         found = [result for result in record.results if result.status is not Status.NOT_APPLICABLE]
         for result in found:
             key = key_of(record.plan.cases[result.case], record)
-            pattern = joined(key.pattern, where(record))
-            place = _Place(_kind(key), pattern, *shared, key.size_bytes, kind.nodes, ranks(record))
+            curve = replace(key, size_bytes=0, pattern=joined(key.pattern, where(record)))
+            place = _Place(curve, *shared, key.size_bytes, kind.nodes, ranks(record))
             told = replace(result, error=_why(record, result))
             runs[place].append(record)
             groups[place].append((told, _with_stats(one.spreads.get(result.case, Percentiles()), result)))
         if not record.results and record.status is not RunStatus.COMPLETE:
             why = record.error or record.status.value
             for operation in failures((record,)):
-                key = replace(NO_CASE, collective=operation)
-                there = (setup, NO_TIME, versions)
-                place = _Place(_kind(key), "", *there, key.size_bytes, kind.nodes, ranks(record))
+                curve = replace(NO_CASE, collective=operation)
+                place = _Place(curve, named, NO_TIME, versions, 0, kind.nodes, ranks(record))
                 groups[place].append(_no_case(why))
     for launch in failed:
-        place = _Place(_kind(NO_CASE), "", launch.setup, NO_TIME, "", NO_CASE.size_bytes, launch.nodes, 0)
+        place = _Place(NO_CASE, launch.setup, NO_TIME, "", 0, launch.nodes, 0)
         groups[place].append(_no_case(launch.why))
     rows = (_row(place, found) for place, found in sorted(groups.items(), key=lambda item: item[0]))
     return tuple(
@@ -187,14 +194,6 @@ def _why(record: RunRecord, result: CaseResult) -> str:
     """Why there is no number, in the case's words or the run's."""
     words = "wrong data" if result.status is Status.WRONG else ""
     return "" if result.status is Status.GOOD else result.error or words or record.error
-
-
-def _labelled_setup(record: RunRecord) -> str:
-    return record.source.labels.get("setup", "") if record.source is not None else ""
-
-
-def _kind(key: CaseKey) -> tuple[str, str, str, int, str]:
-    return key.collective, key.dtype, key.op, key.root, key.placement
 
 
 def _no_case(why: str) -> tuple[CaseResult, Percentiles]:

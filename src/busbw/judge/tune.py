@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from math import isqrt
 from typing import Any, Final
 
 from busbw.judge.compare import Comparison, Verdict
@@ -58,9 +59,7 @@ class Tuned:
 
 
 def races(record: RunRecord) -> tuple[Tuned, ...]:
-    """The winners of a run with arms, by operation and size. A neighbouring size's winner is taken again
-    where it is as fast as this one's best, so that tables have few rows.
-    """
+    """The winners of a run with arms, by operation and size."""
     groups: dict[tuple[str, str, str, int], list[tuple[Case, CaseResult]]] = defaultdict(list)
     for result in record.results:
         case = record.plan.cases[result.case]
@@ -78,28 +77,43 @@ def _race(
     key: tuple[str, str, str, int], raced: Sequence[tuple[Case, CaseResult]], before: Arm | None
 ) -> Tuned | None:
     default = next((result for case, result in raced if not case.arm), None)
-    if default is None or not default.time_ns or default.low_ns is None or default.high_ns is None:
+    if default is None or not default.time_ns:
         return None
-    arms = {
+    good = {
         Arm.of(case.arm): result
         for case, result in raced
-        if case.arm and result.status is Status.GOOD and result.low_ns and result.high_ns and result.time_ns
+        if case.arm and result.status is Status.GOOD and result.time_ns
     }
     wrong = tuple(case.arm for case, result in raced if case.arm and result.status is Status.WRONG)
-    tuned = Tuned(*key, default_ns=default.time_ns, tried=len(arms), wrong=wrong)
+    tuned = Tuned(*key, default_ns=default.time_ns, tried=len(good), wrong=wrong)
+    # Those without an interval were dropped after one pass, or their samples show none: nothing is claimed.
+    arms = {arm: result for arm, result in good.items() if result.low_ns and result.high_ns}
     if not arms:
         return tuned
-    fastest = min(arms, key=lambda arm: arms[arm].time_ns or 0.0)
-    high_ns = arms[fastest].high_ns or 0.0
-    alike = [arm for arm, result in arms.items() if (result.low_ns or 0.0) <= high_ns]
-    # NCCL's own number of channels is not what every reader of a table makes of -1.
-    best = min(alike, key=lambda arm: (arm != before, arm.channels == 0, arms[arm].time_ns))
+    best = _best(arms, before)
     result = arms[best]
-    low, high = 1 - (result.high_ns or 0.0) / default.low_ns, 1 - (result.low_ns or 0.0) / default.high_ns
-    if low < LEAST_GAIN:
+    low = 1 - (result.high_ns or 0.0) / (default.low_ns or default.time_ns)
+    high = 1 - (result.low_ns or 0.0) / (default.high_ns or default.time_ns)
+    if low < LEAST_GAIN or default.low_ns is None:
         return replace(tuned, hidden=max(high, 0.0))
     gain = 1 - (result.time_ns or 0.0) / default.time_ns
     return replace(tuned, arm=best, time_ns=result.time_ns, gain=gain, gain_low=low, gain_high=high)
+
+
+def _best(arms: Mapping[Arm, CaseResult], before: Arm | None) -> Arm:
+    """The fastest, or one that is as fast: the neighbouring size's, so that tables have few rows, or the one
+    with the fewest channels, which leave most of the GPU to others. NCCL's own number of channels is not what
+    every reader of a table makes of -1.
+    """
+    times = {arm: result.time_ns or 0.0 for arm, result in arms.items()}
+    fastest = min(times, key=lambda arm: times[arm])
+    high_ns = arms[fastest].high_ns or 0.0
+    alike = [
+        arm
+        for arm, result in arms.items()
+        if times[arm] <= times[fastest] * (1 + LEAST_GAIN) and (result.low_ns or 0.0) <= high_ns
+    ]
+    return min(alike, key=lambda arm: (arm != before, arm.channels == 0, arm.channels, times[arm]))
 
 
 def confirmed(tuned: Iterable[Tuned], comparison: Comparison) -> tuple[Tuned, ...]:
@@ -125,8 +139,8 @@ def confirmed(tuned: Iterable[Tuned], comparison: Comparison) -> tuple[Tuned, ..
 
 def table_text(tuned: Sequence[Tuned], nodes: int, ranks: int, *, only_confirmed: bool) -> str:
     """NVIDIA's ten columns, which the plugin of busbw, NVIDIA's example and RCCL read, and an eleventh, which
-    only busbw's reads, for a row with a size of chunks. Ranges reach half way to sizes that have another
-    winner or none; neighbours with one winner are one row.
+    only busbw's reads, for a row with a size of chunks. Ranges reach half way, by factors, to sizes that have
+    another winner or none; neighbours with one winner are one row.
     """
     lines = [CSV_HEAD]
     by_kind: dict[str, list[Tuned]] = defaultdict(list)
@@ -146,9 +160,9 @@ def _ranges(sizes: Sequence[Tuned], only_confirmed: bool) -> list[tuple[int, int
         arm = each.arm if each.confirmed is not None or not only_confirmed else None
         if arm is None:
             continue
-        first = (sizes[place - 1].size_bytes + each.size_bytes) // 2 + 1 if place else each.size_bytes
+        first = isqrt(sizes[place - 1].size_bytes * each.size_bytes) + 1 if place else each.size_bytes
         is_last = place + 1 == len(sizes)
-        last = each.size_bytes if is_last else (each.size_bytes + sizes[place + 1].size_bytes) // 2
+        last = each.size_bytes if is_last else isqrt(each.size_bytes * sizes[place + 1].size_bytes)
         if found and found[-1][2] == arm and found[-1][1] + 1 == first:
             found[-1] = (found[-1][0], last, arm)
         else:

@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 
 def report_stall(still: HostStill) -> None:
     """Print what the ranks of this host show, and end the record where it is written here. A watcher knows
-    its own host alone.
+    its own host alone. A rank's end is the launcher's to report.
     """
+    if not still.quiet_s:
+        return
     error = stalled_event([still])
     folder = next((each.page.folder for each in still.ranks if each.page.folder), "")
     if folder:

@@ -29,6 +29,7 @@ class Death:
 _HYDRA_PLACE = re.compile(r"^=\s+PID (\d+) RUNNING AT (\S+)", re.MULTILINE)
 _HYDRA_CODE = re.compile(r"^=\s+EXIT CODE: (\d+)", re.MULTILINE)
 _HYDRA_SIGNAL = re.compile(r"EXIT STRING: .*\(signal (\d+)\)|KILLED BY SIGNAL: (\d+)")
+_HYDRA_FAILED: Final = "process manager error waiting for completion"
 _OPEN_MPI_SIGNAL = re.compile(
     r"process rank (\d+) with PID (\d+) on node (\S+) exited on\s+signal (\d+)", re.DOTALL
 )
@@ -52,6 +53,8 @@ _OTHERS = re.compile(
 _LOST_A_PEER = re.compile(
     r"\*\*\* An error occurred in Socket closed|peer process has unexpectedly disconnected"
 )
+# MPICH and Open MPI, of a call whose sizes differ between ranks.
+_CUT: Final = re.compile(r"message truncated", re.IGNORECASE)
 # mpirun: a rank that called MPI_Abort, or an error handler that does.
 _ABORTED = re.compile(r"due to process rank (\d+) with PID \d+ on node \S+ calling\s+\"abort\"", re.DOTALL)
 
@@ -67,6 +70,11 @@ def read_death(lines: Sequence[str]) -> Death | None:
     return None
 
 
+def cut_a_message(lines: Sequence[str]) -> bool:
+    """Whether an MPI library said that a message was longer than the call that received it."""
+    return any(_CUT.search(line) for line in lines)
+
+
 def read_lost_peer(lines: Sequence[str]) -> str | None:
     """The host of a process that others lost their connection to; None where nobody said so."""
     text = "\n".join(lines)
@@ -75,9 +83,12 @@ def read_lost_peer(lines: Sequence[str]) -> str | None:
 
 
 def _hydra_code(text: str) -> int | None:
-    # Hydra prints a signal's number as exit code too; only its last line tells the two apart.
+    # Hydra prints a signal's number as exit code too; only its last line tells the two apart, and that is
+    # missing where hydra fails over the end itself.
     if match := _HYDRA_SIGNAL.search(text):
         return -int(match[1] or match[2])
+    if _HYDRA_FAILED in text:
+        return None
     match = _HYDRA_CODE.search(text)
     return int(match[1]) if match else None
 

@@ -21,12 +21,10 @@ class Listener:
 
     def __init__(self) -> None:
         self.connected = False  # all ranks were there
-        # Process id -> rank and host. Launchers name no more than a process id: None where several hosts have
-        # a process of this number.
-        self.hello: dict[int, tuple[int, str] | None] = {}
-        self._started: set[int] = set()
+        self.hello: dict[int, str] = {}  # rank -> host
         self.errors: list[Event] = []  # those that wait for such a rank in a collective may wait for ever
         self.still: list[HostStill] = []  # of hosts where nothing moved
+        self.left: list[HostStill] = []  # of hosts when a rank ended within a case
         self.end: Event | None = None  # rank 0's last
         self.output: list[str] = []  # what was no event
         self.out_of_time_s: float | None = None
@@ -43,13 +41,12 @@ class Listener:
         """Take a whole event."""
         kind = item["event"]
         if kind == EventKind.HELLO:
-            pid, place = int(item["pid"]), (int(item["rank"]), str(item["host"]))
-            self.hello[pid] = place if self.hello.get(pid, place) == place else None
-            self._started.add(place[0])
+            self.hello[int(item["rank"])] = str(item["host"])
         elif kind == EventKind.ERROR:
             self.errors.append(item)
         elif kind == EventKind.STALL:
-            self.still.append(from_plain(HostStill, item["still"]))
+            still = from_plain(HostStill, item["still"])
+            (self.still if still.quiet_s else self.left).append(still)
         elif kind == EventKind.END:
             self.end = item
         elif kind == EventKind.HEADER:
@@ -66,7 +63,7 @@ class Listener:
     @property
     def all_still(self) -> bool:
         """Whether nothing moves where ranks have started: there is nothing to wait for."""
-        return bool(self.still) and self._started <= {
+        return bool(self.still) and self.hello.keys() <= {
             each.page.rank for host in self.still for each in host.ranks
         }
 
@@ -78,13 +75,13 @@ class Listener:
     def story(self) -> Story:
         """What was heard; ``replace`` adds what else was seen."""
         return Story(
-            started=frozenset(self._started),
-            hello={pid: place for pid, place in self.hello.items() if place is not None},
+            hello=self.hello,
             places=self._places,
             connected=self.connected,
             finished=self._finished,
             errors=tuple(self.errors),
             still=tuple(self.still),
+            left=tuple(self.left),
             end=self.end,
             output=tuple(self.output),
             out_of_time_s=self.out_of_time_s,

@@ -80,6 +80,8 @@ class Planned:
     folder: Path
 
 
+# The setups of a series that need no more launches.
+Losers = Callable[[Series], frozenset[str]]
 # Makes one launch and waits for its end: (setup, nodes or 0, run folder, hear). Raises BusbwError where it
 # cannot be started.
 Starter = Callable[[Setup, int, Path, Callable[[Event], None]], ExitCode]
@@ -113,9 +115,10 @@ def measure(
     start: Starter,
     err: TextIO,
     called: NameSettings = _NAMELESS,
+    losers: Losers | None = None,
 ) -> Series:
     """A new series (``create_series``) and all its launches (``go_on``)."""
-    return go_on(create_series(setups, count, seed, nodes, environ, called), start, err)
+    return go_on(create_series(setups, count, seed, nodes, environ, called), start, err, losers)
 
 
 def planned_launches(series: Series) -> Iterator[Planned]:
@@ -125,16 +128,21 @@ def planned_launches(series: Series) -> Iterator[Planned]:
         yield Planned(number, name, block, nodes, series.folder / folders.LAUNCHES / f"{number:04}")
 
 
-def go_on(series: Series, start: Starter, err: TextIO) -> Series:
+def go_on(series: Series, start: Starter, err: TextIO, losers: Losers | None = None) -> Series:
     """Make the launches that a series still lacks. What fails is noted and does not end the series; an
-    interrupt does.
+    interrupt does. ``losers`` is asked at the end of every block.
     """
     launches = Launches(series, err)
+    out = frozenset[str]()
     with progress(series.planned, "", len(series.outcomes)) as step:
         try:
             while (planned := launches.next()) is not None:
                 step(len(launches.series.outcomes), launches.place(planned), launches.left_s())
-                if not _launch(launches, planned, start):
+                if losers is not None and launches.begins_block(planned):
+                    out = losers(launches.series)
+                if planned.setup in out:
+                    launches.skip(planned)
+                elif not _launch(launches, planned, start):
                     launches.stop(INTERRUPTED)
                     break
         except KeyboardInterrupt:  # between two launches
@@ -224,8 +232,13 @@ class Launches:
         """What hears a launch."""
         return Ear(self.place(planned), self._err, self._shown)
 
+    def begins_block(self, planned: Planned) -> bool:
+        """Whether a block was made, and this is the first launch of the next."""
+        made = self.series.outcomes
+        return bool(made) and made[-1].block != planned.block
+
     def skip(self, planned: Planned) -> None:
-        """It is not made: its setup failed too often."""
+        """It is not made: its setup failed too often, or has lost."""
         self._say(f"{self.place(planned)}: not tried again")
         self._add(LaunchOutcome(planned.setup, planned.block, planned.nodes, "", 0.0, skipped=True))
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import asdict, dataclass
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -72,7 +72,21 @@ class _Rank:
         return process.state == "S" and used and _TIMER in process.waits_in
 
 
-def stalled_event(still: Sequence[HostStill], started: frozenset[int] | None = None) -> Event:
+def differing_event(left: Sequence[HostStill], started: Container[int]) -> Event | None:
+    """The error of ranks that waited in different calls when one ended; None where they waited in the same,
+    or nobody saw them. What ranks publish between calls may be half written, so those do not count.
+    ``started``: see ``explain``.
+    """
+    waiting = [
+        replace(host, ranks=found)
+        for host in left
+        if (found := tuple(each for each in host.ranks if each.page.waits))
+    ]
+    ranks = [_Rank(host.host, host.quiet_s, each) for host in waiting for each in host.ranks]
+    return stalled_event(waiting, started) if ranks and _mixed(_calls(ranks)) else None
+
+
+def stalled_event(still: Sequence[HostStill], started: Container[int] | None = None) -> Event:
     """The error of a launch that stands still, with its ``hang`` beside. ``started``: see ``explain``."""
     answer = explain(still, started)
     worst = answer.states[0]
@@ -87,7 +101,7 @@ def stalled_event(still: Sequence[HostStill], started: frozenset[int] | None = N
     return {**error_event(error), "hang": asdict(answer)}
 
 
-def explain(still: Sequence[HostStill], started: Set[int] | None) -> HangAnswer:
+def explain(still: Sequence[HostStill], started: Container[int] | None) -> HangAnswer:
     """What the ranks of hosts that stand still come to; ``started`` are those that said so, None where
     nobody heard them.
     """
@@ -117,10 +131,11 @@ def explain(still: Sequence[HostStill], started: Set[int] | None) -> HangAnswer:
 
 
 def _states(ranks: Sequence[_Rank]) -> dict[int, State]:
-    """By rank. What is certain of a process comes first; then who waits for nobody while others wait; then
-    who is behind where all wait.
+    """By rank. Where they do not measure the same, what follows is of that. Else what is certain of a process
+    comes first; then who waits for nobody while others wait; then who is behind where all wait.
     """
-    rules = (_ended, _different, _busy, _short, _asleep, _in_library)
+    is_mixed = bool(_mixed(_calls(ranks)))
+    rules = (_different,) if is_mixed else (_ended, _busy, _short, _asleep, _in_library)
     causes = next((found for rule in rules if (found := rule(ranks))), {})
     return {each.page.rank: causes.get(each.page.rank) or _waiting(each.page) for each in ranks}
 
@@ -132,13 +147,13 @@ def _ended(ranks: Sequence[_Rank]) -> dict[int, State]:
 
 
 def _calls(ranks: Sequence[_Rank]) -> dict[int, str]:
-    """What the ranks of the last step measure."""
-    last = max(each.page.step for each in ranks)
-    return {each.page.rank: each.page.what for each in ranks if each.page.step == last}
+    """What the ranks measure that have come to the last case."""
+    last = max(each.page.visit for each in ranks)
+    return {each.page.rank: each.page.what for each in ranks if each.page.visit == last}
 
 
 def _different(ranks: Sequence[_Rank]) -> dict[int, State]:
-    """Of the ranks in the calls of one step, those that measure something else than most."""
+    """Of these, those that measure something else than most."""
     calls = _calls(ranks)
     usual, number = Counter(calls.values()).most_common(1)[0]
     if 2 * number <= len(calls):
@@ -157,9 +172,9 @@ def _busy(ranks: Sequence[_Rank]) -> dict[int, State]:
 
 
 def _short(ranks: Sequence[_Rank]) -> dict[int, State]:
-    """Who waits in a later control message than others have come to, with fewer calls of this step."""
-    last = max(each.page.step for each in ranks)
-    pages = [each.page for each in ranks if each.page.step == last]
+    """Who waits in a later control message than others have come to, with fewer calls of the same case."""
+    last = max(each.page.visit for each in ranks)
+    pages = [each.page for each in ranks if each.page.visit == last]
     in_call = [(page.entered, page.asked) for page in pages if page.in_call]
     return {
         page.rank: State.NOT_ENTERED
@@ -228,6 +243,8 @@ def _answer(
     awaited: str,
     ranks: Sequence[_Rank],
 ) -> str:
+    if worst not in _CAUSES and (mixed := _mixed(_calls(ranks))):
+        return mixed
     if worst not in _CAUSES and (cut := _cut(ranks)):
         return f"the network: {cut}; {len(waiting)} ranks wait in {awaited}"
     if worst in (State.NOT_STARTED, State.UNSEEN):
@@ -235,7 +252,7 @@ def _answer(
         said = "never started" if worst is State.NOT_STARTED else f"{has} not been heard of"
         return f"{_numbers(absent)} {said}; {_others(waiting)} in {awaited}"
     if worst not in _CAUSES:
-        return _mixed(_calls(ranks)) or _nobody(worst, len(named), len(ranks), awaited)
+        return _nobody(worst, len(named), len(ranks), awaited)
     first = named[0].page
     who = _who(named)
     has, its = ("has", "its process is") if len(named) == 1 else ("have", "their processes are")
@@ -317,12 +334,16 @@ def _evidence(
     worst: State,
     named: Sequence[_Rank],
     absent: Mapping[int, State],
-    started: Set[int] | None,
+    started: Container[int] | None,
 ) -> Iterator[str]:
     hosts = first_of((host.host for host in still), _MOST_NAMED)
     quiet = sorted(host.quiet_s for host in still)  # what ranks are at decides how long each host waits
     longer = f" to {quiet[-1]:g}" if quiet[-1] >= quiet[0] + 1 else ""
-    yield f"no rank on {hosts} moved for {quiet[0]:g}{longer} s"
+    yield (
+        f"no rank on {hosts} moved for {quiet[0]:g}{longer} s"
+        if quiet[-1]
+        else f"seen on {hosts} when a rank ended"
+    )
     for each in named[: _MOST_NAMED if worst in _CAUSES else 1]:
         process = each.seen.process
         if process.state and not each.seen.is_gone:

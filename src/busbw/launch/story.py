@@ -29,13 +29,13 @@ class Story:
     is_command: bool = False  # of the user's: what it prints is all that it says
     process_is_rank: bool = False  # the processes of ``exits`` are ranks; else a launcher started those
     # What ranks and launchers said.
-    started: frozenset[int] = frozenset()  # ranks that said so
-    hello: Mapping[int, tuple[int, str]] = field(default_factory=dict)  # process id -> rank, host
+    hello: Mapping[int, str] = field(default_factory=dict)  # rank -> host, of those that started
     places: Mapping[int, str] = field(default_factory=dict)  # rank -> host, once all are connected
     connected: bool = False  # all ranks were there
     finished: int = 0  # cases that ended
     errors: Sequence[Event] = ()
     still: Sequence[HostStill] = ()  # what watchers saw of hosts where nothing moved
+    left: Sequence[HostStill] = ()  # and of hosts when a rank ended within a case
     end: Event | None = None
     output: Sequence[str] = ()  # what was no event
     # What was seen from outside.

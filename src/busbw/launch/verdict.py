@@ -16,6 +16,7 @@ from busbw.launch.command import setup_failure
 from busbw.launch.engine import JobState
 from busbw.launch.launcher_words import (
     Death,
+    cut_a_message,
     describe,
     first_complaint,
     last_words,
@@ -26,7 +27,7 @@ from busbw.launch.launcher_words import (
     srun_end,
     survivors,
 )
-from busbw.launch.stall import stalled_event
+from busbw.launch.stall import differing_event, stalled_event
 from busbw.launch.story import Story
 from busbw.model.event import Event, error_event
 from busbw.model.record import RunStatus
@@ -52,6 +53,7 @@ def judge(story: Story) -> Verdict:
         _not_started,  # the engine cannot start it, or did not in time
         _interrupted,  # somebody wanted its end: whatever ranks said on their way out
         _stalled,  # nothing moved; what ranks did then is of that
+        _unequal,  # ranks did not make the same call: the library may abort any of them
         _setup_script,  # failed on a node before any rank was there
         _out_of_time,  # busbw ended it after its own limit
         _all_wait,  # in a round of a hunt: nobody is stopped, so there is nobody to name
@@ -112,7 +114,21 @@ def _interrupted(story: Story) -> Verdict | None:
 
 
 def _stalled(story: Story) -> Verdict | None:
-    return Verdict(ExitCode.RANK_FAILED, stalled_event(story.still, story.started)) if story.still else None
+    return Verdict(ExitCode.RANK_FAILED, stalled_event(story.still, story.hello)) if story.still else None
+
+
+def _unequal(story: Story) -> Verdict | None:
+    """What ranks were in when one ended decides; the one whose library found it may be a victim."""
+    if (event := differing_event(story.left, story.hello)) is not None:
+        return Verdict(ExitCode.RANK_FAILED, event)
+    words = [*story.output, *(str(error["message"]) for error in story.errors)]
+    if not cut_a_message(words):
+        return None
+    unequal = RankFailed(
+        "the ranks did not make the same call: MPI received a longer message than one of them expected",
+        hint=f"{_LOOK}: that rank's own words are there, and another one may be the cause",
+    )
+    return _failed(unequal)
 
 
 def _setup_script(story: Story) -> Verdict | None:
@@ -249,7 +265,7 @@ def _lost_connection(story: Story) -> Verdict | None:
     is_known = (reported is not None and reported.rank is not None) or story.first_dead is not None
     if host is None or is_known or story.state.knows_cause:
         return None
-    ranks = [rank for rank, place in story.hello.values() if place == host]
+    ranks = _ranks_on(host, story.hello)
     who = f"rank {ranks[0]}" if len(ranks) == 1 else "a rank"
     ended = RankFailed(
         f"{who} on {host} ended: the other ranks lost their connection to it",
@@ -258,6 +274,12 @@ def _lost_connection(story: Story) -> Verdict | None:
         host=host,
     )
     return _failed(ended)
+
+
+def _ranks_on(host: str, places: Mapping[int, str]) -> list[int]:
+    """Launchers may have a host's long name."""
+    short = host.partition(".")[0]
+    return [rank for rank, place in places.items() if place.partition(".")[0] == short]
 
 
 def _command(story: Story) -> Verdict | None:
@@ -295,7 +317,9 @@ def _engine_knows(story: Story) -> Verdict | None:
         code = int(story.end["exit_code"])
         told_to_end = code == ExitCode.INTERRUPTED and knows_place
         speaks = told_to_end or (code == ExitCode.RANK_FAILED and state.knows_cause)
-    if not speaks or not state.why:
+    death = _find_death(story)
+    is_launchers = state.code is not None and state.rank is None  # its own end says less than its words
+    if not speaks or not state.why or (is_launchers and death is not None and death.rank is not None):
         return None
     others = _dead_rank(story) or _words_of_others(story)
     is_sentence = state.rank is not None and state.why.startswith(f"rank {state.rank} on {state.host} ")
@@ -325,10 +349,12 @@ def _find_death(story: Story) -> Death | None:
     reported = read_death(story.output)
     first = story.first_dead
     if reported is not None:
-        own = story.pids.get(reported.pid or 0)
-        named, place = story.hello.get(reported.pid or 0, (own, reported.host))
-        if first is None:  # hydra's process may be one that it killed itself
-            return replace(reported, host=place)
+        if first is None:  # hydra's process may be one that it killed itself, on the host of the dead
+            near = _ranks_on(reported.host, story.places)
+            rank = near[0] if len(near) == 1 else reported.rank
+            return replace(reported, rank=rank, host=story.places[near[0]] if near else reported.host)
+        named = story.pids.get(reported.pid or 0)
+        place = story.hello.get(first, reported.host)
         is_it = not story.missing and first in (named, reported.rank)
         return Death(place, reported.pid, first, reported.code if is_it else None)
     if first is not None and story.end is None:

@@ -60,9 +60,9 @@ class Beside:
 
     ``alone_ns`` and ``beside_ns`` have the time of a call for each round: the mean of the round's samples.
     ``work_alone`` and ``work_beside`` are how much the neighbour got done by itself and beside the
-    collective, in ``unit``, the mean over ranks; empty where it does no work that is counted. ``clocks_mhz``
-    are the lowest clocks of any rank's device: of the collective alone, and beside the neighbour; empty where
-    there is none to ask.
+    collective, in ``unit``, the mean over ranks. An operation's work is not counted: ``work_beside`` is the
+    share of the case's time in which it was under way. ``clocks_mhz`` are the lowest clocks of any rank's
+    device: of the collective alone, and beside the neighbour; empty where there is none to ask.
 
     ``alone_median_ns`` and ``beside_median_ns`` are the medians of the rounds. ``p99`` is how many times as
     long the slowest of a hundred calls takes, with the ends of its interval; empty where a sample holds

@@ -9,7 +9,7 @@ offset  what
 0       calls entered, enqueued and completed, and the mode of calls: four u64, written by the
         native loop on a cache line of their own
 64      control messages asked for and answered: two u64
-128     version, rank, ranks, process id, phase, step: six u32; the limit in seconds: f64
+128     version, rank, ranks, process id, phase, visit: six u32; the limit in seconds: f64
 160     what is measured: u16 length, UTF-8
 448     where NCCL answers questions (RAS), once it may be asked: u16 length, UTF-8
 512     the run folder, on rank 0: u16 length, UTF-8
@@ -83,15 +83,15 @@ class CallMode(IntEnum):
 @dataclass(frozen=True)
 class Page:
     """What one rank publishes. Calls are counted within ``what``; where they block, what has returned is
-    complete. ``step`` counts the phases since the start. ``limit_s``: nothing may move for so long now; 0 is
-    for ever.
+    complete. ``visit`` counts the cases since the start, each pass of one. ``limit_s``: nothing may move for
+    so long now; 0 is for ever.
     """
 
     rank: int
     ranks: int
     pid: int
     phase: Phase = Phase.STARTING
-    step: int = 0
+    visit: int = 0
     limit_s: float = 0.0
     what: str = ""
     entered: int = 0
@@ -140,7 +140,7 @@ def encode(page: Page) -> bytes:
 
 def encode_head(page: Page) -> bytes:
     """The part at ``HEAD_AT``."""
-    numbers = (page.rank, page.ranks, page.pid, page.phase, page.step)
+    numbers = (page.rank, page.ranks, page.pid, page.phase, page.visit)
     return _HEAD.pack(PAGE_VERSION, *numbers, page.limit_s)
 
 
@@ -152,7 +152,7 @@ def encode_text(text: str, most: int) -> bytes:
 
 def decode(data: bytes) -> Page:
     """Raises ValueError for a page of another layout."""
-    version, rank, ranks, pid, phase, step, limit_s = _HEAD.unpack_from(data, HEAD_AT)
+    version, rank, ranks, pid, phase, visit, limit_s = _HEAD.unpack_from(data, HEAD_AT)
     if version != PAGE_VERSION:
         raise ValueError(f"a progress page of version {version}, where {PAGE_VERSION} is known")
     entered, enqueued, completed, mode = _CALLS.unpack_from(data, CALLS_AT)
@@ -162,7 +162,7 @@ def decode(data: bytes) -> Page:
         ranks,
         pid,
         Phase(phase),
-        step,
+        visit,
         limit_s,
         entered=entered,
         enqueued=enqueued,
@@ -211,8 +211,8 @@ class RankHere:
 
 @dataclass(frozen=True)
 class HostStill:
-    """The ranks of a host of which none has moved for ``quiet_s``; ``links`` and ``log`` as in HostSeen;
-    ``ras`` is what NCCL answered.
+    """The ranks of a host of which none has moved for ``quiet_s``, 0 where one of them has just ended within
+    a case; ``links`` and ``log`` as in HostSeen; ``ras`` is what NCCL answered.
     """
 
     host: str

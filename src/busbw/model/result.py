@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from busbw.model.choice import Choice
 from busbw.model.neighbour import Beside
+from busbw.units import counted
 
 # Words of ``--stats`` that name a field of a result; all others name a statistic (``stats.statistic``).
 FIELD_WORDS: Final = ("n", "issue", "skew", "first", "in", "out", "algorithm", "channels", "overlap")
@@ -144,7 +145,7 @@ class CaseResult:
     @property
     def wrong_words(self) -> str:
         """How many elements were wrong; a log may say that some were, and not how many."""
-        return "wrong elements, not counted" if self.wrong is None else f"{self.wrong} wrong elements"
+        return "wrong elements, not counted" if self.wrong is None else counted(self.wrong, "wrong element")
 
 
 def not_run(cases: int, finished: int) -> tuple[CaseResult, ...]:

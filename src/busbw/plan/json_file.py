@@ -18,6 +18,11 @@ INLINE: Final = "text:"
 _SHOWN_CHARACTERS: Final = 40
 
 
+def named(path: str) -> str:
+    """How messages call the file; a text that came instead of it is none to show."""
+    return "FILE" if path.startswith(INLINE) else path
+
+
 def read_text(path: str, flag: str) -> str:
     """The file's text, or what follows INLINE. Raises UsageError where it cannot be read."""
     if path.startswith(INLINE):

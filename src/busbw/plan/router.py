@@ -15,7 +15,7 @@ from busbw.errors import UsageError
 from busbw.model.counts import ELEMENTS, SEGMENT_ALIGNMENT_BYTES, SHARES, CountTable
 from busbw.plan.flags.skew import COUNTS, EVEN_TO_BUSIEST, Skew
 from busbw.plan.generated import skew_table, table_of_shares
-from busbw.plan.json_file import read_text, shown, whole_numbers
+from busbw.plan.json_file import named, read_text, shown, whole_numbers
 
 _MOST_DRAWS: Final = 2**29  # random numbers for one plan: some seconds
 _TOKENS_AT_ONCE: Final = 1024
@@ -84,11 +84,11 @@ def _drawn(shares: list[float], skew: Skew, ranks: int, seed: tuple[int, int]) -
 
 def _read(path: str, ranks: int) -> tuple[CountTable, ...]:
     """A table a line, each a JSON matrix of elements from rank (row) to rank (column)."""
-    tables = []
+    tables, name = [], f"counts:{named(path)}"
     for number, line in enumerate(read_text(path, "--skew").splitlines(), 1):
         if not line.strip():
             continue
-        place = f"--skew counts:{path}: line {number}"
+        place = f"--skew {name}: line {number}"
         try:
             rows = json.loads(line)
         except (RecursionError, ValueError) as error:
@@ -101,9 +101,9 @@ def _read(path: str, ranks: int) -> tuple[CountTable, ...]:
             raise UsageError(f"{place} has a row of {min(widths)} numbers for {ranks} ranks")
         if not any(map(any, send)):
             raise UsageError(f"{place} moves nothing: all counts are 0")
-        tables.append(_matrix(send, f"skew counts:{path}", ELEMENTS, 1))
+        tables.append(_matrix(send, f"skew {name}", ELEMENTS, 1))
     if not tables:
-        raise UsageError(f"--skew counts:{path} is empty", hint="write a matrix a line: [[0, 5], [3, 2]]")
+        raise UsageError(f"--skew {name} is empty", hint="write a matrix a line: [[0, 5], [3, 2]]")
     return tuple(tables)
 
 

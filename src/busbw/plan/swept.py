@@ -65,7 +65,7 @@ def with_arms(cases: tuple[Case, ...], out: Collection[str] = ()) -> tuple[Case,
     found = [
         replace(case, arm=arm)
         for case in cases
-        if case.applicable and case.placement is Placement.OUT_OF_PLACE
+        if case.applicable and case.size_bytes and case.placement is Placement.OUT_OF_PLACE
         for arm in ("", *map(str, arms_of(case.collective)))
         if f"{case.collective} {arm}" not in out
     ]

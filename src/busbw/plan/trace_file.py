@@ -7,7 +7,7 @@ from typing import Final
 
 from busbw.errors import UsageError
 from busbw.model.arrival import TRACE, delay_ns
-from busbw.plan.json_file import read_text
+from busbw.plan.json_file import named, read_text
 
 Trace = tuple[tuple[int, ...], ...]
 _HINT: Final = "write a line a call, with a delay for every rank: 0 4ms 250us 0"
@@ -15,7 +15,7 @@ _HINT: Final = "write a line a call, with a delay for every rank: 0 4ms 250us 0"
 
 def read_trace(path: str, ranks: int) -> Trace:
     """A line a call, a delay of every rank, in ns. Raises UsageError naming the line."""
-    flag = f"--arrival {TRACE}:{path}"
+    flag = f"--arrival {TRACE}:{named(path)}"
     rows = []
     for number, line in enumerate(read_text(path, "--arrival").splitlines(), 1):
         words = line.partition("#")[0].replace(",", " ").split()

@@ -46,7 +46,9 @@ class Company(Protocol):
         """Work a second while no collective runs."""
 
     def beside(self, prepared: PreparedCase, take: Callable[[PreparedCase], T]) -> tuple[T, float]:
-        """What ``take`` makes of the case with the neighbour beside it, and work a second meanwhile."""
+        """What ``take`` makes of the case with the neighbour beside it, and work a second meanwhile; without
+        a unit, the share of the case's time in which the neighbour was under way.
+        """
 
 
 @dataclass
@@ -139,7 +141,7 @@ class _Rounds:
                 alone_ns=tuple(self.seen[0].times_ns),
                 beside_ns=tuple(seen.times_ns),
                 work_alone=tuple(by_itself.tolist()) if company.unit else (),
-                work_beside=tuple(beside.tolist()) if company.unit else (),
+                work_beside=tuple(beside.tolist()),
                 unit=company.unit,
                 clocks_mhz=(int(clocks[0]), int(clocks[place])) if clocks[0] else (),
                 alone_median_ns=_medians(alone),

@@ -118,7 +118,7 @@ def phase(now: Phase, call_s: float = 0.0) -> None:
     measured expected to take, or as many calls as end together.
     """
     if (own := _own) is not None:
-        _enter(own, now, own.page.what, call_s)
+        _enter(own, now, own.page.visit, own.page.what, call_s)
 
 
 def measuring(what: str, size_bytes: int) -> None:
@@ -126,7 +126,7 @@ def measuring(what: str, size_bytes: int) -> None:
     if (own := _own) is None:
         return
     own.memory[:_CALLS_BYTES] = bytes(_CALLS_BYTES)
-    _enter(own, Phase.WARMUP, what, expected_seconds(size_bytes))
+    _enter(own, Phase.WARMUP, own.page.visit + 1, what, expected_seconds(size_bytes))
 
 
 def expected_seconds(size_bytes: int) -> float:
@@ -185,9 +185,9 @@ def asking() -> Iterator[None]:
     CONTROL.pack_into(own.memory, CONTROL_AT, own.asked, own.answered)
 
 
-def _enter(own: _Own, now: Phase, what: str, call_s: float) -> None:
+def _enter(own: _Own, now: Phase, visit: int, what: str, call_s: float) -> None:
     limit = limit_s(own.stall_s, now, call_s)
-    own.publish(replace(own.page, phase=now, step=own.page.step + 1, what=what, limit_s=limit))
+    own.publish(replace(own.page, phase=now, visit=visit, what=what, limit_s=limit))
 
 
 def _leave_when_told(connection: socket.socket) -> None:

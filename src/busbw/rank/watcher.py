@@ -151,7 +151,7 @@ class _Watcher:
         self._poll.register(listener, select.EPOLLIN)
         self._began_s = self._moved_s = time.monotonic()
         self._last: list[bytes] = []
-        self._is_quiet = False
+        self._is_quiet = self._has_reported = False
 
     def watch(self) -> None:
         """Until the ranks have left, or do not move and are ended."""
@@ -159,7 +159,7 @@ class _Watcher:
             self._take(self._look_seconds())
             quiet_s = self._quiet_seconds()
             if self._alive() and self._is_still(quiet_s):
-                self._report(quiet_s)
+                self._report(with_facts(self._seen(round(quiet_s, 1))))
                 self._end()
                 return
 
@@ -209,7 +209,15 @@ class _Watcher:
                     self._accept()
                 else:
                     self._poll.unregister(fd)
-                    self._ranks[fd].has_left = True
+                    self._note_end(self._ranks[fd])
+
+    def _note_end(self, rank: _Rank) -> None:
+        """Where the first ends within a case, what all are in is reported at once: its library may have ended
+        it for what another one did, and the launcher ends all.
+        """
+        rank.has_left = True
+        if not self._has_reported and Phase.WARMUP <= rank.page.phase < Phase.END:
+            self._report(self._seen(0.0))
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError, ValueError):
@@ -226,9 +234,12 @@ class _Watcher:
             self._ranks[connection.fileno()] = _Rank(connection, pid, memory, cpu_seconds(pid))
             self._poll.register(connection, select.EPOLLIN | select.EPOLLHUP)
 
-    def _report(self, quiet_s: float) -> None:
+    def _seen(self, quiet_s: float) -> HostStill:
         seen = sorted((rank.look() for rank in self._ranks.values()), key=lambda each: each.page.rank)
-        still = with_facts(HostStill(socket.gethostname(), round(quiet_s, 1), tuple(seen)))
+        return HostStill(socket.gethostname(), quiet_s, tuple(seen))
+
+    def _report(self, still: HostStill) -> None:
+        self._has_reported = True
         with contextlib.suppress(OSError):  # nobody reads it any more
             self._tell(still)
 

@@ -15,6 +15,8 @@ from typing import Any, Final
 from busbw.errors import UsageError
 
 _LARGEST: Final = 2**63
+# What a number beyond that, an infinite one or none has; only then are the values searched.
+_LARGE: Final = re.compile(r"\d{19}|[eE]\+?\d{3}|NaN|Infinity")
 _HALF: Final = re.compile(r"\\u[dD][89a-fA-F]")  # as JSON spells it
 _HALF_CHARACTER: Final = re.compile("[\ud800-\udfff]")
 
@@ -33,12 +35,9 @@ def json_value(text: str, where: str, hint: str) -> Any:  # noqa: ANN401 (JSON)
     """What a JSON text holds. Raises UsageError where it is none, is nested too deeply, has a number that is
     infinite, NaN or beyond 64 bits. Half a character, which no file can hold, becomes U+FFFD.
     """
-    numbers = _Numbers()
     try:
-        body = json.loads(
-            text, parse_float=numbers.real, parse_int=numbers.whole, parse_constant=numbers.constant
-        )
-        odd = next(_odd(body, ""), "") if numbers.are_odd else ""
+        body = json.loads(text)
+        odd = next(_odd(body, ""), "") if _LARGE.search(text) else ""
         if _HALF.search(text):
             body = _with_whole_characters(body)
     except (ValueError, RecursionError) as error:
@@ -54,26 +53,6 @@ def json_mapping(text: str, where: str, hint: str) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise UsageError(f"{where} is not a JSON object", hint=hint)
     return body
-
-
-class _Numbers:
-    """Reads the numbers of a JSON text, and sees whether one of them is none: only then are they searched."""
-
-    def __init__(self) -> None:
-        self.are_odd = False
-
-    def real(self, text: str) -> float:
-        return self.constant(text) if "e" in text.lower() else float(text)
-
-    def whole(self, text: str) -> int:
-        value = int(text)
-        self.are_odd |= abs(value) >= _LARGEST
-        return value
-
-    def constant(self, text: str) -> float:
-        value = float(text)
-        self.are_odd |= not math.isfinite(value)
-        return value
 
 
 def _with_whole_characters(value: Any) -> Any:  # noqa: ANN401 (JSON)

@@ -12,8 +12,6 @@ import numpy.typing as npt
 from busbw.model.sample import DIGEST_DTYPE, SAMPLE_DTYPE
 from busbw.record.folder import DIGESTS_FILE, DIGESTS_PARQUET, SAMPLES_FILE, SAMPLES_PARQUET
 
-# What compaction left out of a raw segment that a kill had cut: the segment, which showed it, is gone.
-CUT_NOTE: Final = Path("samples") / "cut.txt"
 # Loading polars takes 0.3 s, which is lost time at the prompt where little is saved.
 WORTHWHILE_BYTES: Final = 16_000_000
 
@@ -28,7 +26,7 @@ def compact(folder: Path) -> bool:
     """Replace a finished run's raw segments by Parquet. False where polars is missing, or fails as memory or
     space is short: then the raw segments stay, which readers take as well.
 
-    The whole records of a segment are kept; that it ended in the middle of another is noted in ``CUT_NOTE``.
+    A segment that a kill has cut stays too, for it shows that it was.
     """
     if find_spec("polars") is None:
         return False
@@ -48,9 +46,7 @@ def _compact(folder: Path) -> None:
         (SAMPLES_FILE, SAMPLES_PARQUET, SAMPLE_DTYPE),
         (DIGESTS_FILE, DIGESTS_PARQUET, DIGEST_DTYPE),
     ):
-        if (folder / raw).is_file():
-            if cut := cut_segment(folder, raw, dtype):
-                _note(folder, cut)
+        if (folder / raw).is_file() and not cut_segment(folder, raw, dtype):
             rows = np.fromfile(folder / raw, dtype)
             columns = {name: np.ascontiguousarray(rows[name]) for name in dtype.names or ()}
             partial = folder / parquet.with_suffix(".new")
@@ -68,23 +64,6 @@ def cut_segment(folder: Path, raw: Path, dtype: np.dtype[np.void]) -> str:
         f"{raw} is cut: {whole} whole records are kept, {left_bytes} bytes of another"
         f" (of {dtype.itemsize}) are left out"
     )
-
-
-def cut_notes(folder: Path) -> tuple[str, ...]:
-    """What was left out of the raw segments that compaction has replaced, one sentence each."""
-    try:
-        lines = (folder / CUT_NOTE).read_text().splitlines()
-    except OSError:
-        return ()
-    # A kill between note and replacement leaves the segment, which then speaks for itself.
-    return tuple(line for line in lines if not (folder / line.split(" is cut: ")[0]).is_file())
-
-
-def _note(folder: Path, cut: str) -> None:
-    """Before the segment goes, so that no kill loses it."""
-    partial = folder / CUT_NOTE.with_suffix(".new")
-    partial.write_text("".join(f"{line}\n" for line in (*cut_notes(folder), cut)))
-    partial.replace(folder / CUT_NOTE)
 
 
 def read_rows(path: Path, dtype: np.dtype[np.void]) -> npt.NDArray[np.void]:

@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from itertools import compress
-from operator import is_not
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -116,42 +113,11 @@ def record_text(record: RunRecord) -> Iterator[str]:
 
 
 def _lines(values: Iterable[Any]) -> Iterator[str]:
-    between, text = "[\n", _RowText()
+    between = "[\n"
     for value in values:
-        yield between + text.of(value)
+        yield between + _encode(value)
         between = ",\n"
     yield "]\n" if between != "[\n" else "[]\n"
-
-
-class _RowText:
-    """The JSON of values of one dataclass, one after the other: that of most fields is as it was in the value
-    before, and not made again.
-    """
-
-    def __init__(self) -> None:
-        self._last: tuple[Any, ...] = ()
-        self._names: list[str] = []
-        self._parts: list[str] = []
-
-    def of(self, value: object) -> str:
-        """An object of the fields, in their order."""
-        fields = vars(value)
-        if not self._parts:
-            self._names = [f'{"," if place else "{"}"{name}":' for place, name in enumerate(fields)]
-            self._parts = [*self._names, "}"]
-            self._last = tuple(object() for _ in fields)
-        now = tuple(fields.values())
-        for place in compress(range(len(now)), map(is_not, now, self._last)):
-            self._parts[place] = self._names[place] + _text(now[place])
-        self._last = now
-        return "".join(self._parts)
-
-
-def _text(value: Any) -> str:  # noqa: ANN401 (any field)
-    kind = type(value)
-    if kind is int or (kind is float and math.isfinite(value)):
-        return repr(value)
-    return "{}" if kind is dict and not value else _encode(value)
 
 
 # A dataclass is an object of its fields, in their order, as in ``asdict``, which would copy them first.

@@ -20,7 +20,7 @@ from busbw.model.conclusion import Conclusion, Question
 from busbw.model.finding import Severity
 from busbw.model.record import RunRecord, RunStatus
 from busbw.model.result import CaseResult, Status
-from busbw.units import first_of, format_share, format_size
+from busbw.units import first_of, format_share, format_size, were
 
 NO_REFERENCE: Final = "no saved reference matches this operation, job size and device"
 _COLUMNS: Final = 100
@@ -146,10 +146,11 @@ def _broken(record: RunRecord) -> Iterator[str]:
     for status, words in (
         (Status.WRONG, "gave wrong data: do not use them"),
         (Status.FAILED, "failed"),
-        (Status.NOT_RUN, "were not measured"),
+        (Status.NOT_RUN, "not measured"),
     ):
         if count := sum(result.status is status for result in record.results):
-            yield f"{count} of {cases} cases {words}"
+            verb = f"{were(count)} " if status is Status.NOT_RUN else ""
+            yield f"{count} of {cases} cases {verb}{words}"
 
 
 def _warned(conclusions: Sequence[Conclusion]) -> Iterator[str]:

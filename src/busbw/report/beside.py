@@ -18,9 +18,12 @@ from busbw.units import counted, format_number, format_size, format_time
 
 _HEAD: Final[tuple[str, ...]] = ("case", "alone", "beside", "times as long", "left %", "sum")
 # The impact factors of congestion tests: the neighbour makes the case take so many times as long.
-_HEAD_OF_OPERATIONS: Final = ("case", "alone", "beside", "mean", "median", "p99")
+_HEAD_OF_OPERATIONS: Final = ("case", "alone", "beside", "mean", "median", "p99", "during %")
 _COLUMNS: Final = 98  # behind "# "
 _SUM: Final = "left: the neighbour's work beside the collective / by itself; sum: 1 / times as long + left"
+_DURING: Final = (
+    "mean, median, p99: times as long as alone; during: share of that time with the neighbour under way"
+)
 _SCALE: Final = "sum 2.00 is an ideal overlap, 1.00 is what taking turns would give"
 
 
@@ -30,6 +33,8 @@ def lines(plan: Plan, results: Sequence[CaseResult]) -> list[str]:
     text = [line for own in found for line in ("", *_of_neighbour(own))]
     if any(each.left is not None for own in found for each in own):
         text += ["", _SUM, _SCALE]
+    if any(not own[0].beside.unit for own in found):
+        text += ["", _DURING]
     return [f"# {line}".rstrip() for line in text]
 
 
@@ -38,9 +43,10 @@ def answer(found: Sequence[Judged]) -> str:
     slower = [each for each in found if each.is_slower]
     worst = max(slower or found, key=lambda each: each.time.median)
     left = "" if worst.left is None else f" and leaves {100 * worst.left.median:.0f} % of the {_work(worst)}"
-    colon = "" if worst.beside.unit else ":"  # two operations
     takes = f"{_name(worst.case)} takes {_interval(worst.time)} times as long{left}"
-    text = f"beside {worst.beside.what}{colon} {takes}"
+    text = f"beside {worst.beside.what} {takes}"
+    if worst.typical is not None and not worst.beside.unit:  # two operations
+        text = f"beside {worst.beside.what}: {takes}, {_interval(worst.typical)} at the median"
     return text if len(found) == 1 else f"{text}; slower in {len(slower)} of {counted(len(found), 'case')}"
 
 
@@ -92,15 +98,22 @@ def _row(each: Judged) -> tuple[str, ...]:
 def _row_of_operation(each: Judged) -> tuple[str, ...]:
     alone, beside = median(each.beside.alone_ns), median(each.beside.beside_ns)
     typical = "n/a" if each.typical is None else _interval(each.typical)
-    p99 = "n/a" if each.p99 is None else "{:.2f} ({:.2f}-{:.2f})".format(*each.p99)
-    return (_name(each.case), format_time(alone), format_time(beside), _interval(each.time), typical, p99)
+    p99 = "n/a" if each.p99 is None else "{} ({}-{})".format(*map(_factor, each.p99))
+    share = f"{100 * median(each.beside.work_beside):.0f}"
+    times = format_time(alone), format_time(beside)
+    return (_name(each.case), *times, _interval(each.time), typical, p99, share)
 
 
 def _interval(found: Estimate, scale: int = 1) -> str:
     """``1.31 (1.28-1.34)``; of too few rounds without an interval."""
-    digits = 2 if scale == 1 else 0
-    value, low, high = (f"{scale * each:.{digits}f}" for each in (found.median, found.low, found.high))
+    values = (scale * each for each in (found.median, found.low, found.high))
+    value, low, high = map(_factor, values) if scale == 1 else (f"{each:.0f}" for each in values)
     return f"{value} ({low}-{high})" if found.attained else f"{value} (n/a)"
+
+
+def _factor(value: float) -> str:
+    """With three digits, at most two of them decimals."""
+    return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f}"
 
 
 def _clocks(each: Judged) -> str:

@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 from xml.etree import ElementTree as ET
 
@@ -24,7 +25,7 @@ from busbw.units import format_size
 UNIT: Final = "GB/s"
 # What XML 1.0 has no way to write; an error of another program may hold it.
 _UNWRITABLE: Final = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_OUTCOME: Final = {
+_OUTCOME: Final[dict[StrEnum, str]] = {
     Judgement.BELOW: "failure",
     Judgement.FAILED: "error",
     Judgement.UNDECIDED: "skipped",
@@ -40,22 +41,16 @@ _OUTCOME: Final = {
 
 @dataclass(frozen=True)
 class Checked:
-    """One test case. ``outcome`` is the element that it has in JUnit XML; empty where it passed."""
+    """One test case. ``outcome`` is the element that it has in JUnit XML; empty where it passed.
+    ``gb_per_s`` is its bus bandwidth, with the 95 % interval; None where there is none.
+    """
 
     name: str
     operation: str
     outcome: str
     words: str
-
-
-@dataclass(frozen=True)
-class Point:
-    """A bus bandwidth, with its 95 % interval where there is one."""
-
-    name: str
-    gb_per_s: float
-    interval: tuple[float, float] | None
-    words: str
+    gb_per_s: float | None = None
+    interval: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -64,24 +59,18 @@ class Suite:
 
     name: str
     checked: tuple[Checked, ...]
-    points: tuple[Point, ...]
 
 
 def of_expectation(expectation: Expectation, gates: Iterable[tuple[str, Gate]] = ()) -> Suite:
     """A test case a row and a gate; ``gates`` are their lines and answers."""
-    cases = [
-        Checked(_name(case.key), case.key.collective, _OUTCOME.get(case.answer, ""), _judged_words(case))
+    rows = (
+        _row(case.key, case.answer, _judged_words(case), case.measured_gb_per_s, _interval(case))
         for case in expectation.cases
-    ]
-    least = [
+    )
+    least = (
         Checked(text.partition(f": {gate}")[0], "least", _OUTCOME.get(gate, ""), text) for text, gate in gates
-    ]
-    points = [
-        Point(_name(case.key), case.measured_gb_per_s, _interval(case), _judged_words(case))
-        for case in expectation.cases
-        if case.measured_gb_per_s is not None
-    ]
-    return Suite("busbw expect", (*cases, *_died(expectation.arm), *least), tuple(points))
+    )
+    return Suite("busbw expect", (*rows, *_died(expectation.arm), *least))
 
 
 def of_comparison(name: str, comparison: Comparison) -> Suite:
@@ -90,23 +79,30 @@ def of_comparison(name: str, comparison: Comparison) -> Suite:
     """
     several = len(comparison.candidates) > 1
     names = {arm.name: f"{arm.name}: " if several else "" for arm in comparison.candidates}
-    against = f"against {comparison.baseline.name}"
-    cases = [
-        Checked(
-            names[row.arm] + _name(row.key),
-            row.key.collective,
-            _OUTCOME.get(row.verdict, ""),
-            f"{row_words(row)}, {against}",
+    rows = (
+        _row(
+            row.key,
+            row.verdict,
+            f"{row_words(row)}, against {comparison.baseline.name}",
+            row.busbw_gb_per_s,
+            of=names[row.arm],
         )
         for row in comparison.rows
-    ]
-    points = [
-        Point(names[row.arm] + _name(row.key), row.busbw_gb_per_s, None, f"{row_words(row)}, {against}")
-        for row in comparison.rows
-        if row.busbw_gb_per_s is not None
-    ]
-    died = [each for arm in comparison.candidates for each in _died(arm, names[arm.name])]
-    return Suite(f"busbw compare {name}".rstrip(), (*cases, *died), tuple(points))
+    )
+    died = (each for arm in comparison.candidates for each in _died(arm, names[arm.name]))
+    return Suite(f"busbw compare {name}".rstrip(), (*rows, *died))
+
+
+def _row(
+    key: CaseKey,
+    answer: StrEnum,
+    words: str,
+    gb_per_s: float | None,
+    interval: tuple[float, float] | None = None,
+    of: str = "",
+) -> Checked:
+    name = f"{of}{key.kind}, {format_size(key.size_bytes)}"
+    return Checked(name, key.collective, _OUTCOME.get(answer, ""), words, gb_per_s, interval)
 
 
 def junit_text(suites: Sequence[Suite]) -> str:
@@ -131,20 +127,17 @@ def benchmark_text(suites: Sequence[Suite]) -> str:
     several = len(suites) > 1
     points = [
         {
-            "name": f"{suite.name}: {point.name}" if several else point.name,
+            "name": f"{suite.name}: {each.name}" if several else each.name,
             "unit": UNIT,
-            "value": point.gb_per_s,
-            **({"range": " to ".join(map(_number, point.interval))} if point.interval else {}),
-            "extra": point.words,
+            "value": each.gb_per_s,
+            **({"range": " to ".join(map(_number, each.interval))} if each.interval else {}),
+            "extra": each.words,
         }
         for suite in suites
-        for point in suite.points
+        for each in suite.checked
+        if each.gb_per_s is not None
     ]
     return json.dumps(points, indent=1) + "\n"
-
-
-def _name(key: CaseKey) -> str:
-    return f"{key.kind}, {format_size(key.size_bytes)}"
 
 
 def _judged_words(case: Judged) -> str:

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -15,14 +15,8 @@ from busbw.judge.compare_arms import Arm, kind_words
 from busbw.judge.compare_regimes import ComparedRegime, compared_regimes
 from busbw.judge.scatter import assumption
 from busbw.report.fields import UNBOUND, Field, fitting, heading_of, row_of
-from busbw.units import NS_PER_US, format_share, format_size
+from busbw.units import NS_PER_US, format_number, format_share, format_size
 
-CSV_COLUMNS = (
-    "arm", "collective", "dtype", "op", "root", "placement", "size_bytes", "verdict", "speedup",
-    "speedup_low", "speedup_high", "bound", "q", "basis", "baseline_launches", "launches", "scatter",
-    "scatter_from", "baseline_time_ns", "time_ns", "baseline_busbw_gb_per_s", "busbw_gb_per_s", "rank",
-    "ranked", "why", "note", "pattern",
-)  # fmt: skip
 SCHEMA: Final = 2
 
 WORLD_COLUMNS = ("baseline", "nodes", "ranks", "version", "baseline_version")
@@ -102,10 +96,14 @@ def sizes(first_bytes: int, last_bytes: int) -> str:
 
 def regime_words(regime: ComparedRegime) -> str:
     """The answer, with its numbers."""
+    words = answer_words(regime)
+    return words if regime.why or regime.assumed is None else f"{words}; {assumption(regime.assumed)}"
+
+
+def answer_words(regime: ComparedRegime) -> str:
+    """The same without what it assumes."""
     words = _answer(regime)
-    if regime.why:
-        return f"{words}: {regime.why}"
-    return words if regime.assumed is None else f"{words}; {assumption(regime.assumed)}"
+    return f"{words}: {regime.why}" if regime.why else words
 
 
 def _answer(regime: ComparedRegime) -> str:
@@ -140,6 +138,8 @@ def _span(least: float, most: float) -> str:
     first, last = format_share(least), format_share(most)
     if first == last:
         return first
+    if first.endswith("%") and last.endswith("x"):
+        first = f"{format_number(least, 2)}x"
     return f"{first.removesuffix('%') if last.endswith('%') else first} to {last}"
 
 
@@ -279,39 +279,42 @@ def _world_fields(baseline: Arm, arm: Arm) -> dict[str, Any]:
     }
 
 
+# Of a row, in the order of its columns.
+_OF_ROW: Final[Mapping[str, Callable[[ComparedCase], Any]]] = {
+    "arm": lambda row: row.arm,
+    "collective": lambda row: row.key.collective,
+    "dtype": lambda row: row.key.dtype,
+    "op": lambda row: row.key.op,
+    "root": lambda row: row.key.root,
+    "placement": lambda row: row.key.placement,
+    "size_bytes": lambda row: row.key.size_bytes,
+    "verdict": lambda row: row.verdict.value,
+    "speedup": lambda row: row.speedup,
+    "speedup_low": lambda row: row.interval and row.interval[0],
+    "speedup_high": lambda row: row.interval and row.interval[1],
+    "bound": lambda row: row.bound,
+    "q": lambda row: row.q,
+    "basis": lambda row: row.ratio and ("blocks" if row.ratio.seen.paired else "launches"),
+    "baseline_launches": lambda row: row.ratio and row.ratio.seen.n[0],
+    "launches": lambda row: row.ratio and row.ratio.seen.n[1],
+    "scatter": lambda row: row.known and row.known.deviation,
+    "scatter_from": lambda row: row.ratio and _source(row),
+    "baseline_time_ns": lambda row: row.baseline_ns,
+    "time_ns": lambda row: row.time_ns,
+    "baseline_busbw_gb_per_s": lambda row: row.baseline_busbw_gb_per_s,
+    "busbw_gb_per_s": lambda row: row.busbw_gb_per_s,
+    "rank": lambda row: row.rank or None,
+    "ranked": lambda row: row.ranked or None,
+    "why": lambda row: row.reasons,
+    "note": lambda row: row.note,
+    "pattern": lambda row: row.key.pattern,
+}
+CSV_COLUMNS: Final = tuple(_OF_ROW)
+
+
 def row_fields(row: ComparedCase) -> dict[str, Any]:
     """One row as plain values, by CSV_COLUMNS."""
-    low, high = row.interval or (None, None)
-    key, ratio = row.key, row.ratio
-    return {
-        "arm": row.arm,
-        "collective": key.collective,
-        "dtype": key.dtype,
-        "op": key.op,
-        "root": key.root,
-        "placement": key.placement,
-        "size_bytes": key.size_bytes,
-        "verdict": row.verdict.value,
-        "speedup": row.speedup,
-        "speedup_low": low,
-        "speedup_high": high,
-        "q": row.q,
-        "bound": row.bound,
-        "basis": None if ratio is None else "blocks" if ratio.seen.paired else "launches",
-        "baseline_launches": ratio.seen.n[0] if ratio is not None else None,
-        "launches": ratio.seen.n[1] if ratio is not None else None,
-        "scatter": row.known.deviation if row.known is not None else None,
-        "scatter_from": _source(row) if ratio is not None else None,
-        "baseline_time_ns": row.baseline_ns,
-        "time_ns": row.time_ns,
-        "baseline_busbw_gb_per_s": row.baseline_busbw_gb_per_s,
-        "busbw_gb_per_s": row.busbw_gb_per_s,
-        "rank": row.rank or None,
-        "ranked": row.ranked or None,
-        "why": row.reasons,
-        "note": row.note,
-        "pattern": key.pattern,
-    }
+    return {name: value(row) for name, value in _OF_ROW.items()}
 
 
 def regime_fields(regime: ComparedRegime) -> dict[str, Any]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any, Final
 
 from busbw.judge.expectation import Expectation, Judged, Judgement
 from busbw.judge.launch_history import LEAST_LAUNCHES
 from busbw.judge.references.reference import Reference
-from busbw.judge.regimes import Regime, RegimeRow, regimes
-from busbw.judge.scatter import DEVICE_BOUND, HOST_BOUND, Prior, assumption
+from busbw.judge.regimes import regimes
+from busbw.judge.scatter import DEVICE_BOUND, HOST_BOUND, LARGE, Prior, assumption
 from busbw.judge.wires import Wires
 from busbw.report.compare import csv_of
 from busbw.report.fields import UNBOUND, Field, fitting, heading_of, row_of
@@ -20,12 +20,6 @@ from busbw.units import format_size
 SCHEMA: Final = 2  # of the JSON
 _WIDTH: Final = 100  # of prose
 _MUCH: Final = 0.10  # a loss that needs a word of why it would not show
-CSV_COLUMNS = (
-    "collective", "dtype", "op", "placement", "size_bytes", "answer", "busbw_gb_per_s", "low_gb_per_s",
-    "high_gb_per_s", "launches", "reference", "expected_gb_per_s", "interpolated", "ratio", "bound_gb_per_s",
-    "loss_unseen", "scatter", "algorithm", "limit_gb_per_s", "limit_model", "percent_of_limit", "wire",
-    "wire_gb_per_s", "why", "pattern",
-)  # fmt: skip
 
 
 def table(expectation: Expectation, *, rows: bool = False, columns: int = UNBOUND) -> Iterator[str]:
@@ -37,8 +31,8 @@ def table(expectation: Expectation, *, rows: bool = False, columns: int = UNBOUN
     for kind, cases in kinds.items():
         names = ", ".join(dict.fromkeys(case.reference for case in cases if case.reference))
         yield f"# {kind}" + (f", against {names}" if names else "")
-        for regime in regimes_of(cases):
-            lines = _regime(regime, cases, said, on_device=expectation.prior.on_device)
+        for regime in _regimes(cases):
+            lines = _regime(regime, said, on_device=expectation.prior.on_device)
             yield from _wrapped(lines, columns)
     counts = {answer: expectation.count(answer) for answer in Judgement}
     words = [f"{count} {answer}" for answer, count in counts.items() if count]
@@ -81,56 +75,55 @@ def _by_kind(expectation: Expectation) -> dict[str, list[Judged]]:
     return kinds
 
 
-def regimes_of(cases: Sequence[Judged]) -> tuple[Regime, ...]:
+def _regimes(cases: Sequence[Judged]) -> list[list[Judged]]:
     """The regimes of cases of one kind."""
-    return regimes(
-        [
-            RegimeRow(each.key.size_bytes, each.answer, each.why, each.ratio, each.loss_unseen)
-            for each in cases
-        ]
-    )
+    return regimes(cases, lambda case: (case.answer, case.why))
 
 
-def _regime(regime: Regime, cases: Sequence[Judged], said: set[str], *, on_device: bool) -> Iterator[str]:
+def _shares(regime: Sequence[Judged]) -> tuple[float | None, float | None, float | None]:
+    """The lowest and the highest share of the expected, and the largest loss that would not show."""
+    ratios = [case.ratio for case in regime if case.ratio is not None]
+    unseen = [case.loss_unseen for case in regime if case.loss_unseen is not None]
+    return min(ratios, default=None), max(ratios, default=None), max(unseen, default=None)
+
+
+def _regime(regime: Sequence[Judged], said: set[str], *, on_device: bool) -> Iterator[str]:
     """Its answer, and the reason where that was not said before."""
-    ends = dict.fromkeys((regime.first_bytes, regime.last_bytes))
+    answer, (lowest, highest, unseen) = regime[0].answer, _shares(regime)
+    ends = dict.fromkeys((regime[0].key.size_bytes, regime[-1].key.size_bytes))
     sizes = f"  {' - '.join(map(format_size, ends)):17}"
-    share = f", {_range(regime.lowest, regime.highest)}" if regime.highest is not None else ""
-    words = f"{regime.answer}{share}"
-    if regime.answer == Judgement.BELOW and regime.unseen is not None:
-        words += f" of the expected, where {1 - regime.unseen:.0%} is the least"
-    elif regime.answer == Judgement.EXPECTED and regime.unseen is not None:
-        words += f"; a loss under {regime.unseen:.0%} would not show"
-    yield f"{sizes}  {words}{_assumed(regime, cases)}"
-    for why in (regime.reason, _cause(regime, cases, on_device=on_device)):
+    words = f"{answer}, {_range(lowest, highest)}" if highest is not None else answer
+    if answer is Judgement.BELOW and unseen is not None:
+        words += f" of the expected, where {1 - unseen:.0%} is the least"
+    elif answer is Judgement.EXPECTED and unseen is not None:
+        words += f"; a loss under {unseen:.0%} would not show"
+    yield f"{sizes}  {words}{_assumed(regime)}"
+    cause = _cause(regime, on_device=on_device) if (unseen or 0.0) > _MUCH else ""
+    for why in (regime[0].why, cause):
         if why and why not in said:
             said.add(why)
             indent = " " * (len(sizes) + 2)
             yield indent + why
 
 
-def _assumed(regime: Regime, cases: Sequence[Judged]) -> str:
+def _assumed(regime: Sequence[Judged]) -> str:
     """Of a verdict that rests on a scatter which nothing measured shows."""
-    found = [each.assumed for each in cases if each.assumed is not None and _is_in(each, regime)]
+    found = [each.assumed for each in regime if each.assumed is not None]
     return f"; {assumption(max(found))}" if found else ""
 
 
-def _cause(regime: Regime, cases: Sequence[Judged], *, on_device: bool) -> str:
-    """Why much could be missing unseen; empty where little could."""
-    held = [each for each in cases if each.scatter is not None and _is_in(each, regime)]
-    if not held or (regime.unseen or 0.0) <= _MUCH:
+def _cause(regime: Sequence[Judged], *, on_device: bool) -> str:
+    """Why much could be missing unseen; empty where that is not known, or was said."""
+    held = [each for each in regime if each.scatter is not None]
+    if not held:
         return ""
     scatter = median(each.scatter or 0.0 for each in held)
     own = median(each.half_width for each in held)
     if own > 2 * scatter:
         return f"the run's own intervals are about +-{own:.0%}: measure longer, or on a quiet machine"
-    if regime.is_large or not on_device:
-        return "" if _assumed(regime, cases) else f"launches differ by about {scatter:.0%}"
+    if regime[0].key.size_bytes >= LARGE or not on_device:
+        return "" if _assumed(regime) else f"launches differ by about {scatter:.0%}"
     return f"host-bound: launches differ by about {scatter:.0%}; -G leaves the host out"
-
-
-def _is_in(case: Judged, regime: Regime) -> bool:
-    return regime.first_bytes <= case.key.size_bytes <= regime.last_bytes
 
 
 def _range(low: float | None, high: float | None) -> str:
@@ -245,47 +238,52 @@ def csv_text(expectation: Expectation) -> str:
     return csv_of(CSV_COLUMNS, map(case_fields, expectation.cases))
 
 
+# Of a case, in the order of its columns.
+_OF_CASE: Final[Mapping[str, Callable[[Judged], Any]]] = {
+    "collective": lambda case: case.key.collective,
+    "dtype": lambda case: case.key.dtype,
+    "op": lambda case: case.key.op,
+    "placement": lambda case: case.key.placement,
+    "size_bytes": lambda case: case.key.size_bytes,
+    "answer": lambda case: case.answer.value,
+    "busbw_gb_per_s": lambda case: case.measured_gb_per_s,
+    "low_gb_per_s": lambda case: case.low_gb_per_s,
+    "high_gb_per_s": lambda case: case.high_gb_per_s,
+    "launches": lambda case: case.launches,
+    "reference": lambda case: case.reference,
+    "expected_gb_per_s": lambda case: case.expected_gb_per_s,
+    "interpolated": lambda case: case.interpolated,
+    "ratio": lambda case: case.ratio,
+    "bound_gb_per_s": lambda case: case.bound_gb_per_s,
+    "loss_unseen": lambda case: case.loss_unseen,
+    "scatter": lambda case: case.scatter,
+    "algorithm": lambda case: case.algorithm,
+    "limit_gb_per_s": lambda case: case.limit and case.limit.busbw_gb_per_s,
+    "limit_model": lambda case: case.limit.model if case.limit else "",
+    "percent_of_limit": lambda case: case.limit and case.limit.percent,
+    "wire": lambda case: case.limit.wire if case.limit else "",
+    "wire_gb_per_s": lambda case: case.limit and case.limit.wire_gb_per_s,
+    "why": lambda case: case.why,
+    "pattern": lambda case: case.key.pattern,
+}
+CSV_COLUMNS: Final = tuple(_OF_CASE)
+
+
 def case_fields(case: Judged) -> dict[str, Any]:
     """One case as plain values, by CSV_COLUMNS."""
-    limit = case.limit
-    return {
-        "collective": case.key.collective,
-        "dtype": case.key.dtype,
-        "op": case.key.op,
-        "placement": case.key.placement,
-        "size_bytes": case.key.size_bytes,
-        "answer": case.answer.value,
-        "busbw_gb_per_s": case.measured_gb_per_s,
-        "low_gb_per_s": case.low_gb_per_s,
-        "high_gb_per_s": case.high_gb_per_s,
-        "launches": case.launches,
-        "reference": case.reference,
-        "expected_gb_per_s": case.expected_gb_per_s,
-        "interpolated": case.interpolated,
-        "ratio": case.ratio,
-        "bound_gb_per_s": case.bound_gb_per_s,
-        "loss_unseen": case.loss_unseen,
-        "scatter": case.scatter,
-        "algorithm": case.algorithm,
-        "limit_gb_per_s": limit.busbw_gb_per_s if limit is not None else None,
-        "limit_model": limit.model if limit is not None else "",
-        "percent_of_limit": limit.percent if limit is not None else None,
-        "wire": limit.wire if limit is not None else "",
-        "wire_gb_per_s": limit.wire_gb_per_s if limit is not None else None,
-        "why": case.why,
-        "pattern": case.key.pattern,
-    }
+    return {name: value(case) for name, value in _OF_CASE.items()}
 
 
-def _regime_fields(regime: Regime) -> dict[str, Any]:
+def _regime_fields(regime: Sequence[Judged]) -> dict[str, Any]:
+    lowest, highest, unseen = _shares(regime)
     return {
-        "first_bytes": regime.first_bytes,
-        "last_bytes": regime.last_bytes,
-        "answer": regime.answer,
-        "why": regime.reason,
-        "lowest_ratio": regime.lowest,
-        "highest_ratio": regime.highest,
-        "loss_unseen": regime.unseen,
+        "first_bytes": regime[0].key.size_bytes,
+        "last_bytes": regime[-1].key.size_bytes,
+        "answer": regime[0].answer,
+        "why": regime[0].why,
+        "lowest_ratio": lowest,
+        "highest_ratio": highest,
+        "loss_unseen": unseen,
     }
 
 
@@ -318,7 +316,7 @@ def expectation_fields(expectation: Expectation, gates: Sequence[str] = ()) -> d
         "regimes": [
             {"kind": kind, **_regime_fields(regime)}
             for kind, cases in _by_kind(expectation).items()
-            for regime in regimes_of(cases)
+            for regime in _regimes(cases)
         ],
         "cases": [case_fields(case) for case in expectation.cases],
     }

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from busbw.judge.scaling import ScalingRow
 from busbw.report.compare import csv_of
 from busbw.units import NS_PER_US, format_size
-
-CSV_COLUMNS = (
-    "collective", "dtype", "op", "placement", "definition", "version", "size_bytes", "nodes", "ranks", "runs",
-    "failed", "busbw_gb_per_s", "time_ns", "p50_ns", "p95_ns", "p99_ns", "max_ns", "why", "setup",
-    "pattern", "differs",
-)  # fmt: skip
 
 
 def table(rows: Sequence[ScalingRow]) -> Iterator[str]:
@@ -51,36 +45,40 @@ def _us(time_ns: float | None) -> str:
     return "n/a" if time_ns is None else f"{time_ns / NS_PER_US:.2f}"
 
 
+# Of a row, in the order of its columns.
+_OF_ROW: Final[Mapping[str, Callable[[ScalingRow], Any]]] = {
+    "collective": lambda row: row.key.collective,
+    "dtype": lambda row: row.key.dtype,
+    "op": lambda row: row.key.op,
+    "placement": lambda row: row.key.placement,
+    "definition": lambda row: row.definition,
+    "version": lambda row: row.version,
+    "size_bytes": lambda row: row.key.size_bytes if row.has_case else None,
+    "nodes": lambda row: row.nodes or None,
+    "ranks": lambda row: row.ranks or None,
+    "runs": lambda row: row.runs,
+    "failed": lambda row: row.failed,
+    "busbw_gb_per_s": lambda row: row.busbw_gb_per_s,
+    "time_ns": lambda row: row.time_ns,
+    "p50_ns": lambda row: row.spread.p50_ns,
+    "p95_ns": lambda row: row.spread.p95_ns,
+    "p99_ns": lambda row: row.spread.p99_ns,
+    "max_ns": lambda row: row.spread.max_ns,
+    "why": lambda row: row.why,
+    "setup": lambda row: row.setup,
+    "pattern": lambda row: row.key.pattern,
+    "differs": lambda row: row.differs,
+}
+
+
 def row_fields(row: ScalingRow) -> dict[str, Any]:
-    """One row as plain values, by CSV_COLUMNS."""
-    return {
-        "collective": row.key.collective,
-        "dtype": row.key.dtype,
-        "op": row.key.op,
-        "placement": row.key.placement,
-        "definition": row.definition,
-        "version": row.version,
-        "size_bytes": row.key.size_bytes if row.has_case else None,
-        "nodes": row.nodes or None,
-        "ranks": row.ranks or None,
-        "runs": row.runs,
-        "failed": row.failed,
-        "busbw_gb_per_s": row.busbw_gb_per_s,
-        "time_ns": row.time_ns,
-        "p50_ns": row.spread.p50_ns,
-        "p95_ns": row.spread.p95_ns,
-        "p99_ns": row.spread.p99_ns,
-        "max_ns": row.spread.max_ns,
-        "why": row.why,
-        "setup": row.setup,
-        "pattern": row.key.pattern,
-        "differs": row.differs,
-    }
+    """One row as plain values."""
+    return {name: value(row) for name, value in _OF_ROW.items()}
 
 
 def csv_text(rows: Sequence[ScalingRow]) -> str:
     """One line a row, with a heading."""
-    return csv_of(CSV_COLUMNS, map(row_fields, rows))
+    return csv_of(tuple(_OF_ROW), map(row_fields, rows))
 
 
 def json_text(rows: Sequence[ScalingRow]) -> str:

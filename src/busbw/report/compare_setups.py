@@ -3,40 +3,31 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from busbw.judge.compare import Comparison
 from busbw.judge.compare_arms import kind_words
-from busbw.judge.compare_setups import Reach, Recommendation
+from busbw.judge.compare_setups import ComparedSeries, Reach, Recommendation
 from busbw.plan.setups import Setup, flags_typed
 from busbw.report import compare as plain
 from busbw.report.fields import UNBOUND
 
 
-def table(
-    setups: Sequence[Setup],
-    told: Sequence[Reach],
-    comparisons: Sequence[tuple[int, Comparison]],
-    choices: Sequence[tuple[int, Recommendation]],
-    *,
-    every_row: bool = False,
-    columns: int = UNBOUND,
-) -> Iterator[str]:
-    """Lines for people; ``comparisons`` and ``choices`` come with their number of nodes, 0 for this host."""
-    for nodes, comparison in comparisons:
+def table(series: ComparedSeries, *, every_row: bool = False, columns: int = UNBOUND) -> Iterator[str]:
+    """Lines for people."""
+    for nodes, comparison in series.comparisons:
         if nodes:
             yield f"# nodes    {nodes}"
         yield from plain.answers(comparison, every_row=every_row, columns=columns)
-    for nodes, best in choices:
+    for nodes, best in series.choices:
         yield f"# take     {on(nodes)}{choice(best)}"
-    for setup in setups:
+    for setup in series.setups:
         yield f"# setup    {setup.name}: {changes(setup)}"
-    for each in told:
+    for each in series.reached:
         yield f"# reached  {reach(each)}"
         yield from (f"#          | {line}" for line in each.words)
-    for nodes, comparison in comparisons:
+    for nodes, comparison in series.comparisons:
         if nodes:
             yield f"# nodes    {nodes}"
         yield from plain.evidence(comparison, every_row=every_row)
@@ -82,31 +73,16 @@ def choice(told: Recommendation) -> str:
     return f"{told.setup} for {kind} {plain.sizes(told.first_bytes, told.last_bytes)}{speeds}"
 
 
-def fields(
-    setups: Sequence[Setup],
-    told: Sequence[Reach],
-    comparisons: Sequence[tuple[int, Comparison]],
-    choices: Sequence[tuple[int, Recommendation]],
-) -> dict[str, Any]:
-    """Everything, as plain values."""
-    return {
-        "setups": [asdict(setup) for setup in setups],
-        "reached": [asdict(each) for each in told],
+def json_text(series: ComparedSeries, about: Mapping[str, Any]) -> str:
+    """As JSON, with what is to be known ``about`` the whole series."""
+    body = {
+        "series": dict(about),
+        "setups": [asdict(setup) for setup in series.setups],
+        "reached": [asdict(each) for each in series.reached],
         "comparisons": [
             {"nodes": nodes or None, **plain.comparison_fields(comparison)}
-            for nodes, comparison in comparisons
+            for nodes, comparison in series.comparisons
         ],
-        "choices": [{"nodes": nodes or None, **asdict(best)} for nodes, best in choices],
+        "choices": [{"nodes": nodes or None, **asdict(best)} for nodes, best in series.choices],
     }
-
-
-def json_text(
-    setups: Sequence[Setup],
-    told: Sequence[Reach],
-    comparisons: Sequence[tuple[int, Comparison]],
-    choices: Sequence[tuple[int, Recommendation]],
-    series: Mapping[str, Any],
-) -> str:
-    """As JSON, with what is to be known of the whole ``series``."""
-    body = {"series": dict(series), **fields(setups, told, comparisons, choices)}
     return json.dumps(body, indent=1, default=str) + "\n"

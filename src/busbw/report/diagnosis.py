@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
+from busbw.judge.diagnose.engine import decisive
 from busbw.model.conclusion import QUESTIONS, Answer, Conclusion, Question
 from busbw.model.finding import Severity, worst_first
 from busbw.model.record import RunRecord
@@ -31,8 +32,7 @@ def lines(
     yield _short(f"# run      {describe_run(record)}", columns)
     shown: list[Conclusion] = []
     for question, given in answers.items():
-        own = (each for each in worst_first(conclusions) if each.question is question)
-        decides = next((each for each in own if each.answer is given), None)
+        decides = decisive(question, given, conclusions)
         shown += [decides] if decides is not None else []
         claim = decides.claim if decides is not None else QUESTIONS[question]
         yield _short(f"{question.value:<{_INDENT}} {given.value.upper():<15} {claim}", columns)

@@ -1,8 +1,8 @@
-"""Tables with a row a case: which columns a terminal has room for. Pure."""
+"""Tables as text: columns that line up; with a row a case, which of them a terminal has room for. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
@@ -36,3 +36,12 @@ def heading_of(fields: Sequence[Field[Row]], last: str = "verdict") -> str:
 def row_of(fields: Sequence[Field[Row]], row: Row) -> str:
     """The cells of one row."""
     return " ".join(f"{field.cell(row):>{field.width}}" for field in fields)
+
+
+def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
+    """Lines with columns as wide as their widest cell, two blanks apart; those at ``right`` end together."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    padded = (
+        [f"{cell:{'>' if at in right else '<'}{widths[at]}}" for at, cell in enumerate(row)] for row in rows
+    )
+    return ["  ".join(cells).rstrip() for cells in padded]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 from busbw.model.hang import HangAnswer
+from busbw.report.fields import aligned
+from busbw.units import ranges
 
 _MOST_ROWS: Final = 20
 
@@ -16,12 +18,10 @@ def hang_lines(answer: HangAnswer) -> Iterator[str]:
         shown = answer.states[:_MOST_ROWS]
         rows = [
             ("ranks", "where", "state", "last operation"),
-            *((_ranges(each.ranks), each.where, each.state, each.last) for each in shown),
+            *((ranges(each.ranks), each.where, each.state, each.last) for each in shown),
         ]
-        widths = [max(len(row[column]) for row in rows) for column in range(4)]
         yield ""
-        for row in rows:
-            yield "  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)).rstrip()
+        yield from aligned(rows)
         if answer.states != shown:
             yield f"and {len(answer.states) - len(shown)} more lines"
         yield ""
@@ -31,14 +31,3 @@ def hang_lines(answer: HangAnswer) -> Iterator[str]:
         yield f"# not seen {answer.unseen}"
     if answer.next:
         yield f"# next     {answer.next}"
-
-
-def _ranges(ranks: Sequence[int]) -> str:
-    """Ranks in short: 0-2,5."""
-    runs: list[list[int]] = []
-    for rank in sorted(ranks):
-        if runs and rank == runs[-1][-1] + 1:
-            runs[-1][1:] = [rank]
-        else:
-            runs.append([rank])
-    return ",".join("-".join(map(str, run)) for run in runs)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from busbw.judge.samples import Distribution, Percentile, Scale
@@ -20,17 +19,7 @@ if TYPE_CHECKING:
 BAR_WIDTH: Final = 32  # with three marks beside it, a line has 78 columns
 _PLAIN_BAR: Final = "*"
 _BLOCK: Final = "\N{FULL BLOCK}"
-
-
-@dataclass(frozen=True)
-class Bar:
-    """One bin: its edges and count as text, its length in characters, and what lies in it."""
-
-    low_us: str
-    high_us: str
-    count: str
-    length: int
-    marks: str
+_MARKED: Final = r"(p[\d.]+|mode)( (p[\d.]+|mode))*$"
 
 
 def head(plan: Plan, spread: Distribution, time: str) -> list[str]:
@@ -64,49 +53,29 @@ def foot(spread: Distribution) -> list[str]:
     return lines
 
 
-def bars(spread: Distribution) -> list[Bar]:
-    """A bar for every bin, empty ones too. A bin with samples is at least one character long."""
+def lines(spread: Distribution, block: str = _PLAIN_BAR) -> list[str]:
+    """A heading, and a bar of ``block`` for every bin, empty ones too; one with samples has a character at
+    least.
+    """
     edges = [_edge(edge, spread) for edge in spread.edges_ns]
-    most = max(spread.counts)
-    return [
-        Bar(
-            edges[index],
-            edges[index + 1],
-            str(count),
-            math.ceil(BAR_WIDTH * count / most),
-            " ".join(_marks(spread, index)),
-        )
-        for index, count in enumerate(spread.counts)
-    ]
-
-
-def plain(spread: Distribution) -> list[str]:
-    """The bars as text, under a head that starts with #."""
-    return [f"#{_columns('from', 'to', 'count', spread)[1:]}", *map(str.rstrip, _lines(spread, _PLAIN_BAR))]
+    width, most = max(8, *map(len, edges)), max(spread.counts)
+    made = [f"#{'from':>{width + 1}}  {'to':>{width}}  {'count':>7}"]
+    for index, count in enumerate(spread.counts):
+        bar = block * math.ceil(BAR_WIDTH * count / most)
+        columns = f"  {edges[index]:>{width}}  {edges[index + 1]:>{width}}  {count:>7}"
+        made.append(f"{columns}  {bar:<{BAR_WIDTH}}  {' '.join(_marks(spread, index))}".rstrip())
+    return made
 
 
 def coloured(spread: Distribution) -> Iterator[Text]:
     """The same for a terminal that can show blocks."""
     from rich.text import Text
 
-    yield Text(f"#{_columns('from', 'to', 'count', spread)[1:]}")
-    for bar, line in zip(bars(spread), _lines(spread, _BLOCK), strict=True):
-        text = Text(line.rstrip())
+    for line in lines(spread, _BLOCK):
+        text = Text(line)
         text.highlight_regex(f"{_BLOCK}+", "cyan")
-        if bar.marks:
-            text.highlight_words([bar.marks], "bold")
+        text.highlight_regex(_MARKED, "bold")
         yield text
-
-
-def _lines(spread: Distribution, block: str) -> Iterator[str]:
-    for bar in bars(spread):
-        columns = _columns(bar.low_us, bar.high_us, bar.count, spread)
-        yield f"{columns}  {block * bar.length:<{BAR_WIDTH}}  {bar.marks}"
-
-
-def _columns(low: str, high: str, count: str, spread: Distribution) -> str:
-    width = max(8, *(len(_edge(edge, spread)) for edge in spread.edges_ns))
-    return f"  {low:>{width}}  {high:>{width}}  {count:>7}"
 
 
 def _edge(edge_ns: float, spread: Distribution) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TextIO
 
@@ -14,73 +14,64 @@ from busbw.model.event import Event, EventKind
 from busbw.model.finding import Severity
 from busbw.model.hunt import BANDWIDTH, LATENCY, METRICS, Hunt
 from busbw.model.plan import Plan
-from busbw.model.record import RunRecord, WorldInfo
+from busbw.model.record import Method, RunRecord, WorldInfo
 from busbw.record.exclude import LOST, with_lost
 from busbw.record.folder import RUN_FILE
-from busbw.report.console import columns, print_lines
-from busbw.report.events import finding_lines, read_header, show_error, show_state
+from busbw.report.console import columns
+from busbw.report.display import Display, who_lines
+from busbw.report.events import finding_lines
 from busbw.report.fields import UNBOUND
 from busbw.report.hunt_tables import CSV_FIELDS, cut_lines, matrix_lines, rails_lines, rows
-from busbw.report.progress import ProgressLine
 from busbw.units import counted, format_duration, format_size
 
 _WORDS: Final = {"healthy": "HEALTHY", "slow": "SLOW", "undecided": "COULD NOT DECIDE"}
 _RANKED_SHOWN: Final = 3
+_LEAST_RANKED: Final = 0.0005  # 0.1 % as it is printed
 
 
-class HuntDisplay:
-    """See Display. Rounds go to ``err`` as they come, the result to ``out``."""
+class HuntDisplay(Display):
+    """Rounds go to ``err`` as they come, the result to ``out``."""
 
     def __init__(self, out: TextIO, err: TextIO, *, live: bool = True, wide: bool = False) -> None:
-        self._out, self._err, self._live = out, err, live
+        super().__init__(out, err, progress=live)
+        self._live = live
         self._whole = wide or not out.isatty()
-        self._plan: Plan | None = None
         self._hosts: tuple[str, ...] = ()  # of each rank
         self._rounds: list[Mapping[str, Any]] = []
-        self._findings: list[Mapping[str, Any]] = []
         self._verdict: Mapping[str, Any] = {}
-        self._progress = ProgressLine(err) if live and err.isatty() else None
 
-    def handle(self, item: Event) -> None:
-        """See Display."""
-        kind = item["event"]
-        if kind == EventKind.HEADER:
-            self._plan, world, _ = read_header(item)
-            self._hosts = tuple(rank.host for rank in world.ranks)
-            self._print(header_lines(self._plan, world, str(item["busbw_version"])))
-            if self._progress is not None:
-                self._progress.start(1, "round 1")
-        elif kind == EventKind.ROUND:
+    def _begin(self, header: Event, plan: Plan, world: WorldInfo, method: Method) -> None:
+        self._hosts = tuple(rank.host for rank in world.ranks)
+        self._print(header_lines(plan, world, str(header["busbw_version"])))
+        if self._progress is not None:
+            self._progress.start(1, "round 1")
+
+    def _take(self, item: Event) -> None:
+        kind, hunt = item["event"], self._plan.hunt if self._plan is not None else None
+        if kind == EventKind.ROUND and hunt is not None:
             self._rounds.append(item["tested"])
-            self._show_round(item["tested"])
+            self._show_round(hunt, item["tested"])
         elif kind == EventKind.FINDING:
             self._findings.append(item["finding"])
         elif kind == EventKind.VERDICT:
             self._verdict = item["hunt"]
-        elif kind == EventKind.STATE:
-            show_state(item, self._err)
-        elif kind == EventKind.ERROR:
+        elif kind == EventKind.END and hunt is not None:
             self._stop_progress()
-            show_error(item, self._err)
-        elif kind == EventKind.END and self._plan is not None:
-            self._stop_progress()
-            self._print(self._result(str(item["folder"])))
+            self._print(self._result(hunt, str(item["folder"])))
             self._findings = []
 
     def close(self) -> None:
         """See Display. Where nothing was started, there is no END to wait for."""
-        self._stop_progress()
+        super().close()
         self._print(line for finding in self._findings for line in finding_lines(finding))
 
-    def _show_round(self, tested: Mapping[str, Any]) -> None:
+    def _show_round(self, hunt: Hunt, tested: Mapping[str, Any]) -> None:
         """A line a round; on a terminal the same line for all, and none of a hunt that is over."""
-        assert self._plan is not None
-        assert self._plan.hunt is not None
         if not (self._live or self._whole):
             return
         done, stage = int(tested["round"]["number"]) + 1, tested["round"]["stage"]
         mean_s = statistics.mean(float(each["seconds"]) for each in self._rounds)
-        total = max(done, rounds_of(self._plan.hunt, len(tested["names"]), self._hosts))
+        total = max(done, rounds_of(hunt, len(tested["names"]), self._hosts))
         groups = len(tested.get("groups", ()))
         what = f"{groups or len(tested['tests'])} {'' if groups else 'pairs of '}{tested['kind']}s"
         if self._progress is not None:
@@ -90,33 +81,25 @@ class HuntDisplay:
         line = f"round {done}, {stage}: {what}, {tested['seconds']:.2f} s{left}"
         print(line, file=self._err, flush=True)
 
-    def _stop_progress(self) -> None:
-        if self._progress is not None:
-            self._progress.stop()
-
-    def _result(self, folder: str) -> list[str]:
-        assert self._plan is not None
-        assert self._plan.hunt is not None
+    def _result(self, hunt: Hunt, folder: str) -> list[str]:
         answers, details = self.verdict_lines()
         lines = list(answers)
         width = columns(UNBOUND, self._out)
-        if self._plan.hunt.kind == "pairs" and self._rounds:
-            lines += matrix_lines(self._rounds, self._plan.hunt.size_bytes, width, whole=self._whole)
-            lines += cut_lines(self._rounds, self._plan.hunt.size_bytes) if self._plan.hunt.halves else []
-        if self._plan.hunt.kind == "rails":
+        if hunt.kind == "pairs" and self._rounds:
+            lines += matrix_lines(self._rounds, hunt.size_bytes, width, whole=self._whole)
+            lines += cut_lines(self._rounds, hunt.size_bytes) if hunt.halves else []
+        if hunt.kind == "rails":
             fields = self._verdict.get("fields", ())
-            lines += rails_lines(self._rounds, self._hosts, self._plan.hunt.size_bytes, fields)
+            lines += rails_lines(self._rounds, self._hosts, hunt.size_bytes, fields)
         shown = [each for each in self._findings if self._whole or each["severity"] != Severity.INFO]
         lines += [line for each in shown for line in finding_lines({**each, "hint": ""}, width)]
-        return [*lines, *details, *self._next_lines(Path(folder).name), f"# record   {folder}"]
+        return [*lines, *details, *self._next_lines(hunt, Path(folder).name), f"# record   {folder}"]
 
-    def _next_lines(self, name: str) -> list[str]:
+    def _next_lines(self, hunt: Hunt, name: str) -> list[str]:
         """What to do now, and where the rest is."""
-        assert self._plan is not None
-        assert self._plan.hunt is not None
         steps = list(dict.fromkeys(each["hint"] for each in self._findings if each["hint"]))
         if not steps:
-            is_map = self._plan.hunt.kind == "pairs"
+            is_map = hunt.kind == "pairs"
             steps = ["`busbw isolate` finds what is slow" if is_map else "nothing to do: no part is slow"]
         if not self._whole:
             steps.append(f"`busbw show {name} --all` shows the rest")
@@ -131,19 +114,12 @@ class HuntDisplay:
             [line for field in fields for line in _detail_lines(field, whole=self._whole)],
         )
 
-    def _print(self, lines: Iterable[str]) -> None:
-        print_lines(lines, self._out)
-
 
 def header_lines(plan: Plan, world: WorldInfo, version: str) -> list[str]:
     """What hunts, with what, among whom."""
     assert plan.hunt is not None
-    first = world.ranks[0]
-    library = f"{first.library} {first.library_version}".strip()
-    where = f"{world.size} on {counted(len(world.hosts), 'host')}"
     return [
-        f"# busbw {version}: {plan.hunt.kind}, backend {plan.backend}, {library}",
-        f"# ranks    {where}, world {world.kind}, started by {world.launcher}",
+        *who_lines(plan.hunt.kind, plan, world, version),
         *([f"# nic      {plan.hunt.nic} of every host"] if plan.hunt.nic else []),
         f"# test     {_test_words(plan.hunt)}",
     ]
@@ -201,7 +177,8 @@ def _detail_lines(field: Mapping[str, Any], *, whole: bool) -> list[str]:
     lines = [f"# noise    {noise}"] if noise and whole else []
     if ranked := ranking_words(field):
         lines.append(f"# slowest  {ranked}")
-    return lines + [f"# {name:<8} {text}" for name, text in exclude_words(field)]
+    excluded = exclude_words(field) if whole else exclude_words(field)[:1]  # Kubernetes' words are long
+    return lines + [f"# {name:<8} {text}" for name, text in excluded]
 
 
 def verdict_words(field: Mapping[str, Any]) -> str:
@@ -225,9 +202,12 @@ def noise_words(field: Mapping[str, Any]) -> str:
 
 def ranking_words(field: Mapping[str, Any]) -> str:
     """Where to look first after a hunt that could not decide; empty after any other."""
-    if field["decision"] != "undecided" or not field.get("ranking"):
+    if field["decision"] != "undecided":
         return ""
-    first = ", ".join(f"{each['name']} {each['loss']:.1%}" for each in field["ranking"][:_RANKED_SHOWN])
+    slower = [each for each in field.get("ranking", ()) if each["loss"] >= _LEAST_RANKED]
+    if not slower:
+        return ""
+    first = ", ".join(f"{each['name']} {each['loss']:.1%}" for each in slower[:_RANKED_SHOWN])
     return f"{first} less bandwidth than the others; a ranking, not an accusation"
 
 
@@ -248,13 +228,11 @@ class MatrixCsvDisplay(HuntDisplay):
         super().__init__(err, err, live=live, wide=wide)
         self._rows = out
 
-    def _result(self, folder: str) -> list[str]:
-        assert self._plan is not None
-        assert self._plan.hunt is not None
+    def _result(self, hunt: Hunt, folder: str) -> list[str]:
         writer = csv.writer(self._rows, lineterminator="\n")
         writer.writerow(CSV_FIELDS)
-        if self._plan.hunt.kind == "pairs" and self._rounds:
-            writer.writerows(rows(self._rounds, self._plan.hunt.size_bytes))
+        if hunt.kind == "pairs" and self._rounds:
+            writer.writerows(rows(self._rounds, hunt.size_bytes))
         self._rows.flush()
         found = (line for finding in self._findings for line in finding_lines(finding))
         return [*found, f"# record   {folder}"]
@@ -267,7 +245,7 @@ class HuntJsonDisplay(HuntDisplay):
         super().__init__(err, err, live=live, wide=wide)
         self._record = out
 
-    def _result(self, folder: str) -> list[str]:
+    def _result(self, hunt: Hunt, folder: str) -> list[str]:
         fields = json.loads((Path(folder) / RUN_FILE).read_text())
         self._record.write(json.dumps({**fields, "rounds": self._rounds}, indent=1) + "\n")
         self._record.flush()

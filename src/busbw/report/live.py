@@ -7,34 +7,31 @@ import io
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Final, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from busbw.errors import BusbwError
 from busbw.model.case import Case
 from busbw.model.event import Emit, Event, EventKind, encode
 from busbw.model.finding import Severity
 from busbw.model.plan import Plan
-from busbw.model.record import WorldInfo
+from busbw.model.record import Method, WorldInfo
 from busbw.model.result import (
     FIELD_WORDS,
     CaseResult,
     not_run,
 )
 from busbw.report import screen_table, table
-from busbw.report.console import CleanConsole, columns, print_lines
+from busbw.report.console import CleanConsole, columns
+from busbw.report.display import Display, who_lines
 from busbw.report.events import (
     SEVERITY_WORDS,
     finding_lines,
-    read_header,
     read_result,
-    show_error,
-    show_state,
 )
 from busbw.report.fields import UNBOUND
 from busbw.report.hunt import HuntDisplay, HuntJsonDisplay, MatrixCsvDisplay
-from busbw.report.progress import ProgressLine
 from busbw.report.soak import SoakDisplay
 from busbw.units import counted
 
@@ -48,16 +45,6 @@ PREFLIGHT: Final = "preflight"  # the table of a run that measures nothing
 _COLUMNS: Final = 100  # at most, of sentences
 SOAK: Final = "soak"
 HUNT: Final = "hunt-"  # before the format of a hunt
-
-
-class Display(Protocol):
-    """Takes events in order."""
-
-    def handle(self, item: Event) -> None:
-        """Show one event."""
-
-    def close(self) -> None:
-        """Nothing more will come."""
 
 
 def create(format_name: str, out: TextIO, err: TextIO, *, live: bool = True) -> Display:
@@ -103,166 +90,137 @@ def shown_as(settings: RunSettings) -> str:
     return PREFLIGHT if settings.stop_after else WIDE if settings.wide else "table"
 
 
-class _Run:
-    """What the events have said so far."""
-
-    def __init__(self) -> None:
-        self.plan: Plan | None = None
-        self.world: WorldInfo | None = None
-        self.results: list[CaseResult] = []
-        self.memory_bytes: dict[str, int] = {}
-
-    def case(self, result: CaseResult) -> Case:
-        assert self.plan is not None
-        return self.plan.cases[result.case]
-
-
-class TableDisplay:
+class TableDisplay(Display):
     """Rows as soon as both placements of a size are done, under a progress line with the time left. On a
     terminal the table fits its width unless ``wide``, and rows appear after the first pass and change until
     they are final.
     """
 
     def __init__(self, out: TextIO, err: TextIO, *, live: bool, wide: bool = False) -> None:
-        self._out, self._err = out, err
+        super().__init__(out, err, progress=live)
         self._wide = wide
         self._screen = CleanConsole(out) if out.isatty() else None
         self._layouts: dict[tuple[object, ...], screen_table.Layout] = {}
-        self._run = _Run()
+        self._results: list[CaseResult] = []
+        self._memory_bytes: dict[str, int] = {}
         self._head: list[str] = []  # of the table under way
         self._shown = 0  # results that are in a row already
         self._said: set[str] = set()  # conditions
         self._tables: dict[int, list[str]] = {}  # of streams: the first is shown at once, the others later
         self._passed: dict[int, CaseResult] = {}  # cases that are not final
-        self._progress = ProgressLine(err) if live and err.isatty() else None
 
-    def handle(self, item: Event) -> None:
-        """See Display."""
+    def _begin(self, header: Event, plan: Plan, world: WorldInfo, method: Method) -> None:
+        self._print(table.header(world, method, plan, str(header["busbw_version"]), header.get("source")))
+        self._print(f"# {line}" for line in table.stream_words(plan, world.size))
+        if self._progress is not None:
+            self._progress.start(len(plan.cases), self._under_way(plan, 0))
+
+    def _take(self, item: Event) -> None:
         kind = item["event"]
-        if kind == EventKind.HEADER:
-            self._run.plan, self._run.world, method = read_header(item)
-            version = str(item["busbw_version"])
-            source = item.get("source")
-            self._print(*table.header(self._run.world, method, self._run.plan, version, source))
-            words = table.stream_words(self._run.plan, self._run.world.size)
-            self._print(*(f"# {line}" for line in words))
-            if self._progress is not None:
-                self._progress.start(len(self._run.plan.cases), self._under_way(0))
-        elif kind in (EventKind.PASS, EventKind.CASE):
-            self._take(read_result(item), final=kind == EventKind.CASE)
-        elif kind == EventKind.MEMORY:
-            self._run.memory_bytes = item["most_bytes"]
+        if kind == EventKind.MEMORY:
+            self._memory_bytes = item["most_bytes"]
         elif kind == EventKind.FINDING and item["finding"]["severity"] != Severity.INFO:
-            self._print(*finding_lines(item["finding"], self._screen.width if self._screen else None))
-        elif kind == EventKind.STATE:
-            show_state(item, self._err)
-        elif kind == EventKind.ERROR:
-            self._stop_progress()
-            show_error(item, self._err)
-        elif kind == EventKind.END and self._run.plan is not None:
-            self._end(item, self._run.plan)
+            self._print(finding_lines(item["finding"], self._screen.width if self._screen else None))
+        elif self._plan is None:
+            return
+        elif kind in (EventKind.PASS, EventKind.CASE):
+            self._result(self._plan, read_result(item), final=kind == EventKind.CASE)
+        elif kind == EventKind.END:
+            self._end(item, self._plan)
 
     def _end(self, item: Event, plan: Plan) -> None:
         self._stop_progress()
         for result in list(self._passed.values()):  # of a run that was ended: the record has them as they are
-            self._take(result, final=True)
-        self._row()
+            self._result(plan, result, final=True)
+        self._row(plan)
         for number in sorted(self._tables):
-            self._print(*self._tables[number])
-        folder, most = str(item["folder"]), self._run.memory_bytes
+            self._print(self._tables[number])
+        folder, most = str(item["folder"]), self._memory_bytes
         if self._screen is not None:
-            self._print(*_scatter_lines(folder, plan, self._run.results))
+            self._print(_scatter_lines(folder, plan, self._results))
         all_columns = self._screen is None or self._wide or screen_table.shows_statistics(plan)
-        self._print(*table.footer(plan, self._run.results, folder, most, statistics=all_columns))
+        self._print(table.footer(plan, self._results, folder, most, statistics=all_columns))
         if any(case.even for case in plan.cases):
             from busbw.report import uneven  # ranks have no part that judges
 
-            self._print(*uneven.lines(plan, self._run.results))
+            self._print(uneven.lines(plan, self._results))
         if plan.beside:
             from busbw.report import beside  # ranks have no part that judges
 
-            self._print(*beside.lines(plan, self._run.results))
+            self._print(beside.lines(plan, self._results))
         if answer := item.get("answer"):
             from busbw.report.answer import answer_lines  # ranks have no part that judges
 
-            self._print(*answer_lines(answer, columns(_COLUMNS, self._out)))
+            self._print(answer_lines(answer, columns(_COLUMNS, self._out)))
 
-    def close(self) -> None:
-        """See Display."""
-        self._stop_progress()
-
-    def _take(self, result: CaseResult, *, final: bool) -> None:
-        if final:
-            self._passed.pop(result.case, None)
-            self._result(result)
-        else:
+    def _result(self, plan: Plan, result: CaseResult, *, final: bool) -> None:
+        """What a pass or all passes of a case came to."""
+        if not final:
             self._passed[result.case] = result
-        if self._progress is not None and self._run.plan is not None and self._passed:
-            done = len(self._run.results) + sum(
-                len(each.pass_samples) / each.passes for each in self._passed.values()
-            )
-            words = f"{table.describe_case(self._run.case(result))}, pass {len(result.pass_samples)}"
-            rows = self._rows_so_far(self._run.plan) if self._out.isatty() else []
-            self._progress.step(done, words, rows=rows)
+        else:
+            self._passed.pop(result.case, None)
+            self._results.append(result)
+            if self._progress is not None:
+                self._progress.step(len(self._results), self._under_way(plan, len(self._results)))
+            case = plan.cases[result.case]
+            if plan.streams:
+                self._stream_row(plan, case, result)
+            elif case.in_place or not self._is_followed_in_place(
+                plan, result
+            ):  # the second of the pair, or alone
+                self._row(plan)
+        if self._progress is not None and self._passed:
+            done = sum(len(each.pass_samples) / each.passes for each in self._passed.values())
+            words = f"{table.describe_case(plan.cases[result.case])}, pass {len(result.pass_samples)}"
+            rows = self._rows_so_far(plan) if self._out.isatty() else []
+            self._progress.step(len(self._results) + done, words, rows=rows)
 
     def _rows_so_far(self, plan: Plan) -> list[str]:
         """Of the window whose results are not final."""
         lines: list[str] = []
-        pair = self._run.results[self._shown :]
+        pair = self._results[self._shown :]
         for result in self._passed.values():
             pair = [*pair, result]
-            case = self._run.case(result)
-            if case.in_place or not self._is_followed_in_place(result):
+            case = plan.cases[result.case]
+            if case.in_place or not self._is_followed_in_place(plan, result):
                 lines += self._lines(plan, case, pair)
                 pair = []
         return lines
 
-    def _result(self, result: CaseResult) -> None:
-        self._run.results.append(result)
-        case = self._run.case(result)
-        if self._progress is not None:
-            self._progress.step(len(self._run.results), self._under_way(len(self._run.results)))
-        if self._run.plan is not None and self._run.plan.streams:
-            self._stream_row(self._run.plan, case, result)
-        elif case.in_place or not self._is_followed_in_place(result):  # the second of the pair, or alone
-            self._row()
-
-    def _under_way(self, done: int) -> str:
-        cases = self._run.plan.cases if self._run.plan is not None else ()
-        return table.describe_case(cases[done]) if done < len(cases) else "closing the record"
+    def _under_way(self, plan: Plan, done: int) -> str:
+        return table.describe_case(plan.cases[done]) if done < len(plan.cases) else "closing the record"
 
     def _stream_row(self, plan: Plan, case: Case, result: CaseResult) -> None:
         """A row of the first stream's table now; those of the others when all are through."""
         self._shown += 1
-        self._print(*self._new_conditions(plan, [result]))
+        self._print(self._new_conditions(plan, [result]))
         lines = self._tables.setdefault(case.stream, ["#", *self._heading(plan, case)])
         lines += self._lines(plan, case, [result])
         if case.stream == 0:
-            self._print(*lines)
+            self._print(lines)
             lines.clear()
 
-    def _is_followed_in_place(self, result: CaseResult) -> bool:
+    def _is_followed_in_place(self, plan: Plan, result: CaseResult) -> bool:
         """Whether the same size comes again, in place: what nccom-test measures does not."""
-        case, plan = self._run.case(result), self._run.plan
-        following = plan.cases[result.case + 1 : result.case + 2] if plan is not None else ()
+        case = plan.cases[result.case]
         return any(
             other.in_place and (other.collective, other.size_bytes) == (case.collective, case.size_bytes)
-            for other in following
+            for other in plan.cases[result.case + 1 : result.case + 2]
         )
 
-    def _row(self) -> None:
+    def _row(self, plan: Plan) -> None:
         """The results since the last row; half a row where the run ended between two placements."""
-        results, plan = self._run.results[self._shown :], self._run.plan
-        if not results or plan is None:
+        results = self._results[self._shown :]
+        if not results:
             return
         self._shown += len(results)
-        case = self._run.case(results[0])
-        self._print(*self._new_conditions(plan, results))
+        case = plan.cases[results[0].case]
+        self._print(self._new_conditions(plan, results))
         heading = self._heading(plan, case)
         if heading != self._head:
             self._head = heading
-            self._print("#", *heading)
-        self._print(*self._lines(plan, case, results))
+            self._print(["#", *heading])
+        self._print(self._lines(plan, case, results))
 
     def _layout(self, plan: Plan, case: Case) -> screen_table.Layout | None:
         """Of the case's table on a terminal; None where all columns are shown."""
@@ -294,18 +252,13 @@ class TableDisplay:
         self._said.update(lines)
         return lines
 
-    def _print(self, *lines: str) -> None:
+    def _print(self, lines: Iterable[str]) -> None:
         if self._screen is None:
-            self._out.writelines(f"{line}\n" for line in lines)
-            self._out.flush()
+            super()._print(lines)
             return
         # What is said while a progress line is shown stands above it.
         screen = self._progress.console if self._progress is not None else self._screen
         screen.print_lines(lines, whole=self._wide)
-
-    def _stop_progress(self) -> None:
-        if self._progress is not None:
-            self._progress.stop()
 
 
 def _scatter_lines(folder: str, plan: Plan, results: Sequence[CaseResult]) -> list[str]:
@@ -323,73 +276,54 @@ def _scatter_lines(folder: str, plan: Plan, results: Sequence[CaseResult]) -> li
     return screen_table.scatter_line(prior_of(launches_of_machine(record), record), plan, results)
 
 
-class JsonLinesDisplay:
+class JsonLinesDisplay(Display):
     """The event stream itself."""
-
-    def __init__(self, out: TextIO, err: TextIO) -> None:
-        self._out, self._err = out, err
 
     def handle(self, item: Event) -> None:
         """See Display."""
         self._out.write(encode(item) + "\n")
         self._out.flush()
         if item["event"] == EventKind.ERROR:
-            show_error(item, self._err)
-
-    def close(self) -> None:
-        """See Display."""
+            super().handle(item)
 
 
-class JsonDisplay:
+class JsonDisplay(Display):
     """The whole record, once, at the end."""
 
-    def __init__(self, out: TextIO, err: TextIO) -> None:
-        self._out, self._err = out, err
-
-    def handle(self, item: Event) -> None:
-        """See Display."""
+    def _take(self, item: Event) -> None:
         from pathlib import Path
 
         from busbw.record.folder import RUN_FILE
 
-        if item["event"] == EventKind.ERROR:
-            show_error(item, self._err)
-        if item["event"] == EventKind.STATE:
-            show_state(item, self._err)
         if item["event"] == EventKind.END:
             self._out.write((Path(str(item["folder"])) / RUN_FILE).read_text())
             self._out.flush()
-
-    def close(self) -> None:
-        """See Display."""
 
 
 _MENDED: Final = "follow the hints, then repeat the command"
 _MEASURE: Final = "measure: `busbw run` takes the same flags"
 
 
-class PreflightDisplay:
+class PreflightDisplay(Display):
     """What was checked and found, once all is known."""
 
     def __init__(self, out: TextIO, err: TextIO) -> None:
-        self._out, self._err = out, err
-        self._findings: list[Mapping[str, Any]] = []
-        self._header: Event | None = None
+        super().__init__(out, err)
+        self._who: list[str] = []  # the ranks that were connected; nobody where an error came first
         self._failed = False
 
     def handle(self, item: Event) -> None:
         """See Display."""
-        kind = item["event"]
-        if kind == EventKind.FINDING:
+        self._failed |= item["event"] == EventKind.ERROR
+        super().handle(item)
+
+    def _begin(self, header: Event, plan: Plan, world: WorldInfo, method: Method) -> None:
+        self._who = who_lines("preflight", plan, world, str(header["busbw_version"]))
+
+    def _take(self, item: Event) -> None:
+        if item["event"] == EventKind.FINDING:
             self._findings.append(item["finding"])
-        elif kind == EventKind.HEADER:
-            self._header = item
-        elif kind == EventKind.STATE:
-            show_state(item, self._err)
-        elif kind == EventKind.ERROR:
-            self._failed = True
-            show_error(item, self._err)
-        elif kind == EventKind.END:
+        elif item["event"] == EventKind.END:
             self._report(str(item["folder"]))
 
     def close(self) -> None:
@@ -398,8 +332,7 @@ class PreflightDisplay:
             self._report("")
 
     def _report(self, folder: str) -> None:
-        lines = [f"# {line}" for line in self._who()]
-        lines.append(f"# result   {self._summary()}")
+        lines = [*self._who, f"# result   {self._summary()}"]
         for finding in self._findings:
             lines += finding_lines(finding, columns(UNBOUND, self._out))
         is_bad = any(finding["severity"] != Severity.INFO for finding in self._findings)
@@ -407,27 +340,13 @@ class PreflightDisplay:
             lines.append(f"# next     {_MENDED if is_bad else _MEASURE}")
         lines += [f"# record   {folder}"] if folder else []
         self._findings = []
-        print_lines(lines, self._out)
-
-    def _who(self) -> list[str]:
-        """The ranks that were connected; nobody where an error came first."""
-        if self._header is None:
-            return []
-        world, backend = self._header["world"], self._header["plan"]["backend"]
-        hosts = list(dict.fromkeys(rank["host"] for rank in world["ranks"]))
-        first = world["ranks"][0]
-        library = f"{first['library']} {first['library_version']}".strip()
-        where = f"{world['size']} on {counted(len(hosts), 'host')}"
-        return [
-            f"busbw {self._header['busbw_version']}: preflight, backend {backend}, {library}",
-            f"ranks    {where}, world {world['kind']}, started by {world['launcher']}",
-        ]
+        self._print(lines)
 
     def _summary(self) -> str:
         counts = Counter(SEVERITY_WORDS[Severity(each["severity"])] for each in self._findings)
         said = [counted(counts[word], word) for word in SEVERITY_WORDS.values() if counts[word]]
         if self._failed and not said:  # silence is no verdict
-            who = "no rank has answered" if self._header is None else "it ended early"
+            who = "it ended early" if self._who else "no rank has answered"
             return f"nothing was checked: {who}"
         return ", ".join(said) or "nothing found"
 
@@ -460,61 +379,55 @@ RESULT_FIELDS = (
 STREAM_FIELDS = ("stream", "beside", "overlap")
 
 
-class CsvDisplay:
+class CsvDisplay(Display):
     """One line a case, as it finishes; at the end those that were not run. Empty fields are unknown or not
     applicable.
     """
 
     def __init__(self, out: TextIO, err: TextIO) -> None:
-        self._out, self._err = out, err
-        self._run = _Run()
+        super().__init__(out, err)
+        self._ranks = self._written = 0
 
-    def handle(self, item: Event) -> None:
-        """See Display."""
-        if item["event"] == EventKind.HEADER:
-            self._run.plan, self._run.world, _ = read_header(item)
-            self._write([*CASE_FIELDS, "ranks", *RESULT_FIELDS, *self._statistics(), *self._more()])
-        elif item["event"] == EventKind.CASE:
-            self._result(read_result(item))
-        elif item["event"] == EventKind.END and self._run.plan is not None:
-            for result in not_run(len(self._run.plan.cases), len(self._run.results)):
-                self._result(result)
-        elif item["event"] == EventKind.FINDING and item["finding"]["severity"] != Severity.INFO:
+    def _begin(self, header: Event, plan: Plan, world: WorldInfo, method: Method) -> None:
+        self._ranks = world.size
+        self._write([*CASE_FIELDS, "ranks", *RESULT_FIELDS, *_statistics(plan), *_more(plan)])
+
+    def _take(self, item: Event) -> None:
+        if item["event"] == EventKind.FINDING and item["finding"]["severity"] != Severity.INFO:
             print(*finding_lines(item["finding"]), sep="\n", file=self._err)
-        elif item["event"] == EventKind.ERROR:
-            show_error(item, self._err)
-        elif item["event"] == EventKind.STATE:
-            show_state(item, self._err)
+        elif self._plan is not None and item["event"] == EventKind.CASE:
+            self._result(self._plan, read_result(item))
+        elif self._plan is not None and item["event"] == EventKind.END:
+            for result in not_run(len(self._plan.cases), self._written):
+                self._result(self._plan, result)
 
-    def close(self) -> None:
-        """See Display."""
-
-    def _result(self, result: CaseResult) -> None:
-        self._run.results.append(result)
-        case = asdict(self._run.case(result))
-        words = {"marks": " ".join(result.marks), "conditions": " ".join(result.conditions)}
-        values = {**asdict(result), **words}
-        beside = {**case, **values, "beside": "; ".join(case["beside"])}
-        ranks = self._run.world.size if self._run.world is not None else ""
-        stats = [result.stats.get(word) for word in self._statistics()]
-        fields = [values[name] for name in RESULT_FIELDS]
-        more = [beside[name] for name in self._more()]
-        self._write([*(case[name] for name in CASE_FIELDS), ranks, *fields, *stats, *more])
-
-    def _more(self) -> tuple[str, ...]:
-        """What rows of operations at once, and of uneven ones, have more."""
-        plan = self._run.plan
-        if plan is None:
-            return ()
-        return (*(STREAM_FIELDS if plan.streams else ()), *["even"] * any(case.even for case in plan.cases))
-
-    def _statistics(self) -> list[str]:
-        """Statistics that were asked for, as extra columns: times in ns, cv a ratio."""
-        shown = self._run.plan.show if self._run.plan is not None else ()
-        return [word for word in shown if word not in (*FIELD_WORDS, "timestamp", "memory")]
+    def _result(self, plan: Plan, result: CaseResult) -> None:
+        self._written += 1
+        case, values = asdict(plan.cases[result.case]), asdict(result)
+        values |= {"marks": " ".join(result.marks), "conditions": " ".join(result.conditions)}
+        together = {**case, **values, "beside": "; ".join(case["beside"])}
+        self._write(
+            [
+                *(case[name] for name in CASE_FIELDS),
+                self._ranks,
+                *(values[name] for name in RESULT_FIELDS),
+                *(result.stats.get(word) for word in _statistics(plan)),
+                *(together[name] for name in _more(plan)),
+            ]
+        )
 
     def _write(self, values: list[Any]) -> None:
         buffer = io.StringIO()
         csv.writer(buffer, lineterminator="\n").writerow("" if value is None else value for value in values)
         self._out.write(buffer.getvalue())
         self._out.flush()
+
+
+def _statistics(plan: Plan) -> list[str]:
+    """Statistics that were asked for, as extra columns: times in ns, cv a ratio."""
+    return [word for word in plan.show if word not in (*FIELD_WORDS, "timestamp", "memory")]
+
+
+def _more(plan: Plan) -> tuple[str, ...]:
+    """What rows of operations at once, and of uneven ones, have more."""
+    return (*(STREAM_FIELDS if plan.streams else ()), *["even"] * any(case.even for case in plan.cases))

@@ -40,6 +40,7 @@ _MOST_TICKS: Final = 5
 _FEW: Final = 1500  # times the least: between powers of ten there is room for labels
 # A reader's fonts may be wider than those that the layout was made with.
 _PADDING: Final = {"left": 28, "right": 16, "top": 4, "bottom": 6}
+_TITLE: Final = 12  # between labels and the title of an axis, for the same reason
 _SCALE: Final = 2.0  # of PNG
 # Colours by name. The page defines the same names; series are told apart by dashes and points too.
 LIGHT: Final[Mapping[str, str]] = {
@@ -259,7 +260,14 @@ def _axis(ticks: Sequence[float], words: Sequence[str], *, grid: bool) -> alt.Ax
     import altair as alt
 
     label = f"{list(words)}[indexof({list(ticks)}, datum.value)]"
-    return alt.Axis(values=list(ticks), labelExpr=label, grid=grid, labelFlush=False, labelOverlap=True)
+    return alt.Axis(
+        values=list(ticks),
+        labelExpr=label,
+        grid=grid,
+        labelFlush=False,
+        labelOverlap=True,
+        titlePadding=_TITLE if grid else 4,
+    )
 
 
 # ---- kinds of plots ---------------------------------------------------------------------------------------
@@ -285,7 +293,7 @@ def _curve(plot: Plot, colour: Colour) -> Picture:
     )
     vertical = alt.Scale(type="log", nice=False) if is_log else alt.Scale(zero=True)
     of = plot.words["y"]
-    axis = alt.Axis(format=".3~r", tickCount=6)
+    axis = alt.Axis(format=".3~r", tickCount=6, titlePadding=_TITLE)
     if is_log:
         ends = [end for row in rows for end in (row["y"], row["low"], row["high"]) if end is not None]
         ticks = value_ticks(min(ends), max(ends))
@@ -386,7 +394,7 @@ def _bars(plot: Plot, colour: Colour) -> Picture:
     scale = alt.Scale(domain=list(bins), range=[colour(name) for name in bins.values()])
     y = alt.Y("y:N", sort=None, title=None, axis=alt.Axis(labelLimit=1000, domain=False, ticks=False))
     base = alt.Chart(_data(plot.rows))
-    x = alt.X("x:Q", title=plot.words["x"], scale=alt.Scale(zero=True))
+    x = alt.X("x:Q", title=plot.words["x"], scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=7))
     bars = base.mark_bar(height=_ROW - 6, stroke=colour("soft"), strokeWidth=0.5).encode(
         x=x,
         y=y,

@@ -39,14 +39,13 @@ def curves_of(of: str, comparison: Comparison, where: str = "") -> Iterator[Plot
         series = {arm.name: points for arm in arms if (points := list(_points(arm, kind)))}
         placements = {key.placement for arm in arms for key in _keys(arm, kind)}
         title = f"{_of_one(kind, placements)}{where}, all setups"
-        for plot in (
+        drawn = (
             curves.bandwidth(
                 (of, *kind, where), f"Bandwidth of {title}", series, side_by_side(series, "GB/s"), (), _BAND
             ),
             curves.time((of, *kind, where), f"Time of {title}", series, side_by_side(series, "time"), _BAND),
-        ):
-            if plot is not None:
-                yield plot
+        )
+        yield from filter(None, drawn)
 
 
 def _kind(key: CaseKey) -> Kind:

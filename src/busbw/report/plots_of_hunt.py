@@ -191,7 +191,7 @@ def _steps(values: Floats, metric: _Metric) -> tuple[dict[str, str], Any]:
         (few for few in range(3, 6) if len({format_number(bound, few) for bound in bounds}) > len(STEPS)), 6
     )
     ends = [format_number(bound, digits) for bound in bounds]
-    words = [f"{low} to {high} {metric.unit}" for low, high in pairwise(ends)]
+    words = [f"{low} to {high}" for low, high in pairwise(ends)]
     words[-1 if metric.is_time else 0] += ", the worst"
     words[0 if metric.is_time else -1] += ", the best"
     return dict(zip(words, shades, strict=True)), levels(values, bounds)

@@ -44,6 +44,7 @@ _STEPS: Final = (
     "Numbers are percent. Quicker and slower: by more than the 95 % interval and 1 %; much: by more than"
     " three times that."
 )
+_MANY_US: Final = 1e7  # ns from which times are shown in milliseconds
 _SHOWN: Final = 0.0005  # of a difference: less is 0.0 %
 _FLOOR: Final = 0.01  # what differs by less is drawn alike, however precisely it is known
 _MUCH: Final = 3.0  # times the noise
@@ -72,26 +73,23 @@ def _curves(run: Reported, kind: Kind) -> Iterator[Plot]:
     series = {label: curves.points(own) for label, own in _by_placement(found).items()}
     keys = {key_of(case) for case, _ in found}
     expected = [each for each in run.expectation.cases if each.key.plain in keys]
-    for plot in (
+    drawn = (
         curves.bandwidth(of, f"Bandwidth of {word}", series, table, expected),
         curves.time(of, f"Time of {word}", series, table),
-    ):
-        if plot is not None:
-            yield plot
-    beside = judged(run.record.plan, [result for _, result in run.of_kind(kind)])
-    if beside:
+    )
+    yield from filter(None, drawn)
+    if beside := judged(run.record.plan, [result for _, result in run.of_kind(kind)]):
         yield plot_beside(of, f"Beside {word}", beside)
 
 
 def _evidence(run: Reported, kind: Kind) -> Iterator[Plot]:
     found, word, of = _first(list(run.of_kind(kind))), " ".join(filter(None, kind)), (run.name, *kind)
-    for plot in (
+    drawn = (
         _launches(of, f"Launches of {word}", found),
         _ranks(run, of, f"Ranks of {word}", found),
         curves.spread(of, f"Spread of {word}", [case for case, _ in found], run.spreads),
-    ):
-        if plot is not None:
-            yield plot
+    )
+    yield from filter(None, drawn)
 
 
 def _by_placement(found: Sequence[Pair]) -> dict[str, list[Pair]]:
@@ -302,10 +300,11 @@ def _histograms(run: Reported) -> Iterator[Plot]:
 
 
 def _histogram(run: Reported, case: Case, result: CaseResult, spread: Distribution) -> Plot:
+    unit, unit_ns = ("ms", 1000 * NS_PER_US) if spread.edges_ns[-1] >= _MANY_US else ("us", NS_PER_US)
     rows = [
         {
-            "low": low / NS_PER_US,
-            "high": high / NS_PER_US,
+            "low": low / unit_ns,
+            "high": high / unit_ns,
             "zero": 0,
             "count": count,
             "text": f"{format_time(low, 4)} to {format_time(high, 4)}: {count} samples",
@@ -340,12 +339,12 @@ def _histogram(run: Reported, case: Case, result: CaseResult, spread: Distributi
         (run.name, case.collective, case.dtype, case.op),
         f"histogram-{size.replace(' ', '')}-{case.placement.value}",
         f"Samples of {case.collective} {case.dtype}, {size}, {case.placement.value}",
-        f"{spread.samples} samples of {calls} each, all that are kept; us a call.{flagged}",
+        f"{spread.samples} samples of {calls} each, all that are kept; {unit} a call.{flagged}",
         tuple(rows),
         Table(("of the samples", "value"), tuple(facts)),
         {
-            "x": "time of a call (us)",
-            "marks": [(name, value / NS_PER_US, colour) for name, value, colour in marks],
+            "x": f"time of a call ({unit})",
+            "marks": [(name, value / unit_ns, colour) for name, value, colour in marks],
             "scales": (LOG if spread.scale is Scale.LOG else LINEAR,),
         },
     )

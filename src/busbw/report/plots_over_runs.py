@@ -52,13 +52,12 @@ def _of_kind(kind: Kind, runs: Sequence[Reported]) -> Iterator[Plot]:
     word, of = " ".join(filter(None, (*kind, placement))), ("", *kind)
     # Times under a profiler are shown, and held against nothing.
     held = [run for run in runs if not run.record.profiled]
-    for plot in (
+    drawn = (
         curves.bandwidth(of, f"Bandwidth of {word}", series, side_by_side(series, "GB/s")),
         curves.time(of, f"Time of {word}", series, side_by_side(series, "time")),
         _scaling(of, f"Scaling of {word}", held, kind),
-    ):
-        if plot is not None:
-            yield plot
+    )
+    yield from filter(None, drawn)
 
 
 def _of_one_placement(every: Mapping[str, Sequence[Pair]]) -> tuple[str, Series]:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from busbw.model.record import HostInfo, RankInfo, RunRecord
+from busbw.report.fields import aligned
+from busbw.units import ranges
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,7 @@ HostColumn = tuple[str, Callable[[HostRanks], str]]
 # Titles and values; a vendor's and a product's name may have spaces, so they are last.
 HOST_COLUMNS: Final[tuple[HostColumn, ...]] = (
     ("host", lambda host: host.place.host),
-    ("ranks", lambda host: _ranges(host.ranks)),
+    ("ranks", lambda host: ranges(host.ranks)),
     ("instance", lambda host: host.place.instance),
     ("slurm node", lambda host: host.place.slurm_node),
     ("job", lambda host: host.place.slurm_job),
@@ -185,26 +187,12 @@ def _image(image: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _library(library: LibraryUse) -> list[str]:
-    ranks = _ranges(library.ranks) if library.ranks else ""
+    ranks = ranges(library.ranks)
     return [library.name, ranks, library.version, library.build_id, library.path]
 
 
 def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """Columns as wide as their widest value; what is empty is a dash."""
-    filled = [[value or _NONE for value in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(titles, *filled, strict=True)]
-    head = "  ".join(title.ljust(width) for title, width in zip(titles, widths, strict=True))
-    yield f"# {head}".rstrip()
-    for row in filled:
-        yield "  " + "  ".join(value.ljust(width) for value, width in zip(row, widths, strict=True)).rstrip()
-
-
-def _ranges(numbers: Sequence[int]) -> str:
-    """``0-3,8``."""
-    parts: list[list[int]] = []
-    for number in numbers:
-        if parts and number == parts[-1][1] + 1:
-            parts[-1][1] = number
-        else:
-            parts.append([number, number])
-    return ",".join(f"{first}-{last}" if last > first else str(first) for first, last in parts)
+    head, *lines = aligned([titles, *([value or _NONE for value in row] for row in rows)])
+    yield f"# {head}"
+    yield from (f"  {line}" for line in lines)

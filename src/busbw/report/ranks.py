@@ -5,13 +5,14 @@ Every line that is not a row starts with #.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from busbw.judge.ranks import CONFIDENCE, Latest, Order, RankTable, RankTimes
 from busbw.model.collective import VARIABLE
 from busbw.model.plan import Plan
 from busbw.report.columns import NOT_APPLICABLE, format_time_us
+from busbw.report.fields import aligned
 from busbw.report.table import describe_case
 from busbw.units import format_share
 
@@ -64,10 +65,8 @@ def rank_lines(plan: Plan, table: RankTable) -> list[str]:
     """The table of one case: what the times are, a row a rank, the longest and the latest."""
     columns = (*COLUMNS[:3], *_byte_columns(plan, table), *COLUMNS[3:])
     cells = [[value(rank) for _, _, value in columns] for rank in table.ranks]
-    widths = [
-        max(len(title), len(unit), *(len(row[index]) for row in cells))
-        for index, (title, unit, _) in enumerate(columns)
-    ]
+    heads = [[title for title, _, _ in columns], [unit for _, unit, _ in columns]]
+    title_line, unit_line, *lines = aligned([*heads, *cells], right=range(len(columns) - 1))
     return [
         f"# case     {table.case}: {describe_case(plan.cases[table.case])}",
         f"# time     of one call, each rank's own; {sample_words(table.calls_per_sample, plan.timing.mode)}",
@@ -77,9 +76,9 @@ def rank_lines(plan: Plan, table: RankTable) -> list[str]:
             else [f"# arrival  {plan.timing.arrival}: ranks were delayed on purpose"]
         ),
         *([] if not table.flagged else [f"# flagged  {flagged_words(table.flagged)}"]),
-        _line([title for title, _, _ in columns], widths, "#"),
-        _line([unit for _, unit, _ in columns], widths, "#"),
-        *(_line(row, widths, " ") for row in cells),
+        f"# {title_line}",
+        f"# {unit_line}",
+        *(f"  {line}" for line in lines),
         *(f"# {line}" for line in conclusions(table)),
     ]
 
@@ -108,11 +107,6 @@ def sample_words(calls_per_sample: int, mode: str) -> str:
 def flagged_words(samples: int) -> str:
     """What is known against samples that are shown."""
     return f"{samples} samples: a rank was descheduled, or a clock stepped (`flags` in the record)"
-
-
-def _line(cells: Sequence[str], widths: Sequence[int], mark: str) -> str:
-    aligned = [f"{text:>{width}}" for text, width in zip(cells[:-1], widths, strict=False)]
-    return f"{mark} {'  '.join((*aligned, cells[-1]))}".rstrip()
 
 
 def conclusions(table: RankTable) -> list[str]:

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
+from busbw.report.fields import aligned
 from busbw.units import decimals, format_age, format_flag_size
 
 _WIDEST: Final = 24  # cells of a terminal
-_BETWEEN: Final = "  "
+_BETWEEN: Final = 2  # columns
 _CUT: Final = "..."
 
 
@@ -82,7 +83,8 @@ def table(rows: Sequence[Listed], now: datetime, columns: int | None) -> list[st
         for title in _LEFT_OUT:
             if _width(cells) > columns:
                 cells.pop(title, None)
-    lines = [_BETWEEN.join(parts).rstrip() for parts in zip(*_padded(cells), strict=True)]
+    right = [at for at, title in enumerate(cells) if title in _RIGHT]
+    lines = aligned([list(cells), *map(list, zip(*cells.values(), strict=True))], right)
     return lines if columns is None else [_cut(line, columns) for line in lines]
 
 
@@ -123,20 +125,8 @@ _RIGHT: Final = ("age", "ranks", "peak GB/s")
 _LEFT_OUT: Final = ("device", "tags", "sizes", "ranks")  # in this order
 
 
-def _padded(cells: Mapping[str, list[str]]) -> list[list[str]]:
-    made = []
-    for title, texts in cells.items():
-        width = max(map(len, (title, *texts)))
-        made.append(
-            [f"{text:>{width}}" if title in _RIGHT else f"{text:<{width}}" for text in (title, *texts)]
-        )
-    return made
-
-
 def _width(cells: Mapping[str, list[str]]) -> int:
-    return sum(max(map(len, (title, *texts))) + len(_BETWEEN) for title, texts in cells.items()) - len(
-        _BETWEEN
-    )
+    return sum(max(map(len, (title, *texts))) + _BETWEEN for title, texts in cells.items()) - _BETWEEN
 
 
 def _cut(text: str, width: int) -> str:

@@ -14,46 +14,38 @@ from busbw.model.case import Case
 from busbw.model.event import Event, EventKind
 from busbw.model.finding import Severity
 from busbw.model.plan import Plan
-from busbw.model.record import RunRecord, WorldInfo
+from busbw.model.record import Method, RunRecord, WorldInfo
 from busbw.model.result import CaseResult, Status
 from busbw.model.soak import SOAK_CHECK
 from busbw.record.read import read_record
-from busbw.report.console import columns, print_lines
-from busbw.report.events import finding_lines, read_header, read_result, show_error, show_state
+from busbw.report.console import columns
+from busbw.report.display import Display, who_lines
+from busbw.report.events import finding_lines, read_result
 from busbw.report.fields import UNBOUND
-from busbw.report.progress import ProgressLine
 from busbw.units import counted, format_duration, format_gb_per_s, format_share, format_time
 
 _STEPS: Final = 1000  # of a progress bar
 _PROBABILITY: Final = 0.95  # of wrong data, as of a loss
 
 
-class SoakDisplay:
-    """See Display. Notes go to ``err`` as they come, the result to ``out``."""
+class SoakDisplay(Display):
+    """Notes go to ``err`` as they come, the result to ``out``."""
 
     def __init__(self, out: TextIO, err: TextIO, *, live: bool = True) -> None:
-        self._out, self._err, self._live = out, err, live
-        self._plan: Plan | None = None
-        self._findings: list[Mapping[str, Any]] = []  # before the first window
-        self._progress = ProgressLine(err) if live and err.isatty() else None
+        super().__init__(out, err, progress=live)
+        self._live = live
 
-    def handle(self, item: Event) -> None:
-        """See Display."""
+    def _begin(self, header: Event, plan: Plan, world: WorldInfo, method: Method) -> None:
+        self._print(header_lines(plan, world, str(header["busbw_version"])))
+        if self._progress is not None:
+            self._progress.start(_STEPS, "window 1")
+
+    def _take(self, item: Event) -> None:
         kind = item["event"]
-        if kind == EventKind.HEADER:
-            self._plan, world, _ = read_header(item)
-            self._print(header_lines(self._plan, world, str(item["busbw_version"])))
-            if self._progress is not None:
-                self._progress.start(_STEPS, "window 1")
-        elif kind == EventKind.WINDOW:
+        if kind == EventKind.WINDOW:
             self._window(item)
         elif kind == EventKind.FINDING:
             self._findings.append(item["finding"])
-        elif kind == EventKind.STATE:
-            show_state(item, self._err)
-        elif kind == EventKind.ERROR:
-            self._stop_progress()
-            show_error(item, self._err)
         elif kind == EventKind.END and self._plan is not None:
             self._stop_progress()
             self._print(soak_lines(read_record(Path(str(item["folder"]))), str(item["folder"]), self._out))
@@ -61,7 +53,7 @@ class SoakDisplay:
 
     def close(self) -> None:
         """See Display. Where nothing was started, there is no END to wait for."""
-        self._stop_progress()
+        super().close()
         self._print(_finding_lines(self._findings, self._out))
 
     def _window(self, item: Event) -> None:
@@ -80,13 +72,6 @@ class SoakDisplay:
         else:
             done = min(_STEPS, round(_STEPS * elapsed_s / seconds))
             self._progress.step(done, words, max(0.0, seconds - elapsed_s))
-
-    def _stop_progress(self) -> None:
-        if self._progress is not None:
-            self._progress.stop()
-
-    def _print(self, lines: Iterable[str]) -> None:
-        print_lines(lines, self._out)
 
 
 def _finding_lines(findings: Iterable[Mapping[str, Any]], out: TextIO) -> Iterator[str]:
@@ -112,19 +97,13 @@ def soak_lines(record: RunRecord, folder: str, out: TextIO) -> Iterator[str]:
 def header_lines(plan: Plan, world: WorldInfo, version: str) -> list[str]:
     """What is soaked, with what, for how long."""
     assert plan.soak is not None
-    first = world.ranks[0]
-    library = f"{first.library} {first.library_version}".strip()
-    where = f"{world.size} on {counted(len(world.hosts), 'host')}"
     what = plan.cases[0].short if len(plan.cases) == 1 else f"{len(plan.cases)} cases in turn"
     long = "until it is ended" if plan.soak.seconds is None else f"for {format_duration(plan.soak.seconds)}"
     window = f"windows of {format_duration(plan.limits.case_seconds)}"
     window = window if plan.limits.calls is None else f"windows of {plan.limits.calls} calls"
     checked = "checked at full width before and after" if plan.checks else "unchecked"
-    return [
-        f"# busbw {version}: soak of {what}, backend {plan.backend}, {library}",
-        f"# ranks    {where}, world {world.kind}, started by {world.launcher}",
-        f"# soak     {long}, {window}, {checked}",
-    ]
+    who = who_lines(f"soak of {what}", plan, world, version)
+    return [*who, f"# soak     {long}, {window}, {checked}"]
 
 
 def _level(result: CaseResult) -> str:

@@ -31,7 +31,7 @@ from busbw.report.columns import (
     result_columns,
     without_interval,
 )
-from busbw.units import NS_PER_US, counted, format_approximate_size, format_size
+from busbw.units import NS_PER_US, counted, first_of, format_approximate_size, format_size, name_ranges, were
 
 # What importers write where a log says nothing.
 _NOT_STATED: Final = "not stated"
@@ -233,8 +233,7 @@ def _device_of(rank: RankInfo) -> str:
 
 
 def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_MOST_HOSTS])
-    return f"{shown}, ... {names[-1]}" if len(names) > _MOST_HOSTS else shown
+    return first_of(names if len(names) <= _MOST_HOSTS else name_ranges(names), _MOST_HOSTS)
 
 
 def footer(
@@ -252,8 +251,10 @@ def footer(
     for result in results:
         if result.status is Status.WRONG:
             case = plan.cases[result.case]
-            count = "an unknown number" if result.wrong is None else result.wrong
-            lines.append(f"WRONG {describe_case(case)}: {count} elements")
+            count = (
+                "an unknown number of elements" if result.wrong is None else counted(result.wrong, "element")
+            )
+            lines.append(f"WRONG {describe_case(case)}: {count}")
             lines.extend(f"      rank {at.rank} on {at.host}: {_found(at)}" for at in result.wrong_at[:8])
     lines += [SUMMARY_NOTE] if any((plan.groups, *(stream.groups for stream in plan.streams))) else []
     lines += [OVERLAP_NOTE] if "overlap" in plan.show else []
@@ -262,7 +263,7 @@ def footer(
     lines += _nothing_done(plan, results)
     missing = len(plan.cases) - len(results)
     if missing:
-        lines.append(f"{missing} of {len(plan.cases)} cases were not measured")
+        lines.append(f"{missing} of {len(plan.cases)} cases {were(missing)} not measured")
     if any(result.wrong is not None for result in results) and not any(
         result.status is Status.WRONG for result in results
     ):

@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from busbw.judge.tune import LEAST_GAIN, Tuned
+from busbw.report.fields import aligned
 from busbw.units import counted, first_of, format_share, format_size, format_time
+
+_COLUMNS: Final = 100
+
+
+def folded(text: str) -> list[str]:
+    """One remark as lines that begin with # and fit."""
+    return textwrap.wrap(
+        f"# {text}", _COLUMNS, subsequent_indent="#   ", break_long_words=False, break_on_hyphens=False
+    )
 
 
 def lines(tuned: Sequence[Tuned], name: str, lost: Sequence[str] = (), *, was_confirmed: bool) -> list[str]:
     """The whole text; ``name`` is how commands call the run, ``lost`` are arms in which it died or hung."""
     takes = [each for each in tuned if each.arm is not None]
     shown = [each for each in takes if each.confirmed is not None] if was_confirmed else takes
-    text = [f"# {_answer(tuned, takes, shown, was_confirmed=was_confirmed)}"]
+    text = folded(_answer(tuned, takes, shown, was_confirmed=was_confirmed))
     if takes:
-        text += ["#", *_table(takes)]
-    text += [f"# {line}" for line in _nothing(tuned)]
+        text += ["#", *(f"# {line}" for line in aligned([_HEAD, *map(_row, takes)]))]
+    text += [line for remark in _nothing(tuned) for line in folded(remark)]
     wrong = [f"{each.operation} {format_size(each.size_bytes)} {arm}" for each in tuned for arm in each.wrong]
     if wrong:
-        text.append(f"# wrong data, and so out: {first_of(wrong, 4)}")
+        text += folded(f"wrong data, and so out: {first_of(wrong, 4)}")
     if lost:
-        text.append(f"# did not come back, and so out: {', '.join(lost)}")
+        text += folded(f"did not come back, and so out: {', '.join(lost)}")
     if shown and was_confirmed:
         emit = f"busbw tune {name} --emit nccl-csv --output table.csv"
         text.append(f"# next: `{emit}`, then start any NCCL job with")
@@ -51,13 +63,6 @@ def _answer(
 _HEAD = ("operation", "size", "NCCL", "best", "time", "gain in the race %", "confirmed")
 
 
-def _table(takes: Sequence[Tuned]) -> Iterator[str]:
-    rows = [_HEAD, *map(_row, takes)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
-    for row in rows:
-        yield "# " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-
-
 def _row(each: Tuned) -> tuple[str, ...]:
     assert each.arm is not None, "a row of a winner"
     gain = f"{100 * each.gain:.1f} ({100 * each.gain_low:.1f} to {100 * each.gain_high:.1f})"
@@ -82,9 +87,9 @@ def _nothing(tuned: Sequence[Tuned]) -> Iterator[str]:
         if each.arm is None:
             without[each.operation].append(each)
     for operation, sizes in without.items():
-        most = max(LEAST_GAIN, *(each.hidden for each in sizes))
         tried = max(each.tried for each in sizes)
-        first, last = format_size(sizes[0].size_bytes), format_size(sizes[-1].size_bytes)
-        where = first if first == last else f"{len(sizes)} sizes from {first} to {last}"
-        bound = f"nothing to gain beyond {format_share(most)}"
-        yield f"{operation}: {bound} at {where} ({tried} other ways tried)"
+        bounds = (
+            f"{format_share(max(LEAST_GAIN, each.hidden))} at {format_size(each.size_bytes)}"
+            for each in sizes
+        )
+        yield f"{operation}: nothing to gain beyond {', '.join(bounds)} ({tried} other ways tried)"

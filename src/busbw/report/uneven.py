@@ -34,8 +34,9 @@ def _row(each: Uneven) -> tuple[str, ...]:
 
 
 def _answer(found: Sequence[Uneven]) -> list[str]:
-    """The case that suffers most."""
-    worst = max(found, key=lambda each: each.ratio)
+    """The case that suffers most, of those that do by more than chance."""
+    slower = [each for each in found if each.low is not None and each.low > 1]
+    worst = max(slower or found, key=lambda each: each.ratio)
     text = (
         f"uneven counts: {_name(worst)} takes {_ratio(worst)} times as long as the same bytes evenly spread;"
         f" its busiest rank moves {worst.imbalance:.2f} times the mean"

@@ -10,12 +10,12 @@ from typing import Any, Final
 
 from busbw.judge.compare import Comparison, Verdict
 from busbw.judge.compare_regimes import ComparedRegime, compared_regimes
-from busbw.judge.compare_setups import Reach, Recommendation
+from busbw.judge.compare_setups import ComparedSeries
+from busbw.judge.diagnose.engine import decisive
 from busbw.judge.expectation import Judgement
 from busbw.model.conclusion import QUESTIONS, Answer
 from busbw.model.finding import Finding, Severity, worst_first
 from busbw.model.record import Method, RunRecord, RunStatus
-from busbw.plan.setups import Setup
 from busbw.report import compare as plain
 from busbw.report import compare_setups as words
 from busbw.report import plots_of_comparison, plots_of_hunt, plots_of_run, plots_over_runs
@@ -25,7 +25,7 @@ from busbw.report.hunt import exclude_words, noise_words, ranking_words, verdict
 from busbw.report.plots import Plot, Table, named
 from busbw.report.provenance import measured_words
 from busbw.report.reported import Reported
-from busbw.units import counted, first_of
+from busbw.units import counted, first_of, format_share, name_ranges, were
 
 _MOST_ANSWERS: Final = 3  # of a headline
 _MOST_HOSTS: Final = 8
@@ -87,16 +87,11 @@ class HuntReport:
 
 @dataclass(frozen=True)
 class SeriesReport:
-    """Setups that were measured in turn, compared; see ``report.compare_setups.table``. ``facts`` say when
-    and how.
-    """
+    """Setups that were measured in turn, compared. ``facts`` say when and how."""
 
     name: str
     facts: tuple[tuple[str, str], ...]
-    setups: tuple[Setup, ...]
-    reached: tuple[Reach, ...]
-    comparisons: tuple[tuple[int, Comparison], ...]
-    choices: tuple[tuple[int, Recommendation], ...]
+    compared: ComparedSeries
 
 
 Shown = Reported | HuntReport | SeriesReport
@@ -218,7 +213,7 @@ def _checks(run: Reported) -> Iterator[Check]:
     for question, text in QUESTIONS.items():
         own = worst_first([each for each in run.conclusions if each.question is question])
         answer = run.answers.get(question, Answer.NOT_OBSERVABLE)
-        decides = next((each for each in own if each.answer is answer), None)
+        decides = decisive(question, answer, run.conclusions)
         notes = tuple(each for each in own if each is not decides)
         claim = decides.claim if decides is not None else ""
         if decides is not None and (decides.evidence or decides.hint):
@@ -234,7 +229,7 @@ def _facts(record: RunRecord, wires: str) -> tuple[tuple[str, str], ...]:
     found = {
         "run": describe_run(record),
         "measured": measured_words(record),
-        "hosts": first_of(hosts, _MOST_HOSTS),
+        "hosts": first_of(hosts if len(hosts) <= _MOST_HOSTS else name_ranges(hosts), _MOST_HOSTS),
         "devices": ", ".join(sorted(world.known_devices)) if world is not None else "",
         "time": method.time if method is not None else "",
         "interval": method.interval if method is not None else "",
@@ -248,7 +243,7 @@ def _status(record: RunRecord) -> str:
     if record.status is RunStatus.COMPLETE:
         return ""
     left = len(record.unmeasured)
-    missing = f"{left} of {len(record.plan.cases)} cases were not measured" if left else ""
+    missing = f"{left} of {len(record.plan.cases)} cases {were(left)} not measured" if left else ""
     why = "; ".join(filter(None, (record.error, missing)))
     return f"{record.status.value}: {why}" if why else record.status.value
 
@@ -294,6 +289,9 @@ def _better(comparisons: Sequence[Comparison], runs: int) -> Headline:
         told = [(each, regime) for each, regime in regimes if regime.verdict in verdicts]
         if told:
             texts = [_regime_words(regime, several=_kinds(regimes) > 1) for _, regime in told]
+            bounds = [regime.bound for _, regime in told if regime.bound is not None and not regime.why]
+            if verdicts == (Verdict.AMBIGUOUS,) and len(bounds) == len(told):
+                texts = [f"No difference seen; one below {format_share(max(bounds))} would not show"]
             against = dict.fromkeys(each.baseline.name for each, _ in told)
             tones = {_VERDICT_TONES[regime.verdict] for _, regime in told}
             tone = tones.pop() if len(tones) == 1 else Answer.UNDECIDED
@@ -308,7 +306,7 @@ def _kinds(regimes: Sequence[tuple[Comparison, ComparedRegime]]) -> int:
 def _regime_words(regime: ComparedRegime, *, several: bool) -> str:
     of = f" {plain.regime_kind(regime)}" if several else ""
     where = plain.sizes(regime.first_bytes, regime.last_bytes)
-    return f"{regime.arm}{of} at {where}: {plain.regime_words(regime)}"
+    return f"{regime.arm}{of} at {where}: {plain.answer_words(regime)}"
 
 
 def _answers(comparisons: Sequence[Comparison], nodes: Sequence[int] = ()) -> Table:
@@ -340,15 +338,15 @@ def _evidence(comparison: Comparison) -> Iterator[tuple[str, str]]:
 
 def _of_series(shown: SeriesReport) -> Part:
     """Which setup to take, then what every setup sets, gains and costs."""
-    comparisons = [each for _, each in shown.comparisons]
-    taken = [words.on(nodes) + words.choice(each) for nodes, each in shown.choices]
+    comparisons = [each for _, each in shown.compared.comparisons]
+    taken = [words.on(nodes) + words.choice(each) for nodes, each in shown.compared.choices]
     decided = any(
         row.verdict in (Verdict.FASTER, Verdict.SLOWER, Verdict.SAME)
         for each in comparisons
         for row in each.rows
     )
     curves, maps = [], []
-    for nodes, each in shown.comparisons:
+    for nodes, each in shown.compared.comparisons:
         where = f" on {nodes} nodes" if nodes else ""
         maps += list(plots_of_comparison.plots(shown.name, each, where))
         curves += list(plots_of_comparison.curves_of(shown.name, each, where))
@@ -358,8 +356,8 @@ def _of_series(shown: SeriesReport) -> Part:
         Headline(
             text, f"against {comparisons[0].baseline.name}", Answer.YES if decided else Answer.UNDECIDED
         ),
-        tuple(words.reach(each) for each in shown.reached if each.failed or each.wrong),
-        _answers(comparisons, [nodes for nodes, _ in shown.comparisons]),
+        tuple(words.reach(each) for each in shown.compared.reached if each.failed or each.wrong),
+        _answers(comparisons, [nodes for nodes, _ in shown.compared.comparisons]),
         tuple(curves),
         tuple(_setups(shown)),
         evidence=tuple(maps),
@@ -371,8 +369,8 @@ def _of_series(shown: SeriesReport) -> Part:
 
 def _setups(shown: SeriesReport) -> Iterator[Check]:
     """What each sets, why, and how far it came."""
-    for setup in shown.setups:
-        reached = [each for each in shown.reached if each.setup == setup.name]
+    for setup in shown.compared.setups:
+        reached = [each for each in shown.compared.reached if each.setup == setup.name]
         failed = any(each.failed or each.wrong for each in reached)
         notes = [Finding(Severity.INFO, setup.why)] if setup.why else []
         notes += [
@@ -421,9 +419,17 @@ def _of_hunt(shown: HuntReport) -> Part:
 
 def _hunted(fields: Sequence[Mapping[str, Any]]) -> Headline:
     """The verdict of isolate on each field: hosts, or the ranks of a host."""
-    texts = [f"{counted(len(field['names']), field['kind'])}: {verdict_words(field)}" for field in fields]
+    texts = list(map(_hunted_words, fields))
     worst = min((_HUNT_TONES[field["decision"]] for field in fields), key=_WORST_FIRST.index)
     return Headline("; ".join(texts), "", worst)
+
+
+def _hunted_words(field: Mapping[str, Any]) -> str:
+    """``SLOW: h6, of 8 hosts``; where nothing is slow, how many were tested."""
+    of = counted(len(field["names"]), field["kind"])
+    slow = dict.fromkeys(" and ".join(each["names"]) for each in field["suspects"])
+    words = verdict_words(field)
+    return f"{words}: {first_of(slow, _MOST_ANSWERS)}, of {of}" if slow else f"{of}: {words}"
 
 
 def _field(field: Mapping[str, Any]) -> Check:

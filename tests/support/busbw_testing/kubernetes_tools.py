@@ -58,7 +58,8 @@ def _go() -> str | None:
     return shutil.which("go") or (usual if os.access(usual, os.X_OK) else None)
 
 
-def _cache() -> Path:
+def cache() -> Path:
+    """Where the tests keep what takes long to make."""
     base = os.environ.get("XDG_CACHE_HOME") or str(Path("~/.cache").expanduser())
     return Path(base) / "busbw-test"
 
@@ -72,7 +73,7 @@ def _name(go_version: str) -> str:
 
 def find_tools() -> Tools | None:
     """The built programs, where they are; by any version of Go."""
-    found = sorted(path for path in _cache().glob(_name("*")) if (path / "complete").exists())
+    found = sorted(path for path in cache().glob(_name("*")) if (path / "complete").exists())
     return Tools(found[-1]) if found else None
 
 
@@ -83,7 +84,7 @@ def build_tools() -> Tools:
         if (found := find_tools()) is not None:
             return found
         raise OSError(NO_GO)
-    folder = _cache() / _name(_run(go, "env", "GOVERSION").strip())
+    folder = cache() / _name(_run(go, "env", "GOVERSION").strip())
     folder.parent.mkdir(parents=True, exist_ok=True)
     with (folder.parent / f"{folder.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # another run's build is waited for, and used

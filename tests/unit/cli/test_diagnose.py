@@ -88,10 +88,10 @@ def test_an_interrupted_run_says_so_wherever_it_is_shown(tmp_path: Path) -> None
     (run / RUN_FILE).write_text(json.dumps(record))
     done = start(tmp_path, "diagnose")
     assert done.returncode == 1
-    assert "the run was interrupted; 1 of 4 cases were not measured" in done.stdout
+    assert "the run was interrupted; 1 of 4 cases was not measured" in done.stdout
     assert start(tmp_path, "show", "last").stderr.splitlines()[-1].startswith("the run was interrupted")
     assert start(tmp_path, "report", "last", "--output", str(tmp_path / "a.md")).returncode == 0
-    assert "**problem**: interrupted: 1 of 4 cases were not measured\n" in (tmp_path / "a.md").read_text()
+    assert "**problem**: interrupted: 1 of 4 cases was not measured\n" in (tmp_path / "a.md").read_text()
 
 
 def test_a_report_of_nsight_systems_without_an_export_is_told(tmp_path: Path) -> None:

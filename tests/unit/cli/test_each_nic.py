@@ -11,12 +11,10 @@ import pytest
 
 from busbw.cli.each_nic import confining, read_nics
 from busbw.cli.main import main
+from busbw.cli.run_command import RunCommand
 from busbw.errors import ExitCode, RankFailed, UsageError
 from busbw.launch.variables import read_here
-from busbw.model.event import Emit, EventKind, error_event, event
-from busbw.model.finding import Finding
-from busbw.plan.flags.launch import LaunchSettings
-from busbw.plan.flags.run import RunSettings
+from busbw.model.event import EventKind, error_event, event
 
 OPERANDS = ["isolate", "--on", "hosts", "--hosts", "h1,h2,h3,h4", "--backend", "mpi"]
 CODES = {
@@ -34,16 +32,8 @@ class Launches:
         self.loses, self.met = loses, met
         self.seen: list[tuple[str, str, dict[str, str], int]] = []
 
-    def __call__(
-        self,
-        _: Any,
-        settings: RunSettings,
-        launch: LaunchSettings,
-        *args: Any,
-        hear: Emit,
-        before: tuple[Finding, ...],
-    ) -> ExitCode:
-        del args
+    def __call__(self, command: RunCommand) -> ExitCode:
+        settings, launch, hear, before = command.settings, command.launch, command.hear, command.before
         assert settings.hunt is not None
         nic = settings.hunt.each_nic
         self.seen.append((nic, launch.hosts, read_here(launch, {}), len(before)))

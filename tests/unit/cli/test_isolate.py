@@ -15,13 +15,13 @@ from busbw_testing.runs import NULL, start
 
 from busbw.cli.isolate import hunt, lost_host, node_of, without_gpu, without_host
 from busbw.cli.main import main
+from busbw.cli.run_command import RunCommand
 from busbw.errors import ExitCode, RankFailed
 from busbw.launch.variables import read_here
-from busbw.model.event import Emit, Event, EventKind, error_event, event
+from busbw.model.event import Event, EventKind, error_event, event
 from busbw.model.finding import Finding
 from busbw.plan.flags.hunt import HuntRanks, HuntSettings
 from busbw.plan.flags.launch import LaunchSettings
-from busbw.plan.flags.run import RunSettings
 
 MPI = ("--backend", "mpi", "--rank-wait", "sleep", "--no-preflight")
 PRESETS = "family: own\npresets: {sweep: {run: {minbytes: 8, maxbytes: 16G, stepfactor: 2}}}"
@@ -230,12 +230,12 @@ def test_a_document_is_that_of_the_last_launch(
     """Which knows who was lost before it."""
     known: list[tuple[str, ...]] = []
 
-    def launched(*_: Any, hear: Emit, before: tuple[Finding, ...]) -> ExitCode:
-        known.append(tuple(finding.host for finding in before))
+    def launched(command: RunCommand) -> ExitCode:
+        known.append(tuple(finding.host for finding in command.before))
         print(len(known))
         if len(known) == 2:
             return ExitCode.OK
-        hear(error_event(RankFailed("rank 1 on b was killed by SIGKILL", rank=1, host="b")))
+        command.hear(error_event(RankFailed("rank 1 on b was killed by SIGKILL", rank=1, host="b")))
         return ExitCode.RANK_FAILED
 
     monkeypatch.setattr("busbw.cli.isolate.run", launched)
@@ -252,10 +252,10 @@ def test_only_a_host_that_failed_is_left_out(
     """Where nobody is named, the hunt does not begin again; where a host cannot be left out, it ends."""
     known: list[int] = []
 
-    def launched(*_: Any, hear: Emit, before: tuple[Finding, ...]) -> ExitCode:
-        known.append(len(before))
+    def launched(command: RunCommand) -> ExitCode:
+        known.append(len(command.before))
         error = RankFailed("gone", host="b" if code is ExitCode.RANK_FAILED else "")
-        hear({**error_event(error), "exit_code": int(code)})
+        command.hear({**error_event(error), "exit_code": int(code)})
         return code
 
     monkeypatch.setattr("busbw.cli.isolate.run", launched)
@@ -339,19 +339,12 @@ def test_a_lost_rank_of_this_host_is_left_out(
     launches: list[tuple[int | None, tuple[str, ...]]] = []
     found: list[Finding] = []
 
-    def launched(
-        _: Any,
-        settings: RunSettings,
-        launch: LaunchSettings,
-        *args: Any,
-        hear: Emit,
-        before: tuple[Finding, ...],
-    ) -> ExitCode:
-        del args
-        launches.append((settings.ranks, launch.env))
-        found[:] = before
-        for item in lost_here(1, settings.ranks or 4, backend):
-            hear(item)
+    def launched(command: RunCommand) -> ExitCode:
+        ranks = command.settings.ranks
+        launches.append((ranks, command.launch.env))
+        found[:] = command.before
+        for item in lost_here(1, ranks or 4, backend):
+            command.hear(item)
         return ExitCode.RANK_FAILED
 
     monkeypatch.setattr("busbw.cli.isolate.run", launched)
@@ -378,11 +371,11 @@ def test_what_is_no_lost_rank_of_ours_ends_the_hunt(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("busbw.cli.isolate.identify", lambda environ: identity)
     launches: list[int] = []
 
-    def launched(*_: Any, hear: Emit, before: tuple[Finding, ...]) -> ExitCode:
-        launches.append(len(before))
+    def launched(command: RunCommand) -> ExitCode:
+        launches.append(len(command.before))
         header, error = lost_here(None if why == "nobody named" else 1, 4, "mpi")
         for item in (error,) if why == "not met" else (header, error):
-            hear(item)
+            command.hear(item)
         return ExitCode.RANK_FAILED
 
     monkeypatch.setattr("busbw.cli.isolate.run", launched)

@@ -64,16 +64,20 @@ def test_what_cannot_be_tuned_says_what_can(
     assert hint in said
 
 
-def test_what_was_confirmed_is_written_for_its_readers(called: Any, tuning: Path, tmp_path: Path) -> None:
+def test_what_was_confirmed_is_written_for_its_readers(
+    called: Any, tuning: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NCCL_TUNER_PLUGIN", "/opt/site/tuner.so")
     table = tmp_path / "table.csv"
     assert called(tuning.parent, "tune", "last", "--emit", "nccl-csv", "--output", str(table))[0] == 0
     assert tuner.rows_of(table) == 1
-    assert "allreduce,4096,6144,ring,ll128,24,1,4,-1,-1" in table.read_text()
+    assert "allreduce,4096,5792,ring,ll128,24,1,4,-1,-1" in table.read_text()
     code, out, _ = called(tuning.parent, "tune", tuning.name, "--emit", "env")
     assert code == 0
     variables = dict(line.removeprefix("export ").split("=", 1) for line in out.splitlines())
     assert tuner.rows_of(Path(variables["BUSBW_TUNER_FILE"])) == 1
     assert Path(variables["NCCL_TUNER_PLUGIN"]).is_file()
+    assert variables["BUSBW_TUNER_SITE"] == "/opt/site/tuner.so"  # asked for what the table has not
 
 
 def test_a_tuning_is_shown_as_it_ended(called: Any, tuning: Path) -> None:

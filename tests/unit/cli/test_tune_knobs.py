@@ -42,29 +42,44 @@ class Launches:
             verdict = Verdict.FASTER if sum(right) > sum(first) else Verdict.SAME
             if "C" in setup.environ:
                 verdict, failed[setup.name] = Verdict.FAILED, {"all": "it hung"}
-            rows.append(SimpleNamespace(key=KEY, arm=setup.name, verdict=verdict, speedup=1.25))
-        arms = [SimpleNamespace(name=each.name, failures=failed.get(each.name, {})) for each in setups]
+            speedup = 1.25 if verdict is Verdict.FASTER else 1.0
+            rows.append(SimpleNamespace(key=KEY, arm=setup.name, verdict=verdict, speedup=speedup))
+        arms = [
+            SimpleNamespace(name=each.name, failures=failed.get(each.name, {}), wrong="") for each in setups
+        ]
         return SimpleNamespace(baseline=arms[0], candidates=tuple(arms[1:]), rows=tuple(rows))
 
 
 def test_each_variable_is_tried_on_top_of_the_best_so_far_and_all_are_confirmed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    launches = Launches(FAST)
-    assert tune_knobs(knobs(tmp_path), launches, "table") == 0
-    environs = [[dict(each.environ) for each in setups] for setups in launches.seen]
+    race, confirmation = Launches(FAST), Launches(FAST)
+    assert tune_knobs(knobs(tmp_path), race, confirmation, "table") == 0
+    environs = [[dict(each.environ) for each in setups] for setups in race.seen]
     assert environs[1] == [{"A": "2"}, {"A": "2", "B": "x"}, {"A": "2", "B": "y"}]
-    assert environs[-1] == [{}, FAST]
+    assert [dict(each.environ) for each in confirmation.seen[-1]] == [{}, FAST]
     out = capsys.readouterr().out.splitlines()
     assert out[0] == "# 1 of 1 cases gain, at most 20.0% (all_reduce 64 KiB out-of-place), with A=2, B=y"
-    assert any(line.startswith("# tried    C: no value is faster") for line in out)
-    assert out[-1] == "# next     export A=2 B=y"
+    assert out[1] == "# tried: A=2 saves 20.0%"
+    assert out[3].startswith("# tried: C: no value is faster")
+    assert max(map(len, out)) <= 100
+    assert out[-1] == "# next: export A=2 B=y"
+
+
+def test_long_names_fold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fast = {f"MPIR_CVAR_ALLREDUCE_{name}_INTRA_ALGORITHM": "reduce_scatter_allgather" for name in ("A", "B")}
+    (tmp_path / "knobs.yaml").write_text("".join(f"{name}: [{value}]\n" for name, value in fast.items()))
+    assert tune_knobs(tmp_path / "knobs.yaml", Launches(fast), Launches(fast), "table") == 0
+    *remarks, export = capsys.readouterr().out.splitlines()
+    assert max(map(len, remarks)) <= 100
+    assert all(line.startswith("# ") for line in remarks)
+    assert export.endswith(" ".join(f"{name}={value}" for name, value in fast.items()))
 
 
 def test_nothing_to_gain_needs_no_confirmation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     launches = Launches({})
-    assert tune_knobs(knobs(tmp_path), launches, "table") == 0
-    assert capsys.readouterr().out.startswith("# nothing to gain: no value is faster anywhere")
+    assert tune_knobs(knobs(tmp_path), launches, launches, "table") == 0
+    assert capsys.readouterr().out.startswith("# nothing to gain: no value is faster")
     assert {setups[0].name for setups in launches.seen} == {AS_IT_IS}
     assert len(launches.seen) == 3
 

@@ -27,7 +27,7 @@ def test_every_stored_number_is_there(
     record = replace(make_record(), results=(full,))
     told = {fact.name: fact.value for fact in case_detail(record, 0, sample_rows(late)).stored}
     apart = {"case", "wrong_at", "stats", "evidence", "finished", "groups", "algorithm", "choice"}
-    empty = apart | {"pass_samples"}
+    empty = apart | {"pass_samples", "neighbours"}
     names = {field.name for field in fields(CaseResult)}
     assert names - empty <= told.keys()
     assert (told["time_ns"], told["size_bytes"], told["placement"]) == ("2000", "1024", "out-of-place")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from busbw.judge.expectation import Bound, Gate, overall
+from busbw.judge.expectation import Gate, gate_of, overall
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from busbw.judge.expectation import Bound, Gate, overall
     ],
 )
 def test_the_whole_interval_decides(least: float, low: float | None, high: float | None, gate: Gate) -> None:
-    assert Bound(least, 110.0, low, high).judge() is gate
+    assert gate_of(least, 110.0, low, high) is gate
 
 
 def test_one_fail_fails_and_one_doubt_keeps_from_passing() -> None:

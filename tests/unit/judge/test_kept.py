@@ -10,14 +10,16 @@ from pathlib import Path
 import pytest
 from busbw_testing.compared import record_of
 
-from busbw.judge import kept
+from busbw.judge import kept, launch_history
 from busbw.judge.compare_arms import key_of
 from busbw.judge.launch_history import case_of, launch_of
+from busbw.judge.levels import level_of
 from busbw.model.history import Level
 from busbw.model.record import RunRecord
-from busbw.record.folder import create
+from busbw.record.folder import create, environ_home
 from busbw.record.index import FILE, Index
 from busbw.record.write import write_record
+from busbw.stats.change_points import WINDOW
 
 
 @pytest.fixture
@@ -69,8 +71,15 @@ def everything(home: Path) -> list[tuple[object, ...]]:
 
 
 def level(record: RunRecord) -> Level:
+    """Where the series of a run with one case stands."""
     (case,) = (case_of(key_of(case, record)) for case, _ in record.timed)
-    return kept.levels_of(record, [case])[case]
+
+    def read(index: Index) -> Level:
+        (series,) = index.series(launch_history.testbed_of(record).key, case)
+        points, number = index.points(series.number, WINDOW), series.number
+        return level_of(series, points, index.changes(number), index.accepted(number))
+
+    return kept.reading(environ_home(), read)
 
 
 def test_runs_one_by_one_in_any_order_and_all_at_once_make_the_same_index(home: Path) -> None:

@@ -59,6 +59,28 @@ def test_wrong_data_and_what_cannot_be_done_never_win() -> None:
     assert (found.arm, found.tried, found.wrong) == (None, 0, (str(RING),))
 
 
+def test_nothing_is_claimed_where_an_interval_is_missing_and_the_size_is_told() -> None:
+    record = record_of((64, {"": (99, 100, 101), str(RING): (89, 90, 91)}))
+    default, ring = record.results
+    (open_default,) = races(replace(record, results=(replace(default, low_ns=None, high_ns=None), ring)))
+    assert (open_default.arm, open_default.tried) == (None, 1)
+    assert open_default.hidden == pytest.approx(1 - 89 / 100)
+    (dropped,) = races(replace(record, results=(default, replace(ring, low_ns=None, high_ns=None))))
+    assert (dropped.arm, dropped.tried) == (None, 1)
+
+
+def test_of_arms_that_are_alike_the_one_with_fewest_channels_is_taken() -> None:
+    wide, half = Arm("RING", "LL128", 32), Arm("RING", "LL128", 16)
+    times = {
+        "": (99, 100, 101),
+        str(wide): (79, 80, 81),
+        str(RING): (79.4, 80.4, 81.4),
+        str(half): (80.9, 82, 83),
+    }
+    (found,) = races(record_of((64, times)))
+    assert found.arm == RING  # 16 channels may be as fast, and look 2.5 % slower
+
+
 def test_of_arms_that_are_alike_the_neighbours_winner_is_taken_then_one_with_stated_channels() -> None:
     alike = {"": (99, 100, 101), str(RING_BY_NCCL): (79, 80, 81), str(RING): (79.5, 80.5, 81.5)}
     (found,) = races(record_of((64, alike)))

@@ -58,3 +58,12 @@ def test_a_case_without_a_time_is_held_against_nothing() -> None:
     assert lines(made, found) == []
     no_interval = [replace(each, low_ns=None, high_ns=None) for each in results(made)]
     assert "1.50 (n/a)" in lines(made, no_interval)[2]
+
+
+def test_a_case_that_is_slower_for_certain_is_the_answer() -> None:
+    made = plan()
+    unsure = [
+        replace(each, time_ns=9e5, low_ns=1e4, high_ns=9e6) if each.case == 0 else each
+        for each in results(made)
+    ]
+    assert "alltoallv 96 KiB takes 1.50" in lines(made, unsure)[-2]

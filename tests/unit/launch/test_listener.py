@@ -6,13 +6,6 @@ from busbw.launch.listener import Listener
 from busbw.model.event import EventKind, event
 
 
-def test_a_process_id_of_several_hosts_names_nobody() -> None:
-    heard = Listener()
-    for pid, rank, host in ((7, 0, "h1"), (8, 1, "h1"), (7, 2, "h2"), (7, 3, "h3")):
-        heard.hear(event(EventKind.HELLO, pid=pid, rank=rank, host=host))
-    assert heard.story().hello == {8: (1, "h1")}
-
-
 def test_last_words_are_those_before_the_launch_is_ended() -> None:
     heard = Listener()
     heard.output += ["1", "2", "", "3", "4", "5", "6"]

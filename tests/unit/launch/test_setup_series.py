@@ -99,6 +99,20 @@ def test_every_block_is_launched_in_its_order() -> None:
     assert [outcome.block for outcome in series.outcomes] == [block for block in range(4) for _ in SETUPS]
 
 
+def test_a_setup_that_has_lost_is_launched_no_more_from_the_next_block_on() -> None:
+    start, asked = Starts(), []
+
+    def losers(series: Series) -> frozenset[str]:
+        asked.append(len(series.outcomes))
+        return frozenset({"broken"} if len(asked) == 2 else {"tuned"})
+
+    series = measure(SETUPS, 3, 7, (), {}, start, io.StringIO(), losers=losers)
+    assert asked == [3, 6]  # at the end of every block
+    names = [name for name, _ in start.made]
+    assert [names.count(setup.name) for setup in SETUPS] == [3, 2, 2]
+    assert [outcome.setup for outcome in series.outcomes if outcome.skipped] == ["tuned", "broken"]
+
+
 def test_a_finding_is_told_with_its_launch_and_once() -> None:
     def warned(hear: Callable[[Event], None]) -> ExitCode:
         finding = {"severity": "warning", "claim": "LD_LIBRARY_PATH: unset on rank 1 (h3)", "evidence": "e"}

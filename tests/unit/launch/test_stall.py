@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from busbw_testing.ras_server import answer_of
 
-from busbw.errors import ExitCode
+from busbw.errors import ExitCode, RankFailed
 from busbw.launch.listener import Listener
 from busbw.launch.stall import State, explain, stalled_event
 from busbw.launch.verdict import judge
-from busbw.model.event import Event, EventKind, decode, encode, event, stall_event
+from busbw.model.event import Event, EventKind, decode, encode, error_event, event, stall_event
 from busbw.model.hang import HangAnswer, LinkSeen, ProcessSeen
 from busbw.model.plain import from_plain
 from busbw.model.progress import CallMode, HostStill, Page, Phase, RankHere
@@ -28,7 +28,7 @@ OF_PAGE = Page.__dataclass_fields__
 
 def rank(number: int, ranks: int = 4, **seen: Any) -> RankHere:
     """A rank in the timing of ``CALL``, with fields of its page, of its process, and of what was seen."""
-    page = Page(number, ranks, 100 + number, phase=Phase.TIMING, step=7, what=CALL)
+    page = Page(number, ranks, 100 + number, phase=Phase.TIMING, visit=7, what=CALL)
     page = replace(page, **{name: value for name, value in seen.items() if name in OF_PAGE})
     process = ProcessSeen(seen.get("state", "S"), waits_in=seen.get("waits_in", ""))
     return RankHere(page, process, seen.get("cpu_s", 1.0), seen.get("is_gone", False))
@@ -49,7 +49,7 @@ def of(odd: dict[str, Any], others: dict[str, Any]) -> HangAnswer:
         ({**IN_CALL, "is_gone": True}, IN_CALL, State.GONE),
         ({**IN_CALL, "state": "T"}, IN_CALL, State.STOPPED),
         (
-            {"phase": Phase.STARTING, "step": 0, "what": ""},
+            {"phase": Phase.STARTING, "visit": 0, "what": ""},
             {"phase": Phase.JOINING, "what": ""},
             State.NOT_JOINED,
         ),
@@ -108,6 +108,56 @@ def test_of_two_ranks_in_different_calls_none_is_named() -> None:
     )
 
 
+def heard(*events: Event) -> Listener:
+    listener = Listener()
+    for item in events:
+        whole = decode(encode(item))
+        assert whole is not None
+        listener.hear(whole)
+    return listener
+
+
+def left(number: int, size: str, **seen: Any) -> HostStill:
+    seen = {**IN_CALL, "what": f"all_reduce {size} float", **seen}
+    return HostStill(f"h{number}", 0.0, (rank(number, 3, **seen),))
+
+
+def test_who_made_another_call_is_named_where_the_library_ended_a_victim() -> None:
+    seen = (left(0, "4 B"), left(1, "4 B", is_gone=True), left(2, "8 B"))
+    listener = heard(*map(stall_event, seen))
+    assert not listener.is_wrong
+    own = error_event(RankFailed("MPI call failed: Message truncated", rank=1, host="h1"))
+    error = judge(replace(listener.story(), errors=[own], first_dead=1, exits={0: -9})).error
+    assert error is not None
+    assert (error["rank"], error["host"]) == (2, "h2")
+    assert error["message"] == (
+        "rank 2 on h2 (pid 102) is in all_reduce 8 B float, call 1,782;"
+        " 2 others wait in all_reduce 4 B float, call 1,782"
+    )
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        (),
+        (left(0, "4 B"), left(1, "8 B", is_gone=True)),  # of two, nobody knows
+        (left(0, "4 B"), left(1, "4 B", is_gone=True), left(2, "8 B", entered=1781)),  # between two calls
+    ],
+)
+def test_nobody_is_named_where_a_message_was_cut_and_the_pages_do_not_decide(seen: Any) -> None:
+    own = error_event(RankFailed("MPI call failed: Message truncated", rank=1, host="h1"))
+    error = judge(replace(heard(*map(stall_event, seen)).story(), errors=[own], exits={0: -9})).error
+    assert error is not None
+    assert (error["rank"], error["host"]) == (None, "")
+
+
+def test_a_rank_that_ends_in_the_same_call_as_the_others_is_judged_by_its_end() -> None:
+    seen = heard(*map(stall_event, (left(0, "4 B"), left(1, "4 B", is_gone=True))))
+    error = judge(replace(seen.story(), host="h1", process_is_rank=True, exits={1: -9})).error
+    assert error is not None
+    assert error["message"] == "rank 1 on h1 was killed by SIGKILL"
+
+
 def test_who_has_not_heard_that_a_barrier_is_over_is_not_behind() -> None:
     assert of(IN_BARRIER, {**IN_CALL, "asked": 8, "answered": 8}).states[0].state == State.NOT_RETURNED
 
@@ -149,15 +199,6 @@ def test_ranks_of_several_hosts_are_one_launch() -> None:
     assert found["message"] == (
         "rank 2 on node8 (pid 102) has not entered all_reduce 64 MiB float, call 1,782; 3 others wait in it"
     )
-
-
-def heard(*events: Event) -> Listener:
-    listener = Listener()
-    for item in events:
-        whole = decode(encode(item))
-        assert whole is not None
-        listener.hear(whole)
-    return listener
 
 
 def test_what_a_watcher_reports_is_judged_before_what_ranks_did_then() -> None:

@@ -87,28 +87,38 @@ def test_how_a_run_ended(story: Story, verdict: Verdict) -> None:
         (processes(exits={0: 0, 1: 0}), "the ranks ended without a result", None),
         # The launcher knows how the first to end was ended, and the rank where the host is.
         (
-            local(connected=True, hello={500: (1, "node7.example")}, output=HYDRA, first_dead=1),
+            local(hello={1: "node7.example"}, pids={500: 1}, output=HYDRA, first_dead=1),
             "rank 1 on node7.example was killed by SIGKILL",
             1,
         ),
         # It names one that it killed itself.
         (
-            local(hello={500: (0, "node7")}, output=HYDRA, first_dead=2, exits={0: 9}),
+            local(hello={0: "node7"}, pids={500: 0}, output=HYDRA, first_dead=2, exits={0: 9}),
             f"rank 2 on node7 {FIRST}",
             2,
         ),
         # A rank that had not started may be the one.
         (
-            local(hello={500: (0, "node7")}, output=HYDRA, first_dead=0, missing=(1, 2)),
+            local(hello={0: "node7"}, pids={500: 0}, output=HYDRA, first_dead=0, missing=(1, 2)),
             f"rank 0 on node7, or one that had not started yet (1, 2), {FIRST}",
             None,
         ),
         # No name where it is not certain.
         (local(output=HYDRA, someone_ended=True), "a rank on node7 was killed by SIGKILL", None),
         (
-            local(output=HYDRA, hello={500: (0, "node7")}, someone_ended=True),
+            local(output=HYDRA, hello={0: "node7"}, someone_ended=True),
             "a rank on node7 was killed by SIGKILL",
             None,
+        ),
+        (
+            local(output=HYDRA, places={0: "node7", 1: "node7"}),
+            "a rank on node7 was killed by SIGKILL",
+            None,
+        ),
+        (  # the only one there, and pods have the same process ids
+            local(output=HYDRA, places={0: "node6", 1: "node7.example"}),
+            "rank 1 on node7.example was killed by SIGKILL",
+            1,
         ),
         # Its launcher does not miss it.
         (local(first_dead=1), f"rank 1 on here {FIRST}", 1),
@@ -217,7 +227,7 @@ def test_who_waited_is_not_what_died() -> None:
         error = failure(local(errors=[waiting(0)], places=PLACES, **seen))
         assert (error["rank"], error["host"]) == (None, "")
         assert error["message"].startswith("only rank 0 waited: round 2 with c")
-    seen = {"output": HYDRA, "hello": {500: (2, "c")}, "first_dead": 2}
+    seen = {"output": HYDRA, "hello": {2: "c"}, "pids": {500: 2}, "first_dead": 2}
     error = failure(local(errors=[waiting(0)], places=PLACES, **seen))
     assert error["message"] == "rank 2 on c was killed by SIGKILL"
 
@@ -229,8 +239,8 @@ def test_who_waited_is_not_what_died() -> None:
     ("fields", "words"),
     [
         ({}, "no rank had said anything"),
-        ({"hello": {1: (0, "a"), 2: (1, "a")}}, "2 ranks had started, and were not ready to measure"),
-        ({"connected": True, "hello": {1: (0, "a")}}, "its ranks were connected, and no case had ended"),
+        ({"hello": {0: "a", 1: "a"}}, "2 ranks had started, and were not ready to measure"),
+        ({"connected": True, "hello": {0: "a"}}, "its ranks were connected, and no case had ended"),
         ({"connected": True, "finished": 3}, "3 cases had ended"),
         # What they say when they are told to end does not hide the limit.
         ({"end": end(130, "interrupted"), "exits": {0: -15}}, "no rank had said anything"),
@@ -293,9 +303,17 @@ def test_the_rank_that_the_engine_saw_end_is_named() -> None:
     assert (error["message"], error["rank"], error["host"], error["hint"]) == (why, 1, "h3", "look at log/")
 
 
+def test_the_rank_that_a_launcher_names_counts_more_than_the_pod_of_the_launcher() -> None:
+    state = ended("pod a-launcher exited with code 255: process manager error", code=255, host="node1")
+    lost = "[mpiexec@a] main (mpiexec.c:270): process manager error waiting for completion"
+    places = {0: "a-worker-0", 1: "node7"}
+    error = failure(killed(state, output=[*HYDRA[:4], lost], places=places))
+    assert (error["message"], error["rank"], error["host"]) == (f"rank 1 on node7 {FIRST}", 1, "node7")
+
+
 def test_the_rank_that_others_lost_is_named_where_nobody_knows_better() -> None:
     lost = ("An MPI communication peer process has unexpectedly disconnected.", "  Peer host:  h3")
-    seen = {"output": [*WORDS, *lost], "hello": {7: (1, "h3"), 8: (0, "h2")}}
+    seen = {"output": [*WORDS, *lost], "hello": {1: "h3", 0: "h2"}}
     error = failure(killed(ended(code=14), **seen))
     assert error["message"] == "rank 1 on h3 ended: the other ranks lost their connection to it"
     known = ended("killed by SIGKILL", code=14, rank=2, host="h1")

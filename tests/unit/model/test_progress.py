@@ -24,7 +24,7 @@ PAGE = Page(
     16,
     4242,
     Phase.TIMING,
-    step=9,
+    visit=9,
     limit_s=30.0,
     what="all_reduce 64 MiB float",
     entered=1782,
@@ -52,7 +52,7 @@ def test_a_page_of_another_layout_is_refused() -> None:
 def test_only_what_moves_counts_as_moving() -> None:
     still = moving_part(encode(PAGE))
     assert moving_part(encode(replace(PAGE, mode=CallMode.ISSUES, folder="elsewhere"))) == still
-    for name in ("entered", "enqueued", "completed", "asked", "answered", "step"):
+    for name in ("entered", "enqueued", "completed", "asked", "answered", "visit"):
         assert moving_part(encode(replace(PAGE, **{name: 10_000}))) != still
 
 

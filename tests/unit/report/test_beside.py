@@ -73,3 +73,25 @@ def test_both_ratios_are_drawn_against_size() -> None:
         ("left of compute", 4 * MIB): 0.87,
     }
     assert plot.table.rows[1][:2] == ("all_reduce 4 MiB", "compute")
+
+
+def test_a_neighbour_on_the_fabric_has_its_impact_on_mean_median_and_p99() -> None:
+    congested = replace(
+        loaded(1.31, 0.0),
+        what="alltoall:ranks=odd",
+        how="alltoall of the case's size on ranks 1, 3",
+        work_alone=(),
+        work_beside=(0.96,) * ROUNDS,
+        unit="",
+        clocks_mhz=(),
+        alone_median_ns=(1e6,) * ROUNDS,
+        beside_median_ns=(1.1e6,) * ROUNDS,
+        p99=(12.34, 1.5, 345.6),
+    )
+    text = lines(run(congested))
+    assert text[2].split()[1:] == ["case", "alone", "beside", "mean", "median", "p99", "during", "%"]
+    assert text[3].split()[8:] == ["1.31", "(1.30-1.32)", "1.10", "(1.10-1.10)", "12.3", "(1.50-346)", "96"]
+    assert text[4] == (
+        "# beside alltoall:ranks=odd: all_reduce 1 MiB takes 1.31 (1.30-1.32) times as long, 1.10 (1.10-1.10)"
+    )
+    assert max(map(len, text)) <= 100

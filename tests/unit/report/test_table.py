@@ -168,7 +168,7 @@ def test_the_header(world: WorldInfo, plan: Plan) -> None:
 def test_the_header_of_a_large_mixed_world_stays_short(plan: Plan) -> None:
     ranks = tuple(RankInfo(i, f"n{i}", 1, 0, device="A" if i < 6 else "B") for i in range(8))
     lines = table.header(WorldInfo("mpi", "slurm", 8, ranks), Method(), plan, "1")
-    assert "# ranks    8 on 8 hosts (n0, n1, n2, n3, ... n7), world mpi, started by slurm" in lines
+    assert "# ranks    8 on 8 hosts (n[0-7]), world mpi, started by slurm" in lines
     assert "# devices  6 x A, 2 x B" in lines
     assert "# library  none" in lines
 
@@ -192,7 +192,7 @@ def test_the_footer_of_a_good_run(plan: Plan, results: list[CaseResult]) -> None
     good = [results[0]] * len(plan.cases)
     assert table.footer(plan, good, "/r") == ["# no wrong data", "# record   /r"]
     assert table.footer(plan, good[:7], "/r")[:2] == [
-        "# 1 of 8 cases were not measured",
+        "# 1 of 8 cases was not measured",
         "# no wrong data in the finished cases",
     ]
 

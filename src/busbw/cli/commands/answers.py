@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from busbw.cli.app import FLAGS, RUN_OR_LOG, TextOrJson, app, command_line, examples, run_names
+from busbw.cli.app import FLAGS, PRINTED, RunOrLog, TextOrJson, app, command_line, examples
+from busbw.cli.run_command import RunCommand
 from busbw.errors import ExitCode
 from busbw.plan.flags.compare import CompareSettings, ExpectSettings
 from busbw.plan.flags.hang import HangSettings
@@ -33,7 +34,7 @@ def compare(
     """Say which setup, run or log is faster: FASTER, SLOWER, SAME or AMBIGUOUS."""
     from busbw.cli.compare import compare_command
 
-    return compare_command(words, options, settings, launch, command_line())
+    return compare_command(options, RunCommand(words, settings, launch, command_line()))
 
 
 @app.command(
@@ -44,12 +45,12 @@ def compare(
     )
 )
 def expect(
-    run: Annotated[str, Parameter(help=RUN_OR_LOG, completer=run_names)] = "last",
+    run: RunOrLog = "last",
     /,
     *,
     options: ExpectSettings = ExpectSettings(),
     format: Annotated[  # noqa: A002
-        Literal["table", "csv", "json"], Parameter(group=FLAGS, help="How to print it.")
+        Literal["table", "csv", "json"], PRINTED
     ] = "table",
 ) -> ExitCode:
     """Say whether a run is as fast as it should be: like other runs, and as the wires allow."""
@@ -64,7 +65,7 @@ def expect(
     )
 )
 def diagnose(
-    run: Annotated[str, Parameter(help=RUN_OR_LOG, completer=run_names)] = "last",
+    run: RunOrLog = "last",
     /,
     *,
     nsys: Annotated[
@@ -79,7 +80,7 @@ def diagnose(
     all: Annotated[  # noqa: A002
         bool, Parameter(group=FLAGS, help="Show the evidence for each answer.")
     ] = False,
-    format: Annotated[TextOrJson, Parameter(group=FLAGS, help="How to print it.")] = "table",  # noqa: A002
+    format: TextOrJson = "table",  # noqa: A002
 ) -> ExitCode:
     """Say what is wrong with a run: links, algorithm, variance, ranks."""
     from busbw.cli.diagnose import diagnose_command
@@ -132,7 +133,7 @@ def write_report(
 def hang(
     *,
     options: Annotated[HangSettings | None, Parameter(name="*")] = None,
-    format: Annotated[TextOrJson, Parameter(group=FLAGS, help="How to print it.")] = "table",  # noqa: A002
+    format: TextOrJson = "table",  # noqa: A002
 ) -> ExitCode:
     """Name the rank that a hanging job waits for. Any job over NCCL or PyTorch."""
     from busbw.cli.hang import hang_command

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from busbw.cli.app import FLAGS, RUN_NAME, SELECTION, CleanApp, app, examples, run_names
+from busbw.cli.app import FLAGS, SELECTION, CleanApp, RunName, app, examples
 from busbw.errors import ExitCode
 from busbw.plan.flags.history import HistorySettings
 
@@ -37,7 +37,7 @@ def show_history(
 
 @history.command(help_epilogue=examples('busbw history accept last --why "the new firmware costs 3 percent"'))
 def accept(
-    run: Annotated[str, Parameter(help=RUN_NAME, completer=run_names)],
+    run: RunName,
     /,
     *,
     why: Annotated[str, Parameter(group=FLAGS, help="The reason; empty takes it back.")],
@@ -52,7 +52,7 @@ def accept(
     help_epilogue=examples('busbw history exclude 20261121-1815 --why "another job used the links"')
 )
 def exclude(
-    run: Annotated[str, Parameter(help=RUN_NAME, completer=run_names)],
+    run: RunName,
     /,
     *,
     why: Annotated[str, Parameter(group=FLAGS, help="The reason; empty takes it back.")],

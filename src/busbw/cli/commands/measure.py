@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Annotated, Final
 
@@ -10,6 +11,7 @@ from cyclopts import Parameter
 
 from busbw.cli.app import FLAGS, OF_A_HUNT, OF_A_RUN, app, command_line, examples, whole_numbers
 from busbw.cli.preset_values import PresetValues
+from busbw.cli.run_command import RunCommand
 from busbw.errors import ExitCode
 from busbw.model.collective import COLLECTIVES
 from busbw.plan.flags.check import CheckRanks, CheckSettings
@@ -26,6 +28,16 @@ from busbw.plan.flags.launch import LaunchSettings
 from busbw.plan.flags.run import RunSettings
 from busbw.plan.flags.soak import SoakRanks, SoakSettings
 from busbw.plan.flags.tune import TuneSettings
+
+
+def _words(texts: Sequence[str]) -> tuple[str, ...]:
+    """``all_reduce,all_gather`` is two."""
+    return tuple(word for text in texts for word in text.split(",") if word)
+
+
+def _command(operations: Sequence[str], settings: RunSettings, launch: LaunchSettings) -> RunCommand:
+    return RunCommand(_words(operations), settings, launch, command_line())
+
 
 # Help is one string a paragraph: the page wraps them to the terminal, but keeps a docstring's line ends.
 
@@ -60,8 +72,7 @@ def run(
     """Measure one or more collectives."""
     from busbw.cli.run import run as run_command
 
-    words = tuple(word for text in operations for word in text.split(",") if word)
-    return run_command(words, settings, launch, command_line())
+    return run_command(_command(operations, settings, launch))
 
 
 PREFLIGHT_HELP: Final = (
@@ -97,8 +108,7 @@ def preflight(
     """Check everything that a run needs, and measure nothing."""
     from busbw.cli.run import preflight as preflight_command
 
-    words = tuple(word for text in operations for word in text.split(",") if word)
-    return preflight_command(words, settings, launch, command_line(), deep=deep)
+    return preflight_command(_command(operations, settings, launch), deep=deep)
 
 
 TUNE_HELP: Final = (
@@ -131,8 +141,7 @@ def tune(
     """Find what NCCL should choose, size by size."""
     from busbw.cli.tune import tune as tune_command
 
-    named = tuple(word for text in words for word in text.split(",") if word)
-    return tune_command(named, own, settings, launch, command_line())
+    return tune_command(own, _command(words, settings, launch))
 
 
 CHECK_HELP: Final = (
@@ -161,8 +170,7 @@ def check(
     """Say in one line whether this machine is as before."""
     from busbw.cli.check import check_command
 
-    words = tuple(word for text in operations for word in text.split(",") if word)
-    return check_command(words, own, ranks, launch, command_line())
+    return check_command(_words(operations), own, ranks, launch, command_line())
 
 
 SOAK_HELP: Final = (
@@ -189,9 +197,8 @@ def soak(
     """Repeat a collective for hours."""
     from busbw.cli.run import run as run_command
 
-    words = tuple(word for text in operations for word in text.split(",") if word)
     settings = RunSettings(soak=own, **{each.name: getattr(ranks, each.name) for each in fields(ranks)})
-    return run_command(words or ("all_reduce",), settings, launch, command_line())
+    return run_command(_command(operations or ("all_reduce",), settings, launch))
 
 
 ISOLATE_HELP: Final = (

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from busbw.cli.app import FLAGS, RUN_NAME, SELECTION, TextOrJson, app, examples, run_names
+from busbw.cli.app import FLAGS, PRINTED, SELECTION, RunName, TextOrJson, app, examples
 from busbw.errors import ExitCode
 from busbw.foreign.forms.formats import ExportFormat
 from busbw.foreign.logs.settings import ImportSettings
@@ -26,7 +26,7 @@ from busbw.plan.flags.ranks import FormatName
 )
 def list_runs(
     *runs: Annotated[str, Parameter(help=f"Only runs for which all of these hold: {SELECTION}.")],
-    format: Annotated[TextOrJson, Parameter(group=FLAGS, help="How to print it.")] = "table",  # noqa: A002
+    format: TextOrJson = "table",  # noqa: A002
     settings: ListSettings = ListSettings(),
 ) -> ExitCode:
     """List earlier runs, hunts, preflights and series of setups, newest first."""
@@ -41,10 +41,10 @@ def list_runs(
     )
 )
 def show(
-    run: Annotated[str, Parameter(help=RUN_NAME, completer=run_names)] = "last",
+    run: RunName = "last",
     /,
     *,
-    format: Annotated[FormatName, Parameter(group=FLAGS, help="How to print it.")] = "table",  # noqa: A002
+    format: Annotated[FormatName, PRINTED] = "table",  # noqa: A002
     wide: Annotated[
         bool,
         Parameter(
@@ -106,7 +106,7 @@ def import_logs(
     )
 )
 def export(
-    run: Annotated[str, Parameter(help=RUN_NAME, completer=run_names)] = "last",
+    run: RunName = "last",
     /,
     *,
     format: Annotated[  # noqa: A002

@@ -15,7 +15,7 @@ from busbw.errors import ExitCode
 def devices(
     *,
     nccl: Annotated[str, Parameter(group=FLAGS, help="Look at this libnccl.so (or its folder).")] = "",
-    format: Annotated[TextOrJson, Parameter(group=FLAGS, help="How to print it.")] = "table",  # noqa: A002
+    format: TextOrJson = "table",  # noqa: A002
 ) -> ExitCode:
     """List what a run would use here: GPUs, NICs, libraries; or why it cannot."""
     from busbw.cli.devices import devices as devices_command
@@ -32,7 +32,7 @@ app.command(presets)
 @presets.command(name="list", help_epilogue=examples("busbw presets list"))
 def list_presets(
     *,
-    format: Annotated[TextOrJson, Parameter(group=FLAGS, help="How to print it.")] = "table",  # noqa: A002
+    format: TextOrJson = "table",  # noqa: A002
 ) -> ExitCode:
     """List every preset, with the date of its values."""
     from busbw.cli.presets import show_list
@@ -45,7 +45,7 @@ def show_preset(
     name: Annotated[str, Parameter(help="FAMILY/NAME, with @DATE for older values.")],
     /,
     *,
-    format: Annotated[TextOrJson, Parameter(group=FLAGS, help="How to print it.")] = "table",  # noqa: A002
+    format: TextOrJson = "table",  # noqa: A002
 ) -> ExitCode:
     """Show everything that a preset sets, and where it is from."""
     from busbw.cli.presets import show as show_command

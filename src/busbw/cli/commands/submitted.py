@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from busbw.cli.app import FLAGS, RUN_NAME, app, examples, run_names
+from busbw.cli.app import FLAGS, PRINTED, RunName, app, examples, run_names
 from busbw.errors import ExitCode
 from busbw.plan.flags.ranks import FormatName
 
@@ -28,10 +28,10 @@ def jobs(
 
 @app.command(help_epilogue=examples("busbw attach", "busbw attach 20261121-1815 --format jsonl"))
 def attach(
-    run: Annotated[str, Parameter(help=RUN_NAME, completer=run_names)] = "last",
+    run: RunName = "last",
     /,
     *,
-    format: Annotated[FormatName, Parameter(group=FLAGS, help="How to print it.")] = "table",  # noqa: A002
+    format: Annotated[FormatName, PRINTED] = "table",  # noqa: A002
 ) -> int:
     """Follow a job again, from its first row. Ctrl-C leaves it running."""
     from busbw.cli.jobs import attach as attach_command
@@ -41,7 +41,7 @@ def attach(
 
 @app.command(help_epilogue=examples("busbw cancel last", "busbw cancel 20261121-1815 --now"))
 def cancel(
-    run: Annotated[str, Parameter(help=RUN_NAME, completer=run_names)] = "",
+    run: RunName = "",
     /,
     *,
     now: Annotated[

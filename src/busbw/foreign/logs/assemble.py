@@ -13,7 +13,7 @@ from busbw._version import __version__
 from busbw.errors import UndecidedError
 from busbw.foreign.logs.cases import Bandwidths, bandwidths, cases, repeated
 from busbw.foreign.logs.check import Checked, check
-from busbw.foreign.logs.context import TUNING
+from busbw.foreign.logs.context import TUNING, VERSION
 from busbw.foreign.logs.decide import Decision, Given, decide, named_by_path
 from busbw.foreign.logs.table import Table
 from busbw.foreign.logs.whole import error, status, with_its_end, without_false_damage
@@ -49,7 +49,6 @@ class Origin:
     created: str = ""
     created_from: str = "file"
     labels: dict[str, str] = field(default_factory=dict)
-    evidence: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, Any] = field(default_factory=dict)
     environment_from: str = ""
     last_words: str = ""
@@ -69,7 +68,7 @@ def assemble(table: Table, origin: Origin, given: Given, run_id: str) -> RunReco
         *decision.findings,
         *numbers.findings,
         *_shared_devices(table),
-        *(() if table.findings_of("separate") else repeated(table, made, results)),
+        *(() if table.findings_of("separate") else repeated(table, made)),
     )
     fields = _fields(table, decision, numbers, origin) | {"library_version": version_from}
     record = RunRecord(
@@ -182,7 +181,7 @@ def library_version(table: Table, origin: Origin, given: Given) -> tuple[str, st
         # NCCL_VERSION: X*1000 + Y*100 + Z before 2.9, X*10000 + Y*100 + Z since.
         unit = 10000 if code >= 10000 else 1000
         return f"{code // unit}.{code % unit // 100}.{code % 100}", "header"
-    said = [str(words).split(" ")[-1] for words in origin.evidence.get("nccl_version", [])]
+    said = [str(words).split(" ")[-1] for words in table.evidence.get(VERSION, [])]
     if said:
         return (said[0], "evidence") if len(said) == 1 else ("", NOT_STATED)
     label = given.labels.get("version", origin.labels.get("version", ""))
@@ -207,7 +206,7 @@ def _source(
         fields=fields,
         header=_header(table),
         labels={**origin.labels, **given.labels},
-        evidence=dict(origin.evidence) | ({TUNING: list(table.calls)} if table.calls else {}),
+        evidence=dict(table.evidence) | ({TUNING: list(table.calls)} if table.calls else {}),
         findings=findings,
     )
 

@@ -269,14 +269,14 @@ def _are_rounded(made: Sequence[Case]) -> bool:
     return made[0].collective in BLOCKED and sizes == sorted(sizes)
 
 
-def repeated(table: Table, made: Sequence[Case], results: Sequence[CaseResult]) -> list[ImportFinding]:
-    """Cases that the table has more than once: several sweeps, or a line that was copied."""
-    timed = [
-        (replace(case, index=0, cycle=0), result.time_ns)
-        for case, result in zip(made, results, strict=True)
-        if result.time_ns is not None and case.size_bytes
-    ]
-    copies = len(timed) - len(set(timed))
+def repeated(table: Table, made: Sequence[Case]) -> list[ImportFinding]:
+    """Cases that the table has more than once: several sweeps, or a line that was copied. One time of two
+    placements is often the same by chance.
+    """
+    times = zip(*(timing.time_us.value.tolist() for timing in table.timings), strict=True)
+    columns = zip(table.sizes.tolist(), table.types, table.redops, table.roots.tolist(), times, strict=True)
+    rows = [row for row in columns if row[0]]
+    copies = (len(rows) - len(set(rows))) * len(table.timings)
     again = sum(case.cycle > 0 and case.size_bytes > 0 for case in made)
     if not again or (not copies and _are_rounded(made)):
         return []

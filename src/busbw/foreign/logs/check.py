@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from busbw.foreign.logs.operations import PLAIN, UNEVEN, is_known, is_reduction, type_bytes
-from busbw.foreign.logs.row_words import BoolArray, FloatArray, IntArray
+from busbw.foreign.logs.row_words import BoolArray, FloatArray
 from busbw.foreign.logs.solve import (
     Bounds,
     Consensus,
@@ -30,12 +30,8 @@ from busbw.model.record import DAMAGED, ImportFinding
 
 # A share of the rows must agree before the others are called damaged.
 _ENOUGH: Final = 0.5
-_ENOUGH_ALIGNED: Final = 0.7
-_ALIGNED_ROWS: Final = 4
 # So few cannot outvote each other; of more, all wrong in the same way are another formula, not damage.
 _FEW_ROWS: Final = 2
-# A digit more changes a number by more than this share.
-_FINE: Final = 0.02
 _MOST_FINDINGS: Final = 100
 
 
@@ -96,48 +92,13 @@ def _damaged(table: Table, reasons: dict[int, str]) -> list[ImportFinding]:
 
 def _note_lines(table: Table, operation: str, reasons: dict[int, str]) -> None:
     """Note rows that are damaged by themselves."""
-    misplaced = _misplaced(table, table.widths, table.heading_width)
     if operation not in UNEVEN:  # nccom-test rounds what it was asked for
-        if (table.counts > 0).any() and len(table.tails):  # which say whether a digit of the size is lost
-            misplaced &= _misplaced(table, table.tails, 0)
         _note(reasons, _odd_counts(table), "size is not count times the size of an element")
-    _note(reasons, misplaced, "the line is shorter or longer than its neighbours")
+    for row, line in enumerate(table.lines.tolist()):
+        if line in table.misprinted:
+            reasons.setdefault(row, table.misprinted[line])
     for timing in table.timings:
         _note(reasons, ~_is_timed(timing), "a time is not positive")
-
-
-def _misplaced(table: Table, widths: IntArray, of_heading: int) -> BoolArray:
-    """Rows of another length than their neighbours: columns are aligned, so a part of the line is lost."""
-    none, known = np.zeros(len(table), bool), widths > 0
-    if not known.any():
-        return none
-    values, counts = np.unique(widths[known], return_counts=True)
-    usual, share = int(values[counts.argmax()]), counts.max() / known.sum()
-    if known.sum() < _ALIGNED_ROWS:  # too few to outvote each other: the heading decides, where one fits it
-        if not of_heading:
-            return none if len(values) == 1 else known
-        usual, share = of_heading, float((widths[known] == of_heading).any())
-    if share < _ENOUGH_ALIGNED:
-        return none  # not aligned at all
-    return known & ((widths < usual) | ((widths > usual) & ~_is_borne_out(table)))
-
-
-_MOST_OF_COLUMN: Final = 999_999  # wrong elements
-
-
-def _is_borne_out(table: Table) -> BoolArray:
-    """Rows that a number makes longer which does not fit its column: a count of wrong elements of more than
-    six digits, or another number, where the bandwidths have enough digits to contradict one that is too much.
-    """
-    found: BoolArray = np.ones(len(table), bool)
-    many: BoolArray = np.zeros(len(table), bool)
-    for timing in table.timings:
-        found &= timing.algbw is not None and timing.algbw.half <= _FINE * timing.algbw.value
-        if timing.wrong is not None:
-            is_wrong = np.isfinite(timing.wrong) & (timing.wrong > 0)
-            many |= is_wrong & (timing.wrong > _MOST_OF_COLUMN)
-            found &= ~is_wrong  # a count that fits makes no line longer, but by a digit that is not its own
-    return found | many
 
 
 def _odd_counts(table: Table) -> BoolArray:

@@ -6,6 +6,7 @@ import re
 from collections import deque
 from typing import Any, Final, NamedTuple
 
+from busbw.foreign.logs.lines import LONGEST_LINE
 from busbw.foreign.logs.operations import operation
 from busbw.model.tuning_line import TUNING_LINE
 
@@ -13,15 +14,13 @@ from busbw.model.tuning_line import TUNING_LINE
 
 _PROGRAM: Final = re.compile(r"(?:^|[\s/'\"])(\w{1,64}?)_perf(?:_\w{1,16})?(?=[\s'\";]|$)")
 # A sentence can name the test too: a command goes on with an option or an operation.
-_NCCOM: Final = re.compile(r"\bnccom-test\s+((\S+)(?:\s.*)?)")
+_NCCOM: Final = re.compile(r"\bnccom-test\s+(([-\w]+)(?:[\s=].*)?)")
 _OTHER_TESTS: Final = re.compile(r"\bosu_\w|\bIMB-")
 _LAUNCHER: Final = re.compile(r"\b(?:mpirun|mpiexec|srun|orterun|prterun|aprun)\b")
 _RANKS: Final = re.compile(r"\s(?:--np|-np|-n|--ntasks)[ =](\d{1,9})(?=\s|$)")
 
 
-def may_be_command(line: str) -> bool:
-    """Whether a line names a test as command lines do."""
-    return "_perf" in line or "nccom-test" in line or "osu_" in line or "IMB-" in line
+_TESTS: Final = ("_perf", "nccom-test", "osu_", "IMB-")
 
 
 def job_facts(line: str) -> dict[str, Any]:
@@ -56,12 +55,17 @@ class Job:
         self._words: dict[str, Any] = {}
         self._doubtful: set[str] = set()
         self._spent = False  # the last command's output has begun
+        self._begun = ""  # a command whose line goes on in the next one
 
     def _forget(self) -> None:
         self._words, self._doubtful, self._spent = {}, set(), False
 
     def read(self, line: str) -> None:
-        """Take what a line says."""
+        """Take what a line says, or the last one of those that a backslash joins."""
+        line = self._begun + line
+        self._begun = line[:-1] if line.endswith("\\") and len(line) < LONGEST_LINE else ""
+        if self._begun or not any(test in line for test in _TESTS):
+            return
         found = job_facts(line)
         if found and self._spent:
             self._forget()
@@ -88,10 +92,11 @@ class Job:
 # ---- lines of NCCL (NCCL_DEBUG=INFO): evidence, never a number ---------------------------------------------
 
 TUNING: Final = "algorithm"
+VERSION: Final = "nccl_version"
 
 # Key: what a line says; the groups, joined by a blank, are the evidence; of calls, it is NCCL's own words.
 _LINES: Final = (
-    ("nccl_version", re.compile(r"\b([NR]CCL) version *:? *(\d\S*)")),
+    (VERSION, re.compile(r"\b([NR]CCL) version *:? *(\d\S*)")),
     ("network", re.compile(r"Using network (.+?)\s*$")),
     ("network", re.compile(r"Assigned NET plugin (.+?) to comm")),
     ("network", re.compile(r" via NET/([^/]+)/\d")),
@@ -131,6 +136,16 @@ class Evidence:
         """Whether NCCL reports a single call in the line, and nothing else."""
         return [key for key, form in _LINES if form.search(line)] == [TUNING]
 
+    @staticmethod
+    def is_first(line: str) -> bool:
+        """Whether a library says so once a job, when it starts."""
+        return "MPI startup()" in line or _LINES[0][1].search(line) is not None
+
+    def join(self, other: Evidence) -> None:
+        """Take what another one holds."""
+        for key, values in other._found.items():
+            self._found.setdefault(key, {}).update(values)
+
     def take(self, line: str) -> None:
         """Take what a line says."""
         if _SOME.search(line) is None:
@@ -151,16 +166,16 @@ class Evidence:
 
 # Slurm, Open MPI, hydra, PALS, Kubernetes, shells; nccl-tests says "Test NCCL failure", OSU "DATA VALIDATION
 # ERROR". Warnings of a test that starts have "error" or "failed" in them too: these words alone end nothing.
-_STATUS: Final = r"(?:exit|return|error)(?:ed|ing)?[ :_-]*(?:with|on)?[ _-]*(?:code|status|signal)"
+_NOT_ZERO: Final = r"(?:exit_?)?(?:status|codes?|signal|exit|exited)[ =:]*(?:of \w+ \d+[ =:]*)?-?[1-9]"
 _ENDS: Final = (
     r"\b(?:failure|core dumped|stack trace|evicted|terminating)\b",
     r"\b(?:kill(?:ed|ing)|cancel+ed|abort(?:ed|ing)|mpi_abort|segfault)\b",
-    r"\babort\(|\btraceback \(|\bsignal:? *\d",
+    r"\babort\(|\btraceback \(|\bsending signal\b|\bassert(?:ion)?\b.* fail",
     r"\b(?:segmentation (?:fault|violation)|bus error|fatal error|bad termination)\b",
     r"\b(?:received signal|exiting improperly|job (?:has )?failed|backofflimitexceeded)\b",
     r"\btime ?limit\b|\btimed out\b|\boperation timeout\b|\bout of memory\b|\boom[-_ ]?kill|\bnode[ _]fail",
     r"\bnon-?zero (?:exit|status|code|return)",
-    rf"\b{_STATUS}\b[ =:]*(?:of \w+ \d+[ =:]*)?-?[1-9]|\berror [1-9]\d*$",
+    rf"\b{_NOT_ZERO}|\berror [1-9]\d*$|\bnccl\w+error\b|\bunhandled \w+ error\b",
     r"\b(?:validation|data) (?:error|failed)",
     r"\bto be terminated\b|\bterminated (?:by|with|due|unexpected|early)|\bterminated$",
     r"\blost (?:connection|communication|contact)\b",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from busbw.foreign.logs.row_words import NOT_CHECKED, Column, Kind, Layout
-from busbw.foreign.logs.table import Facts, FoundTable, Row, Tool
+from busbw.foreign.logs.row_words import NOT_CHECKED, Column, Kind, Layout, Row
+from busbw.foreign.logs.table import Facts, FoundTable, Tool
 from busbw.model.record import DAMAGED
 
 # What stands in a column that an entry does not have, where a row can be without it.
@@ -34,7 +34,7 @@ def found_table(
             for column in layout.columns
         ]
         if layout.fits(row):
-            found.rows.append(Row(number, 0, row))
+            found.rows.append(Row(number, row))
         else:
             found.note(DAMAGED, f"{what} is not a whole row", number)
         found.last_line = max(found.last_line, number)

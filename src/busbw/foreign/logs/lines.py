@@ -9,6 +9,7 @@ stream.
 from __future__ import annotations
 
 import codecs
+import json
 import re
 import zlib
 from collections.abc import Callable, Iterable, Sequence
@@ -107,6 +108,10 @@ def _plain_letter(letter: str) -> str:
     return " " if letter.isspace() and letter not in _LINE_ENDS else "" if letter == "\ufeff" else "\ufffd"
 
 
+# Docker and Fluentd, most loggers, Google Cloud.
+_TEXT_OF_JSON: Final = ("log", "message", "msg", "textPayload")
+
+
 class Line(NamedTuple):
     """A line without its prefix."""
 
@@ -122,8 +127,19 @@ def split_lines(data: bytes, start: Start) -> list[Line]:
     begins what a reader knows, else -1.
     """
     raw = data.removesuffix(b"\n").split(b"\n") if data else []
-    texts = [plain(each.decode("utf-8", "replace")) for each in raw]
+    texts = [plain(_logged(each.decode("utf-8", "replace"))) for each in raw]
     return without_prefixes(["" if len(text) > LONGEST_LINE else text for text in texts], start)
+
+
+def _logged(line: str) -> str:
+    """The text of a line that a container engine or a collector of logs has put into JSON."""
+    if not line.startswith("{"):
+        return line
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError):
+        return line
+    return next((text for key in _TEXT_OF_JSON if isinstance(text := entry.get(key), str)), line)
 
 
 # ---- prefixes ----------------------------------------------------------------------------------------------

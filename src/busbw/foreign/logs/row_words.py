@@ -30,6 +30,8 @@ NO_ALGORITHM: Final = "-"
 _NUMBER: Final = r"(?:(?:0|[1-9]\d*)(?:\.\d+)?(?:e[+-][01]\d)?|-?(?:nan|inf))"
 _IS_NUMBER: Final = re.compile(_NUMBER, re.ASCII)
 
+_FIELD: Final = re.compile(r"(?:#+ )? *[^ ]+")
+
 
 class Printed(NamedTuple):
     """Values and half a unit of their last printed digit: the number that was printed lies within +-half."""
@@ -93,6 +95,21 @@ def one_printed(token: str) -> OnePrinted | None:
     return OnePrinted(float(token), _half_unit(token)) if is_number(token) else None
 
 
+class Row(NamedTuple):
+    """A row by its words. ``fields`` are their lengths with the blanks before them; empty where these were
+    lost.
+    """
+
+    line: int
+    words: list[str]
+    fields: tuple[int, ...] = ()
+
+    @property
+    def width(self) -> int:
+        """The length of its line; 0 where it is not known."""
+        return sum(self.fields)
+
+
 class Kind(Enum):
     """What the words of a column may be."""
 
@@ -130,13 +147,13 @@ class Layout:
 
     ``breaks`` are pairs (columns, offset): where the tool prints a row in pieces, between which other output
     of the job can get, the number of columns so far and the offset in the line where the piece ends.
-    ``width`` is the length of the heading. ``blank`` is a column that some versions leave empty: its place
-    among the columns, and where its field begins and ends in the line.
+    ``fields`` are those of the heading (see ``fields_of``). ``blank`` is a column that some versions leave
+    empty: its place among the columns, and where its field begins and ends in the line.
     """
 
     columns: tuple[Column, ...]
     breaks: tuple[tuple[int, int], ...] = ()
-    width: int = 0
+    fields: tuple[int, ...] = ()
     blank: tuple[int, int, int] | None = None
 
     @cached_property
@@ -152,6 +169,20 @@ class Layout:
     def fits(self, words: Sequence[str]) -> bool:
         """Whether the words are a row."""
         return self.row.fullmatch(" ".join(words)) is not None
+
+
+def fields_of(line: str) -> tuple[int, ...]:
+    """The length of each word with the blanks before it; the sign of a comment is not a word."""
+    return tuple(map(len, _FIELD.findall(line)))
+
+
+def aligned(layout: Layout, line: str) -> tuple[int, ...]:
+    """The fields of a row; none where its columns are not aligned."""
+    found = fields_of(line.rstrip()) if "  " in line.strip() else ()
+    if layout.blank is not None and len(found) == len(layout.columns) - 1:
+        at = layout.blank[0]
+        found = (*found[:at], 0, *found[at:])
+    return found if len(found) == len(layout.columns) else ()
 
 
 def fault(columns: Sequence[Column], tokens: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from busbw.foreign.logs.operations import type_bytes
-from busbw.foreign.logs.row_words import Kind, Layout, fault, filled, is_number
+from busbw.foreign.logs.row_words import Kind, Layout, aligned, fault, filled, is_number
 from busbw.foreign.logs.table import Failure, FoundTable, Tool
 from busbw.model.record import DAMAGED, OTHER_OUTPUT
 
@@ -16,22 +16,22 @@ _VERDICTS: Final = ("Pass", "Fail")
 _DECIMALS: Final = 2  # of the last number of a row, in every tool whose rows end with a measure
 
 
-def row_before_output(table: FoundTable, line: str) -> tuple[list[str], int] | None:
-    """The words and the length of a whole row at whose end other output of the job begins, without a line end
+def row_before_output(table: FoundTable, line: str) -> tuple[list[str], tuple[int, ...]] | None:
+    """The words and the fields of a whole row at whose end other output of the job begins, without a line end
     between them; None where the line does not have a row as long as the one above, or as the heading.
     """
     for width in _widths(table):
         if width and is_interrupted(line, width):
             words = filled(table.layout, line[:width].split(), line, len(table.layout.columns))
             if table.layout.fits(words):
-                return words, width
+                return words, aligned(table.layout, line[:width])
     return None
 
 
 def _widths(table: FoundTable) -> Iterator[int]:
     if table.rows:
         yield table.rows[-1].width
-    yield table.layout.width
+    yield sum(table.layout.fields)
 
 
 def is_interrupted(line: str, end: int) -> bool:
@@ -91,7 +91,7 @@ def is_cut(table: FoundTable) -> bool:
         whole = {*_VERDICTS, *before}
         return word not in whole and any(known.startswith(word) for known in whole)
     if column.kind is Kind.WRONG:  # a count that was 12 can be 1 now; rows have one length where it is whole
-        widths = {*(row.width for row in others), table.layout.width}
+        widths = {*(row.width for row in others), sum(table.layout.fields)}
         return word.isdigit() and word.strip("0") != "" and last.width not in widths
     if column.kind is Kind.DEVIATION:
         return word[-1].isdigit() and "e" not in word

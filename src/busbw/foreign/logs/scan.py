@@ -9,9 +9,9 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, Final
 
-from busbw.foreign.logs.context import Ends, Evidence, Job, may_be_command
+from busbw.foreign.logs.context import Ends, Evidence, Job
 from busbw.foreign.logs.lines import Line, split_lines
-from busbw.foreign.logs.row_words import Layout, fault, filled, is_number
+from busbw.foreign.logs.row_words import Layout, Row, aligned, fault, fields_of, filled, is_number
 from busbw.foreign.logs.rows import (
     failure,
     is_cut,
@@ -21,7 +21,7 @@ from busbw.foreign.logs.rows import (
     note_damage,
     row_before_output,
 )
-from busbw.foreign.logs.table import Fact, Facts, FoundTable, Row, Tool, fact_words, rank_line
+from busbw.foreign.logs.table import Fact, Facts, FoundTable, Tool, fact_words, rank_line
 from busbw.model.record import DAMAGED, ImportFinding
 from busbw.units import counted
 
@@ -31,12 +31,14 @@ _GAPS: Final = ("...", "[...]", "…")
 
 @dataclass(frozen=True)
 class Log:
-    """What one text holds. ``findings`` are those that belong to no table."""
+    """What one text holds. ``findings`` are those that belong to no table; ``facts`` and ``evidence`` are of
+    the last launch, also where it has no table.
+    """
 
     tables: tuple[FoundTable, ...]
-    facts: Facts  # of the last launch, also where it has no table
+    facts: Facts
     job: dict[str, Any]
-    evidence: dict[str, list[str]]
+    evidence: Evidence
     last_words: str
     lines: int
     findings: tuple[ImportFinding, ...] = ()
@@ -111,6 +113,8 @@ class Scanner:
             self._lose(stream)
             if stream.announced and self._tables:
                 self._failed_launch(stream)
+        for table in self._tables[-1:]:  # what stands below the last table is of its launch
+            table.evidence.join(self._evidence)
         for table in self._tables:
             self._note_processes(table)
             table.findings.sort(key=lambda finding: finding.line)
@@ -122,7 +126,7 @@ class Scanner:
             tuple(self._tables),
             facts,
             self._job.plain(),
-            self._evidence.as_dict(),
+            self._evidence,
             self._last_words.strip()[:200],
             self._number,
             tuple(self._lost),
@@ -171,16 +175,18 @@ class Scanner:
         words = filled(table.layout, words, line, count)
         if len(words) != count or not line.isascii() or not table.layout.fits(words):
             return False
-        self._take_row(stream, words, *_lengths(line))
+        self._take_row(stream, words, aligned(table.layout, line))
         return True
 
-    def _take_row(self, stream: Stream, words: list[str], width: int, tail: int = 0, line: int = 0) -> None:
+    def _take_row(
+        self, stream: Stream, words: list[str], fields: tuple[int, ...] = (), line: int = 0
+    ) -> None:
         table = stream.table
         assert table is not None
         if stream.piece:
             self._drop_piece(stream)
         number = line or self._number
-        table.rows.append(Row(number, width, words, tail))
+        table.rows.append(Row(number, words, fields))
         table.last_line = max(table.last_line, number)
         self._rows_of = stream
 
@@ -215,8 +221,7 @@ class Scanner:
                 else:
                     self._take_fact(stream, form, fact_words(match))
                 return True
-        if may_be_command(line):
-            self._job.read(line)
+        self._job.read(line)
         return False
 
     # ---- words beside the rows -------------------------------------------------------------------------
@@ -257,10 +262,19 @@ class Scanner:
         self._close(stream)
         if stream.ended:
             stream.facts, stream.ended = Facts(), False
+            self._next_launch()
         self._job.begin_output()
+
+    def _next_launch(self, *, is_sure: bool = False) -> None:
+        """Take evidence for another launch from here on, where the last table has ended, or it is sure."""
+        last = self._tables[-1] if self._tables else None
+        has_table = last is not None and last.evidence is self._evidence
+        if last is not None and has_table and (is_sure or not self._streams[last.stream].is_open):
+            self._evidence = Evidence()
 
     def _nccl_line(self, stream: Stream, line: str, words: list[str]) -> None:
         """A line of NCCL: evidence. It may stand behind a row, or behind the beginning of one."""
+        self._next_launch(is_sure=Evidence.is_first(line))
         table = self._only_open_table(stream) if Evidence.is_of_a_call(line) else None
         if table is None:
             self._evidence.take(line)
@@ -301,6 +315,7 @@ class Scanner:
             self._job.take(),
             stream.placements,
             last_line=self._number,
+            evidence=self._evidence,
         )
         stream.placements, stream.is_open, stream.announced = "", True, 0
         self._tables.append(stream.table)
@@ -327,7 +342,7 @@ class Scanner:
             if tool.usual is None or tool.started.isdisjoint(stream.facts.header):
                 continue
             table = FoundTable(tool, tool.usual, stream.name, stream.announced, stream.facts)
-            table.last_line = stream.announced
+            table.last_line, table.evidence = stream.announced, self._evidence
             if self._note_end(table):
                 self._tables.append(table)
                 stream.facts, stream.announced = Facts(), 0
@@ -363,7 +378,7 @@ class Scanner:
         self._begin_table(stream, *found)
         assert stream.table is not None
         stream.table.note("no-heading", text, self._number)
-        self._take_row(stream, words, *_lengths(line))
+        self._take_row(stream, words, aligned(found[1], line))
         return True
 
     def _not_a_row(self, stream: Stream, table: FoundTable, line: str, words: list[str]) -> None:
@@ -419,7 +434,7 @@ class Scanner:
         stream.piece = []
         text = f"the row was interrupted by other output; its end is in line {self._number}"
         table.note("joined", text, stream.piece_line)
-        self._take_row(stream, joined, 0, line=stream.piece_line)
+        self._take_row(stream, joined, line=stream.piece_line)
         return True
 
     def _drop_piece(self, stream: Stream) -> None:
@@ -449,15 +464,7 @@ def _layout(line: str, tool: Tool) -> Layout | None:
     layout = tool.heading(line)
     if layout is None or not any(column.name.startswith(("time", "cputime")) for column in layout.columns):
         return None
-    return replace(layout, width=len(line.rstrip()))
-
-
-def _lengths(line: str) -> tuple[int, int]:
-    """The length of a line, and of what stands behind its first word; 0 where no columns are aligned."""
-    text = line.strip()
-    if "  " not in text:
-        return 0, 0
-    return len(line.rstrip()), len(text) - len(text.split(None, 1)[0])
+    return replace(layout, fields=fields_of(line))
 
 
 def _may_be_row(words: Sequence[str]) -> bool:

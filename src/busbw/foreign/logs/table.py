@@ -6,11 +6,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
 from busbw.foreign.logs.context import Evidence
+from busbw.foreign.logs.printf import misprinted
 from busbw.foreign.logs.row_words import (
     BoolArray,
     FloatArray,
@@ -18,6 +19,7 @@ from busbw.foreign.logs.row_words import (
     Layout,
     OnePrinted,
     Printed,
+    Row,
     one_printed,
     printed,
 )
@@ -71,7 +73,7 @@ def fact(scope: str, mark: str, pattern: str, *, forgets: tuple[str, ...] = ()) 
     """A kind of line by its pattern, which is compared from the beginning of the line on, behind the comment
     sign: pages of the web and mails eat it.
     """
-    return Fact(scope, mark, re.compile(r"(?<!\w)#?\s*" + pattern), forgets)
+    return Fact(scope, mark, re.compile(r"(?<!\w)#*\s*" + pattern), forgets)
 
 
 def fact_words(match: re.Match[str]) -> dict[str, Any]:
@@ -98,17 +100,6 @@ def number_or_word(text: str) -> int | str:
 
 
 # ---- as it was found ---------------------------------------------------------------------------------------
-
-
-class Row(NamedTuple):
-    """A row by its words. ``width`` 0: its length is not to be compared with that of others; ``tail`` is the
-    length behind the first word, which is the same where blanks in front of the rows are lost.
-    """
-
-    line: int
-    width: int
-    words: list[str]
-    tail: int = 0
 
 
 @dataclass(frozen=True)
@@ -145,8 +136,8 @@ class Failure:
 @dataclass
 class FoundTable:
     """A table as it stands in the log. ``placements`` is the line above its heading: whose columns follow;
-    ``job`` are the words of the command line above it, ``calls`` NCCL's lines about single calls;
-    ``headings`` counts how often its heading is there.
+    ``job`` are the words of the command line above it, ``evidence`` what libraries said in its launch,
+    ``calls`` NCCL's lines about single calls; ``headings`` counts how often its heading is there.
     """
 
     tool: Tool
@@ -161,6 +152,7 @@ class FoundTable:
     failures: list[Failure] = field(default_factory=list)
     findings: list[ImportFinding] = field(default_factory=list)
     last_line: int = 0
+    evidence: Evidence = field(default_factory=Evidence)
     calls: Evidence | None = None
     headings: int = 1
 
@@ -204,18 +196,17 @@ class FoundTable:
             "tool": self.tool.name,
             "stream": self.stream,
             "lines": np.array([row.line for row in self.rows], np.int64),
-            "widths": np.array([row.width for row in self.rows], np.int64),
-            "tails": np.array([row.tail for row in self.rows], np.int64),
+            "misprinted": misprinted(self.layout, self.rows),
             "sizes": self.integers("size", 0),
             "counts": self.integers("count", -1),
             "types": self.words("type") or [""] * rows,
             "redops": self.words("redop") or ["none"] * rows,
             "roots": self.integers("root", -1),
-            "heading_width": self.layout.width,
             "first_line": self.heading_line,
             "last_line": self.last_line,
             "header": {**header, **self.footer},
-            "ranks": tuple(self.facts.ranks),
+            "ranks": tuple(dict.fromkeys(self.facts.ranks)),  # a line may be there twice
+            "evidence": self.evidence.as_dict(),
             "failures": tuple(self.failures),
             "findings": tuple(self.findings),
             "average": one_printed(str(self.footer.get("average", ""))),
@@ -267,18 +258,18 @@ def _as_found(table: Table, operation: str, ranks: int) -> Table:  # noqa: ARG00
 class Table:
     """One table of a log: rows by column, and what the log says about them.
 
-    Rows: ``lines`` (from 1), ``widths`` and ``tails`` (0: not to be compared), ``sizes`` in bytes as
-    printed, ``counts`` (-1: the tool prints none), ``types``, ``redops``, ``roots`` (-1: none), ``timings``
-    (one a placement); ``algorithms`` and the bytes in a rank's buffers are empty where the table has no such
-    column.
+    Rows: ``lines`` (from 1), ``sizes`` in bytes as printed, ``counts`` (-1: the tool prints none), ``types``,
+    ``redops``, ``roots`` (-1: none), ``timings`` (one a placement); ``algorithms`` and the bytes in a rank's
+    buffers are empty where the table has no such column. ``misprinted`` are lines that the tool cannot have
+    written so, and why.
 
     ``shares``: sizes are what one rank gives to or gets from each other one, as in OSU and IMB, where ours is
     the whole buffer. ``time`` says which reduction the times are; ``operation`` is empty where the log does
     not name it, ``rank_labels`` pairs a source with the number of ranks that it claims. ``trusted_time`` is
     off where the printed time is not that of the operation (-C). ``words_from`` says where reduction, root
     and type come from. ``ended``: the tool's last line (``end_line``) is there, or it
-    has none; ``largest`` is the size of the last row by the header, 0 where it does not say that. ``calls``
-    are the lines of NCCL in the table about single calls.
+    has none; ``largest`` is the size of the last row by the header, 0 where it does not say that.
+    ``evidence`` is what libraries said in its launch, ``calls`` NCCL's lines in the table about single calls.
 
     How the tool prints: ``formulas`` of its algbw are ``today's`` (size / time), ``old`` (from before
     nccl-tests 2.13: some operations left a rank's own block out), or not known. ``gb_sizes`` are what its GB
@@ -291,14 +282,12 @@ class Table:
     stream: str
     time: str
     lines: IntArray
-    widths: IntArray
     sizes: IntArray
     counts: IntArray
     types: Sequence[str]
     redops: Sequence[str]
     roots: IntArray
     timings: tuple[Timing, ...]
-    tails: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
     algorithms: Sequence[str] = ()
     input_bytes: Sequence[int | None] = ()
     output_bytes: Sequence[int | None] = ()
@@ -306,7 +295,7 @@ class Table:
     operation_from: str = ""
     shares: bool = False
     trusted_time: bool = True
-    heading_width: int = 0
+    misprinted: Mapping[int, str] = field(default_factory=dict)
     first_line: int = 0
     last_line: int = 0
     rank_labels: tuple[tuple[str, int], ...] = ()
@@ -321,6 +310,7 @@ class Table:
     largest: int = 0
     findings: tuple[ImportFinding, ...] = ()
     words_from: dict[str, str] = field(default_factory=dict)
+    evidence: Mapping[str, list[str]] = field(default_factory=dict)
     calls: tuple[str, ...] = ()
     formulas: str = ""
     gb_sizes: tuple[float, ...] = (1.0,)
@@ -341,10 +331,8 @@ class Table:
         if mask.all():
             return self
         columns: dict[str, Any] = {
-            name: getattr(self, name)[mask] for name in ("lines", "widths", "sizes", "counts", "roots")
+            name: getattr(self, name)[mask] for name in ("lines", "sizes", "counts", "roots")
         }
-        if len(self.tails):
-            columns["tails"] = self.tails[mask]
         places = np.flatnonzero(mask).tolist()
         for name in ("types", "redops", "algorithms", "input_bytes", "output_bytes"):
             known = getattr(self, name)

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 
+from busbw.foreign.logs.context import VERSION
 from busbw.foreign.logs.operations import operation
 from busbw.foreign.logs.row_words import BoolArray, Column, FloatArray, Kind, Layout
-from busbw.foreign.logs.table import FoundTable, RankLine, Table, Timing, Tool, fact
+from busbw.foreign.logs.table import FoundTable, Table, Timing, Tool, fact
 from busbw.model.collective import Placement
 from busbw.model.record import ImportFinding
 from busbw.units import NS_PER_US
@@ -32,7 +33,7 @@ _NO_COLUMN: Final = "none: the table has no such column"
 
 # ---- headings ----------------------------------------------------------------------------------------------
 
-_WORDS: Final = re.compile(r"\S+")
+_WORDS: Final = re.compile(r"(?<!\S)[#\\]*(?P<name>[^\s#\\]\S*)")  # pages want a backslash before a sign
 # Columns since the first version, and of rccl-tests: name in the heading to our name and kind.
 _COLUMNS: Final = {
     "size": ("size", Kind.INTEGER),
@@ -67,8 +68,8 @@ ALL_COLUMNS: Final = (
 
 def heading(line: str) -> Layout | None:
     """The layout that a line announces; None where it is no heading of these tests."""
-    matches = [match for match in _WORDS.finditer(line) if match.group() != "#"]
-    names = [match.group().lstrip("#") for match in matches]
+    matches = list(_WORDS.finditer(line))
+    names = [match.group("name") for match in matches]
     if names[:2] != ["size", "count"]:
         return None
     columns: list[Column] = []
@@ -142,7 +143,7 @@ def interpret(found: FoundTable) -> Table:
     header, job, names = found.facts.header, found.job, found.layout.names
     named = operation(str(header.get("program", "")))
     name = named or operation(str(job.get("command_program", "")))
-    is_rccl = _is_rccl(header, found.facts.ranks)
+    is_rccl = _is_rccl(found)
     return found.as_table(
         tool=RCCL_TESTS if is_rccl else NAME,
         backend="rccl" if is_rccl else "nccl",
@@ -164,12 +165,13 @@ def interpret(found: FoundTable) -> Table:
     )
 
 
-def _is_rccl(header: dict[str, Any], ranks: Sequence[RankLine]) -> bool:
-    """By its own word, else by its GPUs: these have a bus address in hex, which CPUs of AMD have not."""
-    if header.get("tests"):
-        return bool(header["tests"] == "rccl")
-    return any(
-        re.search(r"[0-9a-fA-F]$", rank.bus_id) and rank.device_name.startswith("AMD ") for rank in ranks
+def _is_rccl(found: FoundTable) -> bool:
+    """By its own word, the library's, or its GPUs: these have a bus address in hex, unlike AMD's CPUs."""
+    if found.facts.header.get("tests"):
+        return bool(found.facts.header["tests"] == "rccl")
+    return any(word.startswith("RCCL") for word in found.evidence.as_dict().get(VERSION, ())) or any(
+        re.search(r"[0-9a-fA-F]$", rank.bus_id) and rank.device_name.startswith("AMD ")
+        for rank in found.facts.ranks
     )
 
 

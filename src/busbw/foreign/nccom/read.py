@@ -13,7 +13,7 @@ from busbw.foreign.logs.operations import REDUCING, operation
 from busbw.foreign.logs.row_words import NO_ALGORITHM, Column, Kind, Layout
 from busbw.foreign.logs.table import GIB_PER_GB, FoundTable, Table, Timing, Tool, fact
 from busbw.model.collective import Placement
-from busbw.units import NS_PER_US
+from busbw.units import NS_PER_US, counted
 
 NAME: Final = "nccom-test"
 # Whose tables say neither reduction nor root.
@@ -99,6 +99,10 @@ def interpret(found: FoundTable) -> Table:
     named = operation(str(header.get("operation", "")))
     labels = [("header", int(header["ranks"]))] if "ranks" in header else []
     said = {"command": f"{NAME} {job['nccom_command']}"} if "nccom_command" in job else {}
+    if (errors := int(found.footer.get("errors_found", 0))) > len(found.failures):
+        shown = counted(len(found.failures), "row")
+        text = f"the line below the table counts {counted(errors, 'error')}, and {shown} show one"
+        found.note("contradiction", text, found.last_line)
     names = found.layout.names
     return found.as_table(
         backend="nccom",

@@ -26,7 +26,7 @@ _DEVICE_FIELDS: Final = ("device", "nic", "adapter", "name", "interface")
 _UNITS: Final = {"b": 1.0, "bytes": 1.0, "byte": 1.0, "kb": 1e3, "mb": 1e6, "gb": 1e9, "kib": 2**10,
                  "mib": 2**20, "gib": 2**30}  # fmt: skip
 
-_LEAST_RISES: Final = 2  # of one device: a count under load goes on rising
+_LEAST_RISES: Final = 4  # of one device: rates that scatter rise so often one time in 120
 
 Series = dict[tuple[str, str], list[tuple[int, int, float]]]  # device, counter: start, end, value
 
@@ -115,8 +115,7 @@ def _generic(export: Export, host: str) -> Iterator[NicRate]:
 def _is_rate(devices: Sequence[Sequence[tuple[int, int, float]]], said: str) -> bool | None:
     """Whether the values of a counter are rates in bytes a second: where their description says so, or where
     they fall on some device, as a count never does. They are counts where some device's rise again and again
-    and none's fall. None where some device's stand still above zero, as a steady rate does too, or have risen
-    once and no more was sampled.
+    and none's fall. None of anything else that is above zero: it is either.
     """
     steps = [[after[2] - before[2] for before, after in pairwise(rows)] for rows in devices]
     if re.search(r"rate|/s\b|per.second", said, re.IGNORECASE):
@@ -125,8 +124,7 @@ def _is_rate(devices: Sequence[Sequence[tuple[int, int, float]]], said: str) -> 
         return True
     if max(sum(step > 0 for step in own) for own in steps) >= _LEAST_RISES:
         return False
-    is_steady = any(rows[0][2] and not any(own) for rows, own in zip(devices, steps, strict=True))
-    return None if is_steady or any(own and min(own) > 0 for own in steps) else True
+    return None if any(value for rows in devices for *_, value in rows) else True
 
 
 def _taken(rows: Sequence[tuple[int, int, float]], *, is_rate: bool) -> tuple[float, ...]:

@@ -130,7 +130,7 @@ def interpret_osu(found: FoundTable) -> Table:
 
 def _osu_test(header: Mapping[str, Any]) -> tuple[str, str]:
     """The operation that the title names, and what its time is."""
-    title = str(header.get("title", "")).lower().removesuffix("latency").strip()
+    title = " ".join(word for word in str(header.get("title", "")).lower().split() if word != "latency")
     one_sided = str(header.get("kind", "")).partition("MPI_")[2]
     if one_sided:
         return one_sided.lower(), _OSU_ONE_SIDED_TIME
@@ -181,7 +181,7 @@ _IMB_COLUMNS: Final = {
 
 def imb_heading(line: str) -> Layout | None:
     """The layout that a line announces; None where it is no heading of IMB."""
-    names = [word.lstrip("#") for word in line.split() if word != "#"]
+    names = [name for word in line.split() if (name := word.lstrip("#\\"))]  # pages want the backslash
     if not names or names[0] not in _IMB_FIRST or any(name not in _IMB_COLUMNS for name in names):
         return None
     return Layout(tuple(Column(*_IMB_COLUMNS[name]) for name in names))
@@ -202,14 +202,13 @@ def interpret_imb(found: FoundTable) -> Table:
 
 
 def _imb_test(header: Mapping[str, Any], has_spread: bool) -> tuple[str, str]:
-    """The operation that the header names, and what its time is. The modes of IMB-EXT are tests apart."""
+    """The operation that the header names, and what its time is. Modes (IMB-EXT, RMA, IO) are tests apart."""
     benchmark, mode = str(header.get("benchmark", "")), str(header.get("mode", ""))
-    if has_spread or not benchmark:
-        return operation(benchmark) or benchmark.lower(), _IMB_TIME
-    if benchmark.lower().startswith("pingpong"):
+    if benchmark.lower().startswith("pingpong") and not has_spread:
         return _PING_PONG, _IMB_PAIR_TIME
     name = operation(benchmark) or benchmark.lower()
-    return "_".join([name, *filter(None, mode.lower().split("-"))]), _IMB_ONE_TIME
+    time = _IMB_ONE_TIME if benchmark and not has_spread else _IMB_TIME
+    return "_".join([name, *filter(None, mode.lower().split("-"))]), time
 
 
 IMB: Final = Tool(
@@ -220,7 +219,7 @@ IMB: Final = Tool(
         fact(
             "launch",
             "MPI Benchmark",
-            r"Intel *\(R\) MPI Benchmarks? (?:Suite )?(?P<tests_version>[^\s,]+)",
+            r"Intel *\(R\) MPI Benchmarks? (?:Suite )?V?(?P<tests_version>[^\s,]+(?: Update \d+)?)",
         ),
         fact("header", "Date", r"Date *: (?P<date>.*\S)"),
         fact("header", "MPI Version", r"MPI Version *: (?P<mpi_version>.*\S)"),
@@ -235,11 +234,12 @@ IMB: Final = Tool(
             "test",
             "Benchmarking",
             r"Benchmarking +(?P<benchmark>[A-Za-z_-]+)",
-            forgets=("waiting", "processes", "mode"),
+            forgets=("waiting", "processes", "mode", "groups"),
         ),
         fact("test", "MODE:", r"MODE: *(?P<mode>[A-Z-]+)"),
         fact("header", "Maximum message", r"Maximum message length in bytes: *(?P<max_bytes>\d+)"),
-        fact("test", "processes", r"\(? *#?processes *= *(?P<processes>\d+)"),
+        fact("test", "processes", r"\(? *[#\\]*processes *= *(?P<processes>\d+)"),
+        fact("test", "groups of", r"\( *(?P<groups>\d+) groups of (?P<processes>\d+) processes"),
         fact("header", "additional processes", r"\( *(?P<waiting>\d+) additional processes waiting"),
     ),
     interpret=interpret_imb,

@@ -11,7 +11,7 @@ from busbw.model.conclusion import Answer, Conclusion, Fact
 from busbw.model.finding import Severity
 from busbw.model.record import DOUBTS, INCOMPLETE, RunRecord, RunStatus
 from busbw.model.result import Status
-from busbw.units import first_of
+from busbw.units import first_of, were
 
 _SHOWN: Final = 3
 _ENDED: Final = {
@@ -65,7 +65,7 @@ def _status(record: RunRecord) -> Iterator[Conclusion]:
     if record.status is RunStatus.FAILED and not record.error and not missing:
         ended = ""  # failed cases have a conclusion of their own
     failed = sum(each.status is Status.FAILED for each in record.results)
-    counts = ((missing, "were not measured"), (failed, "failed"))
+    counts = ((missing, f"{were(missing)} not measured"), (failed, "failed"))
     left = "; ".join(f"{count} of {cases} cases {how}" for count, how in counts if count)
     claim = "; ".join(filter(None, (": ".join(filter(None, (ended, record.error))), left)))
     if not claim:

@@ -10,7 +10,7 @@ from busbw.errors import ExitCode
 from busbw.judge.diagnose import algorithm, completeness, expected, links, ranks, variance
 from busbw.judge.diagnose.subject import Subject
 from busbw.model.conclusion import Answer, Conclusion, Question
-from busbw.model.finding import Severity
+from busbw.model.finding import Severity, worst_first
 
 Rule = Callable[[Subject], Iterable[Conclusion]]
 """Conclusions of one question, at least one: where the data say nothing, one that is not observable."""
@@ -59,6 +59,12 @@ def answer(question: Question, conclusions: Sequence[Conclusion]) -> Answer:
     """The answer to one question: that of its worst conclusion."""
     given = {each.answer for each in conclusions if each.question is question}
     return next((each for each in _ORDER if each in given), Answer.NOT_OBSERVABLE)
+
+
+def decisive(question: Question, given: Answer, conclusions: Sequence[Conclusion]) -> Conclusion | None:
+    """The worst conclusion with the answer that was ``given`` to a question; None where no one has it."""
+    own = (each for each in worst_first(conclusions) if each.question is question)
+    return next((each for each in own if each.answer is given), None)
 
 
 def exit_code(conclusions: Sequence[Conclusion]) -> ExitCode:

@@ -170,13 +170,13 @@ def _nics_of(subject: Subject, host: str, nics: Sequence[NicRate]) -> Conclusion
 
 
 def _unclear(host: str, nics: Sequence[NicRate]) -> Conclusion:
-    """A steady rate and a count of nothing look alike."""
+    """Few samples that never fall can be rates and counts."""
     counters = ", ".join(sorted({nic.counter for nic in nics}))
     return Conclusion(
         Severity.INFO,
         f"which NICs carried traffic cannot be decided{f' on {host}' if host else ''}: samples of"
-        f" {first_of(sorted({nic.device for nic in nics}), _SHOWN)} stand still",
-        evidence=f"{counters} never changes: a steady rate, or a count to which nothing was added",
+        f" {first_of(sorted({nic.device for nic in nics}), _SHOWN)} never fall",
+        evidence=f"{counters}: rates that never fell, or counts that rose less than four times",
         hint="profile longer, from before the operation on, or measure with --evidence counters",
         host=host,
         check="links.profiled",

@@ -202,10 +202,10 @@ class Api:
                 content_type="application/merge-patch+json",
             )
 
-    def delete(self, resource: Resource, name: str) -> None:
-        """Delete an object after all that it owns. Nothing happens where it does not exist."""
+    def delete(self, resource: Resource, name: str, *, first: bool = False) -> None:
+        """Delete an object after all that it owns, or ``first``. Nothing happens where it does not exist."""
         with contextlib.suppress(NotFound):
-            query = (("propagationPolicy", "Foreground"),)
+            query = (("propagationPolicy", "Background" if first else "Foreground"),)
             self._call("delete", resource.path(self.namespace, name), query)
 
     def kill_pods(self, selector: str) -> None:

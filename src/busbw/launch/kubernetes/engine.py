@@ -264,7 +264,7 @@ def follow(handle: Handle, folder: Path) -> Iterator[Item]:
 def cancel(handle: Handle, *, now: bool) -> None:
     """Delete the job with all that it owns; its pods get their grace period unless ``now``."""
     job = SubmittedJob(handle)
-    job.api.delete(job.resource, job.name)
+    job.api.delete(job.resource, job.name, first=now)  # else its pods begin their grace period with it
     if now:
         with contextlib.suppress(SiteError):  # a right that not everybody has; the grace period is short
             job.api.kill_pods(job.selector)

@@ -17,6 +17,7 @@ import numpy as np
 
 from busbw.rank.backends.base import IdleCase, Look, WithoutData
 from busbw.rank.backends.streams import overlaps
+from busbw.units import first_of, format_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,9 +41,8 @@ class OperationBeside:
     def __init__(self, neighbour: Neighbour, backend: Backend, world: World) -> None:
         self._neighbour, self._backend, self._world = neighbour, backend, world
         self._theirs: PreparedCase | None = None
-        self._size_bytes = 0
         self._call_ns: tuple[float, float] | None = None
-        self._covered: list[float] = []
+        self._covered = 0.0
 
     def connect(self) -> None:
         """Make its communicator. Collective over the world."""
@@ -54,22 +54,16 @@ class OperationBeside:
 
     @property
     def how(self) -> str:
-        """What it is, and in how much of the case's time it was under way."""
-        ranks, share = self._neighbour.ranks, float(np.median(self._covered or [0.0]))
-        where = (
-            f"ranks {', '.join(map(str, ranks[:4]))}{', ...' * (len(ranks) > 4)}"
-            if ranks
-            else "the same ranks"
-        )
-        name = f"{self._neighbour.what} of {self._size_bytes} B"
-        return f"{name} on {where}, under way in {100 * share:.0f} % of the time"
+        """What it is, and where."""
+        ranks, size_bytes = self._neighbour.ranks, self._neighbour.size_bytes
+        where = f"ranks {first_of(map(str, ranks), 4)}" if ranks else "the same ranks"
+        size = format_size(size_bytes) if size_bytes else "the case's size"
+        return f"{self._neighbour.what} of {size} on {where}"
 
     @contextmanager
     def ready(self, case: Case) -> Iterator[None]:
         """While a case is measured."""
-        own = self._neighbour.operation_beside(case)
-        self._theirs, self._size_bytes = self._backend.prepare(own), own.requested_bytes
-        self._call_ns, self._covered = None, []
+        self._theirs, self._call_ns = self._backend.prepare(self._neighbour.operation_beside(case)), None
         try:
             yield
         finally:
@@ -82,7 +76,8 @@ class OperationBeside:
     def beside(self, prepared: PreparedCase, take: Callable[[PreparedCase], T]) -> tuple[T, float]:
         """See Company."""
         assert self._theirs is not None, "ready for the case"
-        return take(Accompanied(prepared, self._theirs, self)), 0.0
+        found = take(Accompanied(prepared, self._theirs, self))
+        return found, self._covered
 
     def calls(self, own: int) -> int:
         """How many of its calls last longer than so many of the case; the same on all ranks."""
@@ -95,7 +90,7 @@ class OperationBeside:
         """
         own, their, own_span, their_span = self._world.max(np.array([*call_ns, *span_ns])).tolist()
         self._call_ns = max(1.0, own), max(1.0, their)
-        self._covered.append(min(1.0, their_span / max(1.0, own_span)))
+        self._covered = min(1.0, their_span / max(1.0, own_span))
 
 
 class AtOnce(WithoutData):

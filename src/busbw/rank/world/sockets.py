@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Timing:
     """The channel's waiting times. A silent host is reported after at most the sum of the two heartbeat
-    times.
+    times: later than the watcher of its host reports a rank that was stopped.
     """
 
     connect_s: float = 60.0
     heartbeat_interval_s: float = 1.0
-    heartbeat_timeout_s: float = 5.0
+    heartbeat_timeout_s: float = 10.0
     # How long rank 0 lets the others confirm that they read the cause before it may leave itself.
     tell_s: float = 0.5
     leave_s: float = 10.0

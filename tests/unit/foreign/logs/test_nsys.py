@@ -87,10 +87,10 @@ def test_infiniband_in_bytes_and_in_rates(tmp_path: Path) -> None:
 
 def test_efa_as_counts_and_as_rates(tmp_path: Path) -> None:
     counts = Recorded()
-    for at, value in enumerate((5, 335_000_005, 670_000_005)):
+    for at, value in enumerate(range(5, 2_000_000_000, 335_000_000)):
         counts.generic({"Device": "rdmap16s27", "rdma_read_bytes": value, "lifespan": 12}, at * 100_000_000)
     (nic,) = read_profile(counts.write(tmp_path / "x.sqlite")).nics
-    assert (nic.device, nic.counter, nic.gb_per_s) == ("rdmap16s27", "rdma_read_bytes", (3.35, 3.35))
+    assert (nic.device, nic.counter, nic.gb_per_s) == ("rdmap16s27", "rdma_read_bytes", (3.35,) * 5)
     rates = Recorded()
     for at, value in enumerate((0.0, 3.35e9, 3.3e9)):
         rates.generic({"rdmap32s27 rdma_read_resp_bytes": value}, at * 100_000_000)
@@ -99,7 +99,9 @@ def test_efa_as_counts_and_as_rates(tmp_path: Path) -> None:
     assert nic.gb_per_s == pytest.approx((0.0, 3.35, 3.3))
 
 
-@pytest.mark.parametrize("values", [(3.35e9,), (3.35e9, 3.35e9, 3.35e9), (1e12, 1.1e12)])
+@pytest.mark.parametrize(
+    "values", [(3.35e9,), (3.35e9,) * 3, (1e12, 1.1e12), (0.0, 3.3e9, 3.4e9), (0.0, 0.0, 3.3e9, 3.3e9)]
+)
 def test_values_of_efa_that_can_be_either_are_undecided(values: tuple[float, ...], tmp_path: Path) -> None:
     recorded = Recorded()
     for at, value in enumerate(values):

@@ -92,6 +92,11 @@ def test_ranks_on_one_device_are_counted_once(
     assert "3 x NVIDIA H100 80GB HBM3, for 4 ranks" in capsys.readouterr().out
 
 
+def test_a_device_list_that_is_there_twice_is_one(imported: Imported) -> None:
+    (record,) = imported(nccl(*ROWS, devices=(device(0) + device(1)) * 2))
+    assert ([rank.host for rank in record.world.ranks], kinds(record)) == (["hostA", "hostA"], [])
+
+
 @pytest.mark.parametrize("per_process", [1, 4])
 def test_processes_without_mpi_are_communicators_of_their_own(per_process: int, imported: Imported) -> None:
     devices = [
@@ -175,6 +180,10 @@ OSU = "# OSU MPI Allreduce Latency Test v7.4\n# Datatype: MPI_CHAR.\n# Size     
         "error: process exited: status 7",
         "Warning  BackoffLimitExceeded  job-controller  Job has reached the specified backoff limit",
         "ERROR: Job failed (system failure): pod was deleted",
+        "[NID 00012] Apid 77: exit codes: 139",
+        "timeout: sending signal TERM to command 'mpirun'",
+        "[proxy:0:0@n1] control_cmd_cb (proxy/pmip_cb.c:480): assert (!closed) failed",
+        "Exit 143",
     ],
 )
 def test_words_of_an_end_make_the_run_interrupted(end: str, imported: Imported) -> None:
@@ -183,11 +192,24 @@ def test_words_of_an_end_make_the_run_interrupted(end: str, imported: Imported) 
 
 
 @pytest.mark.parametrize(
-    "end", ["Exit code: 0", "exited with status 0", "real 0m3.1s", "# All processes entering MPI_Finalize"]
+    "end",
+    [
+        "Exit code: 0",
+        "exited with status 0",
+        "ExitCode=0:0",
+        "real 0m3.1s",
+        "# All processes entering MPI_Finalize",
+    ],
 )
 def test_words_of_a_good_end_say_nothing(end: str, imported: Imported) -> None:
     (record,) = imported(f"{OSU}{end}\n", ranks=4)
     assert (record.status, kinds(record)) == (RunStatus.COMPLETE, [])
+
+
+def test_errors_that_nccom_test_counts_and_no_row_shows_are_said(imported: Imported) -> None:
+    text = "nccom-test -r 2 allr\n     size(B)    count(elems)     type    time(us)    algbw(GB/s)    busbw(GB/s)\n    33554432        33554432    uint8         768          43.69          43.69\n{}1 errors found - test failed\n"
+    assert kinds(imported(text.format(""))[0]) == ["contradiction"]
+    assert kinds(imported(text.format("    67108864    Failure running: timeout\n"))[0]) == []
 
 
 # ---- rows --------------------------------------------------------------------------------------------------
@@ -216,6 +238,12 @@ def test_a_number_that_is_wider_than_its_column_is_no_damage(imported: Imported)
     assert "damaged" not in kinds(record)
 
 
+def test_rows_whose_blanks_an_editor_has_changed_are_kept(imported: Imported) -> None:
+    text = nccl(*ROWS, devices=device(0) + device(1))
+    (record,) = imported(text.replace("  ", "\t"))
+    assert (len(record.results), kinds(record)) == (14, [])
+
+
 def test_a_digit_that_is_lost_is_no_lost_blank(imported: Imported) -> None:
     text = nccl(*ROWS, devices=device(0) + device(1))
     damaged = ROWS[2].replace(ROWS[2].split()[5], ROWS[2].split()[5][:-1], 1)
@@ -238,11 +266,13 @@ def test_rows_above_the_first_heading_are_named(above: str, imported: Imported, 
     assert len(imported(text)[0].results) == 3
 
 
-def test_comment_signs_may_be_missing(tool_table: Callable[[int], str], imported: Imported) -> None:
+def test_comment_signs_may_be_missing_or_others(tool_table: Callable[[int], str], imported: Imported) -> None:
     text = tool_table(1)
-    wanted, found = (imported(each, op="all_reduce", ranks=16)[0] for each in (text, text.replace("#", "")))
-    assert (found.results, found.world) == (wanted.results, wanted.world)
-    assert kinds(found) == kinds(wanted)
+    wanted = imported(text, op="all_reduce", ranks=16)[0]
+    for sign in ("", "##", "\\#"):
+        found = imported(text.replace("#", sign), op="all_reduce", ranks=16)[0]
+        assert (found.results, found.world) == (wanted.results, wanted.world)
+        assert kinds(found) == kinds(wanted)
 
 
 PREFIXES = {
@@ -278,6 +308,15 @@ def test_whatever_repeats_before_lines_is_a_prefix(
 ) -> None:
     text = tool_table(1)
     behind = "".join(f"{PREFIXES[name](at)}{line}\n" for at, line in enumerate(text.splitlines()))
+    wanted, found = (imported(each, op="all_reduce", ranks=16)[0] for each in (text, behind))
+    assert (found.results, kinds(found)) == (wanted.results, kinds(wanted))
+
+
+@pytest.mark.parametrize("key", ["log", "msg"])
+def test_lines_within_json_are_read(key: str, tool_table: Callable[[int], str], imported: Imported) -> None:
+    text = tool_table(1)
+    entries = [{"time": "2024-08-14T09:23:01Z", key: f"{line}\n"} for line in text.splitlines()]
+    behind = "".join(f"{json.dumps(entry)}\n" for entry in entries)
     wanted, found = (imported(each, op="all_reduce", ranks=16)[0] for each in (text, behind))
     assert (found.results, kinds(found)) == (wanted.results, kinds(wanted))
 
@@ -335,6 +374,14 @@ def test_modes_of_one_sided_tests_are_tests_apart(
     cases = [record.plan.cases[0] for record in imported(MODES.format(name=name))]
     assert [case.collective for case in cases] == [f"{ours}_aggregate", f"{ours}_non_aggregate"]
     assert {(case.op, case.dtype) for case in cases} == {kind}
+
+
+def test_modes_of_tests_with_a_spread_are_tests_apart(imported: Imported) -> None:
+    """IMB-IO, which prints three times a size."""
+    text = MODES.format(name="S_Write_Indv").replace("t[usec]", "t_min[usec]  t_max[usec]  t_avg[usec]")
+    text = text.replace("0.05", "0.05  0.05  0.05").replace("1.05", "1.05  1.05  1.05")
+    cases = [record.plan.cases[0] for record in imported(text)]
+    assert [case.collective for case in cases] == ["s_write_indv_aggregate", "s_write_indv_non_aggregate"]
 
 
 def test_types_of_osu_are_tables_apart(imported: Imported) -> None:
@@ -403,6 +450,14 @@ def test_a_sentence_about_nccom_test_is_no_command(prose: str, imported: Importe
     assert (case.op, record.source.fields["op"]) == ("sum", "assumed: nccom-test's check is that of a sum")
 
 
+def test_a_command_may_go_on_in_the_next_line(imported: Imported) -> None:
+    command = "mpirun -np 2 \\\n  -x NCCL_DEBUG=WARN \\\n  ./build/all_reduce_perf \\\n  -b 8\n"
+    text = nccl(*ROWS).replace("# Collective test starting: all_reduce_perf\n", command)
+    (record,) = imported(text)
+    fields = record.source.fields
+    assert (fields["operation"], record.source.header["ranks_by_command"]) == ("command", 2)
+
+
 def test_sizes_that_are_rounded_are_no_copies(imported: Imported) -> None:
     def gather(size: int, time: str) -> str:
         return row(size, time, op="none", blocks=16, factor=15 / 16)
@@ -417,6 +472,8 @@ def test_sizes_that_are_rounded_are_no_copies(imported: Imported) -> None:
     ]
     text = nccl(*rows).replace("all_reduce", "all_gather")
     assert kinds(imported(text, ranks=16)[0]) == []
+    by_chance = text.replace(rows[4], rows[3].replace("9.10", "9.19", 1))
+    assert kinds(imported(by_chance, ranks=16)[0]) == []
     copied = text.replace(rows[-1], rows[-1] * 2)
     assert "repeated" in kinds(imported(copied, ranks=16)[0])
 
@@ -461,15 +518,23 @@ def test_versions_of_the_library(line: str, version: str, imported: Imported) ->
     assert record.world.ranks[0].library_version == version
 
 
-def test_the_version_of_an_old_imb(imported: Imported) -> None:
-    (record,) = imported(
-        "#    Intel (R) MPI Benchmark Suite V3.2, MPI-1 part\n".replace(
-            "Benchmark Suite V3.2", "Benchmarks 4.1"
-        )
-        + IMB
-        + IMB_LAST
-    )
-    assert record.source.header["tests_version"] == "4.1"
+def test_a_log_of_rccl_is_one_by_its_word(imported: Imported) -> None:
+    devices = "".join(device(rank).replace("NVIDIA H100 80GB HBM3", "gfx942") for rank in range(2))
+    (record,) = imported(nccl(*ROWS, devices=devices, head="RCCL version : 2.22.3-HEAD:abc1234\n"))
+    assert (record.source.tool, record.plan.backend) == ("rccl-tests", "rccl")
+
+
+@pytest.mark.parametrize(
+    ("title", "version"),
+    [
+        ("Benchmarks 4.1", "4.1"),
+        ("Benchmark Suite V3.2.4", "3.2.4"),
+        ("Benchmarks 2019 Update 6", "2019 Update 6"),
+    ],
+)
+def test_the_version_of_an_old_imb(title: str, version: str, imported: Imported) -> None:
+    (record,) = imported(f"#    Intel (R) MPI {title}, MPI-1 part\n" + IMB + IMB_LAST)
+    assert record.source.header["tests_version"] == version
 
 
 @pytest.mark.parametrize(
@@ -507,6 +572,24 @@ INFO = "node1:1887:1999 [0] NCCL INFO "
 def test_causes_that_a_log_states_are_evidence(line: str, key: str, value: str, imported: Imported) -> None:
     (record,) = imported(nccl(*ROWS, head=f"{line}\n"), ranks=2)
     assert record.source.evidence[key] == [value]
+
+
+def test_what_libraries_say_is_of_the_table_of_their_launch(imported: Imported) -> None:
+    """Networks and versions of two launches in one log, whose words may stand above their title."""
+    texts = [
+        nccl(*ROWS, head=f"NCCL version 2.{minor}.1+cuda12.4\n{INFO}Using network {network}\n")
+        for minor, network in ((18, "IB"), (21, "Socket"))
+    ]
+    said = [record.source.evidence for record in imported("".join(texts), ranks=2)]
+    assert [each["network"] for each in said] == [["IB"], ["Socket"]]
+    assert [each["nccl_version"] for each in said] == [["NCCL 2.18.1+cuda12.4"], ["NCCL 2.21.1+cuda12.4"]]
+    above = "".join(
+        f"[0] MPI startup(): libfabric provider: {provider}\n{OSU}" for provider in ("tcp", "verbs")
+    )
+    said = [record.source.evidence for record in imported(above, ranks=2)]
+    assert [each["provider"] for each in said] == [["tcp"], ["verbs"]]
+    below = nccl(*ROWS) + f"{INFO}Using network IB\n"  # two streams of one launch, one behind the other
+    assert imported(below, ranks=2)[0].source.evidence["network"] == ["IB"]
 
 
 # ---- result files of rccl-tests ----------------------------------------------------------------------------
@@ -590,6 +673,12 @@ def test_a_result_file_that_is_cut_says_what_is_lost(imported: Imported) -> None
         ("mpirun (Open MPI) 5.0.3\n\nUsage: mpirun [OPTION]... [PROGRAM]...\n", "launcher"),
         ("USAGE: all_reduce_perf \n\t[-t,--nthreads <num threads>] \n", "help of nccl-tests"),
         ("[    1.204411] pci 0000:00:1f.0: quirk\n[    1.204419] ok\n", "dmesg"),
+        ("algbw: 268.1 GBps (2144.9 Gbps)\nbusbw: 469.2 GBps (3753.6 Gbps)\n", "all_reduce_bench.py"),
+        ("# Benchmarking Ibcast\n#bytes #repetitions t_ovrl[usec] t_pure[usec]\n 0 1000 1.46 0.28\n", "IMB"),
+        (
+            "#bytes #repetitions t_min[usec] t_max[usec] t_avg[usec] stddev[%]\n 64 16 1.2 1.3 1.2 3.0\n",
+            "oneCCL",
+        ),
         ("# OSU MPI Bandwidth Test v7.4\n# Size      Bandwidth (MB/s)\n1    8.2\n", "OSU"),
         ("node1:7:7 [0] NCCL INFO Bootstrap: Using eth0\n", "NCCL without the table"),
     ],

@@ -169,7 +169,7 @@ def test_a_nic_that_a_setting_leaves_out_is_not_missed(tmp_path: Path) -> None:
     recorded = Recorded(host="h1")
     for at in range(20):
         for nic, rate in (("mlx5_0", 24.4), ("mlx5_1", 24.4), ("mlx5_9", 0.0)):
-            value = rate * 1e9 if at >= 5 else 0.0
+            value = rate * 1e9 if 5 <= at < 19 else 0.0
             recorded.generic({"Device": nic, "rdma_read_bytes": value}, at * 100_000_000)
     profile = read_profile(recorded.write(tmp_path / "hca.sqlite"))
     assert asked(profile)["links.profiled"].claim.startswith("2 of 3 NICs")
@@ -202,7 +202,7 @@ def test_a_profiled_run_is_held_against_nothing() -> None:
 
 
 def test_a_steady_rate_is_not_a_count_of_nothing(tmp_path: Path) -> None:
-    """Values that stand still are either; and one that falls on one device is a rate on all of them."""
+    """Values that never fall are either; and one that falls on one device is a rate on all of them."""
     steady = Recorded(host="h1")
     for at in range(20):
         for nic in NICS:

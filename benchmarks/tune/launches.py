@@ -1,0 +1,221 @@
+"""`busbw tune --knobs` on MPI beside every combination of the values: launches, and how much it leaves.
+
+Values are planted (tests/faults/planted.c, a preloaded MPI_Allreduce that takes as long as two variables
+say), so that the truth is known on a busy machine too: factors of 1.5 apart, in random order each time. With
+--real FILE the values are a file's, the truth is a series of all combinations (`busbw compare`), and what the
+race took is held against its best in fresh launches.
+
+    python benchmarks/tune/launches.py --races 5 --output planted.json
+    ... --places here --libraries mpich --real mpich.yaml
+    ... --open-mpi PYTHON    # one that has the same packages and loads Open MPI
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import csv
+import itertools
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "support"))
+
+from busbw_testing.environ import clean_environ  # noqa: E402
+from busbw_testing.host_cluster import ENVIRON  # noqa: E402
+from busbw_testing.namespaces import Hosts, seen_of_tmp  # noqa: E402
+
+from busbw.plan.knobs_file import read_knobs  # noqa: E402
+
+PLANTED = ROOT / "tests" / "faults" / "planted.c"
+BLOCKS, FRESH_BLOCKS = 3, 7
+ALGORITHMS, SEGMENTS, FACTOR = 7, 4, 1.5
+# Ranks that share cores give them up while they wait.
+YIELDING = {
+    **ENVIRON,
+    "MPIR_CVAR_CH4_PROGRESS_THROTTLE": "1",
+    "MPIR_CVAR_CH4_PROGRESS_THROTTLE_NO_PROGRESS_COUNT": "4",
+}
+WORDS = ("-b", "4K", "-e", "4K", "-c", "0", "-w", "1", "-n", "3", "--backend", "mpi")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where ranks run, and by which MPI: the words of a command, and what its environment is."""
+
+    name: str
+    python: str
+    where: tuple[str, ...]
+    front: Any
+    home: Path
+
+    def busbw(self, words: Sequence[str], environ: dict[str, str]) -> str:
+        """What a command printed."""
+        sent = [word for name, value in environ.items() for word in ("--env", f"{name}={value}")]
+        command = [self.python, "-m", "busbw", *words, *WORDS, *self.where, *sent]
+        done = subprocess.run(
+            self.front(command),
+            env=clean_environ(BUSBW_HOME=str(self.home)),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode not in (0, 1):
+            raise SystemExit(done.stdout + done.stderr)
+        return done.stdout
+
+    def launches(self) -> int:
+        """That were made here so far."""
+        return sum(1 for _ in self.home.glob("*setups*/launches/*"))
+
+
+@contextlib.contextmanager
+def places(options: argparse.Namespace, folder: Path) -> Iterator[list[Place]]:
+    """One host of four ranks, and four hosts that are network namespaces, each with each library."""
+    pythons = {"mpich": sys.executable, "openmpi": options.open_mpi}
+    shared = [folder, *(Path(python).parents[1] for python in pythons.values() if python), *seen_of_tmp()]
+    with contextlib.ExitStack() as stack:
+        found = []
+        for name in options.places.split(","):
+            where: tuple[str, ...] = ("--ranks", "4")
+            front: Any = list
+            if name == "hosts":
+                (folder / "net").mkdir()
+                net = stack.enter_context(Hosts(folder / "net", 4, private=["/tmp"], shared=shared))
+                where = ("--on", "hosts", "--hosts", ",".join(net.names))
+                front = lambda argv, net=net: net.command("h1", argv)  # noqa: E731
+            for library in options.libraries.split(","):
+                if pythons[library]:
+                    home = folder / f"{name}-{library}"
+                    found.append(Place(f"{library}, {name}", pythons[library], where, front, home))
+        yield found
+
+
+def planted_race(place: Place, shim: Path, knobs: Path, seed: int, least_ms: float) -> dict[str, Any]:
+    """One race whose truth is known; how it is takes the middle algorithm and a small segment."""
+    draw = random.Random(seed)
+    algorithms = [round(1000 * least_ms * FACTOR**step) for step in range(ALGORITHMS)]
+    segments = [f"{FACTOR**step:.3f}" for step in range(SEGMENTS)]
+    as_it_is = {"PLANTED_ALGORITHM": algorithms[ALGORITHMS // 2], "PLANTED_SEGMENT": segments[1]}
+    draw.shuffle(algorithms)
+    draw.shuffle(segments)
+    knobs.write_text(f"PLANTED_ALGORITHM: {algorithms}\nPLANTED_SEGMENT: [{', '.join(segments)}]\n")
+    unset = {"PLANTED_UNSET_ALGORITHM": str(as_it_is["PLANTED_ALGORITHM"])}
+    environ = {**YIELDING, "LD_PRELOAD": str(shim), **unset}
+    before = place.launches()
+    told = json.loads(place.busbw(tuned(knobs), environ))
+    made = {**as_it_is, **told["taken"]}
+    took_us = float(made["PLANTED_ALGORITHM"]) * float(made["PLANTED_SEGMENT"])
+    return {
+        "place": place.name,
+        "seed": seed,
+        "load": os.getloadavg()[0],
+        "taken": told["taken"],
+        "confirmed": told["confirmed"],
+        "regret": took_us / (1000 * least_ms) - 1,
+        "launches": place.launches() - before,
+        "exhaustive": BLOCKS * (ALGORITHMS + 1) * (SEGMENTS + 1),
+    }
+
+
+def tuned(knobs: Path) -> tuple[str, ...]:
+    return ("tune", "all_reduce", "--knobs", str(knobs), "--blocks", str(BLOCKS), "--format", "json")
+
+
+def real_race(place: Place, knobs: Path, folder: Path, seed: int) -> dict[str, Any]:
+    """One race of real values, every combination of them, and its best against what the race took."""
+    values = read_knobs(knobs)
+    picked = [[None, *tried] for tried in values.values()]
+    combined = [
+        {name: value for name, value in zip(values, each, strict=True) if value is not None}
+        for each in itertools.product(*picked)
+    ]
+    before = place.launches()
+    told = json.loads(place.busbw(tuned(knobs), YIELDING))
+    raced = place.launches() - before
+    rows = compared(place, combined, BLOCKS, folder / "all.yaml")
+    best = min(rows, key=lambda row: row[1])[0] if rows else 0
+    exhaustive = place.launches() - before - raced
+    fresh = compared(place, [combined[best], told["taken"]], FRESH_BLOCKS, folder / "fresh.yaml")
+    return {
+        "place": place.name,
+        "seed": seed,
+        "load": os.getloadavg()[0],
+        "taken": told["taken"],
+        "confirmed": told["confirmed"],
+        "best": combined[best],
+        "regret": fresh[-1][1] - 1 if told["taken"] != combined[best] else 0.0,
+        "interval": fresh[-1][2] if told["taken"] != combined[best] else None,
+        "launches": raced,
+        "exhaustive": exhaustive,
+    }
+
+
+def compared(
+    place: Place, setups: list[dict[str, str]], blocks: int, path: Path
+) -> list[tuple[int, float, Any]]:
+    """For each setup but the first its number, its time over the first's, and the interval of that."""
+    path.write_text(
+        json.dumps(
+            {"default": "s0", "setups": {f"s{number}": {"env": env} for number, env in enumerate(setups)}}
+        )
+    )
+    words = ("compare", str(path), "--ops", "all_reduce", "--blocks", str(blocks), "--format", "csv")
+    told = csv.DictReader(place.busbw(words, YIELDING).splitlines())
+    rows = (
+        (int(row["arm"][1:]), 1 / float(row["speedup"]), (row["speedup_low"], row["speedup_high"]))
+        for row in told
+        if row["placement"] == "out-of-place" and row["speedup"]
+    )
+    return [(0, 1.0, (1.0, 1.0)), *rows]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--races", type=int, default=5, help="in each place, by each library")
+    parser.add_argument("--places", default="here,hosts")
+    parser.add_argument("--libraries", default="mpich,openmpi")
+    parser.add_argument("--open-mpi", default="", metavar="PYTHON")
+    parser.add_argument(
+        "--least-ms",
+        type=float,
+        default=20.0,
+        help="what the fastest call takes: much more than ranks wait for a core",
+    )
+    parser.add_argument("--real", type=Path, metavar="FILE")
+    parser.add_argument("--output", type=Path, required=True)
+    options = parser.parse_args()
+    made: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory(dir=options.output.absolute().parent) as name:
+        folder = Path(name)
+        shim = folder / "planted.so"
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", shim, PLANTED, "-ldl"], check=True)
+        with places(options, folder) as found:
+            for seed, place in itertools.product(range(options.races), found):
+                race = (
+                    planted_race(place, shim, folder / "knobs.yaml", seed, options.least_ms)
+                    if options.real is None
+                    else real_race(place, options.real, folder, seed)
+                )
+                made.append(race)
+                print(*race.values(), sep="  ", flush=True)
+                options.output.write_text(json.dumps(made, indent=1) + "\n")
+    good = sum(race["regret"] <= 0.02 for race in made)
+    launches, exhaustive = (sum(race[which] for race in made) for which in ("launches", "exhaustive"))
+    print(f"{good} of {len(made)} races within 2 %; {launches / exhaustive:.0%} of the launches")
+
+
+if __name__ == "__main__":
+    main()
