@@ -31,6 +31,18 @@ def store(path: Path, content: bytes) -> None:
         raise
 
 
+def read_input(path: Path, hint: str) -> str:
+    """The text of a file that the user named, or may have changed. Raises UsageError where it cannot be read,
+    or is no UTF-8.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {why(error)}", hint=hint) from error
+    except ValueError as error:
+        raise UsageError(f"cannot read {path}: it is not UTF-8 text ({error})", hint=hint) from error
+
+
 def write_output(path: Path, content: bytes) -> None:
     """Store what a flag asked for. Raises UsageError where it cannot be written."""
     try:

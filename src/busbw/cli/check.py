@@ -15,8 +15,8 @@ from typing import Any, Final
 from busbw.cli.ci import write_for_ci
 from busbw.cli.run import run
 from busbw.cli.run_command import RunCommand
-from busbw.errors import BusbwError, ExitCode, UsageError, why
-from busbw.files import write_output
+from busbw.errors import BusbwError, ExitCode, UsageError
+from busbw.files import read_input, write_output
 from busbw.machine.gpus import gpu_presence
 from busbw.model.event import Event, EventKind, error_words
 from busbw.model.result import Status
@@ -144,10 +144,7 @@ def _sizes(ranks: CheckRanks, launch: LaunchSettings) -> dict[str, Any]:
 
 def _read_plan(path: Path) -> dict[str, str]:
     """Raises UsageError."""
-    try:
-        found = read_yaml(path.read_text(encoding="utf-8"), str(path))
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read {path}: {why(error)}", hint="name a YAML file") from error
+    found = read_yaml(read_input(path, "name a YAML file"), str(path))
     if not isinstance(found, Mapping):
         raise UsageError(f"{path} is not a list of FLAG: value", hint="write minbytes: 1K, one flag a line")
     said = {str(name).replace("-", "_"): value for name, value in found.items()}

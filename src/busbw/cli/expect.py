@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from busbw.cli.ci import write_for_ci
-from busbw.errors import ExitCode, UsageError, why
+from busbw.errors import ExitCode, UsageError
+from busbw.files import read_input
 from busbw.judge.compare_arms import make_arm
 from busbw.judge.expectation import (
     ONE_LAUNCH_TOLERANCE,
@@ -142,12 +143,7 @@ def _references(names: tuple[str, ...]) -> tuple[Reference, ...]:
 def _wires(topology: Path | None, variables: Mapping[str, str]) -> Wires | None:
     if topology is None:
         return None
-    try:
-        return wires_from_topology(topology.read_text(encoding="utf-8"), variables)
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(
-            f"cannot read {topology}: {why(error)}", hint="name a file that NCCL_TOPO_DUMP_FILE wrote"
-        ) from error
+    return wires_from_topology(read_input(topology, "name a file that NCCL_TOPO_DUMP_FILE wrote"), variables)
 
 
 _MOST_NAMED: Final = 4  # cases of a gate

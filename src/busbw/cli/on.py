@@ -34,7 +34,7 @@ from busbw.rank.preflight import refusal_of
 from busbw.record import folder as folders
 from busbw.record.findings import keep
 from busbw.redact import HIDDEN_NOTE
-from busbw.report.live import shown_as
+from busbw.report.live import create, display_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,7 +91,7 @@ def _look(job: Job, request: JobRequest, settings: RunSettings) -> tuple[Finding
     findings = look_before(job, request, strict=settings.strict) if settings.preflight else ()
     bad = refusal_of(findings)
     if bad is not None:
-        with contextlib.closing(_display(shown_as(settings))) as display:
+        with contextlib.closing(display_of(settings)) as display:
             _show(findings, display)
         raise SiteError(bad.message, hint=bad.hint, host=bad.host)
     return findings
@@ -268,7 +268,7 @@ def _follow(
     findings: tuple[Finding, ...] = (),
 ) -> tuple[ExitCode, bool]:
     """The job's exit code, and whether the user stopped it here."""
-    with contextlib.closing(_display(shown_as(settings))) as display:
+    with contextlib.closing(display_of(settings)) as display:
         _show(findings, display)
 
         def show(item: Event) -> None:
@@ -278,12 +278,6 @@ def _follow(
         following = follow.Following(handle, folder, Ended(show), sys.stderr, wait=launch.wait)
         code = following.follow()
     return judged(code, folder, settings), following.stopped
-
-
-def _display(format_name: str) -> Display:
-    from busbw.report.live import create
-
-    return create(format_name, sys.stdout, sys.stderr)
 
 
 def _dry_run(
@@ -359,7 +353,7 @@ def execute(
         _cancel(folder, handle)
     elif launch.detach:
         return ExitCode.OK
-    with contextlib.closing(_display("table")) as display:
+    with contextlib.closing(create("table", sys.stdout, sys.stderr)) as display:
         show = display.handle
         following = follow.Following(handle, folder, show, sys.stderr, wait=launch.wait, raw=print_line)
         code = following.follow()

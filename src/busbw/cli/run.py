@@ -143,9 +143,9 @@ class _LateDisplay:
         """Its libraries take a tenth of a second."""
         with self._loading:
             if self._display is None:
-                from busbw.report.live import create, shown_as
+                from busbw.report.live import display_of
 
-                self._display = create(shown_as(self._settings), sys.stdout, sys.stderr)
+                self._display = display_of(self._settings)
             return self._display
 
     def handle(self, item: Event) -> None:
@@ -236,7 +236,7 @@ def _run_under_launcher(command: RunCommand, identity: Identity) -> ExitCode:
     from busbw.rank.guard import Guard
     from busbw.rank.rank0 import Request
     from busbw.record import folder as folders
-    from busbw.report.live import create, shown_as, unless_nobody_reads
+    from busbw.report.live import display_of, unless_nobody_reads
 
     launch = command.launch
     progress.begin(identity.rank, identity.size, command.settings.stall, report_stall)
@@ -257,7 +257,7 @@ def _run_under_launcher(command: RunCommand, identity: Identity) -> ExitCode:
         check_references(settings)
         return _plan_of_launcher(command.operations, settings, identity, ranks)
 
-    with contextlib.closing(create(shown_as(settings), sys.stdout, sys.stderr)) as display:
+    with contextlib.closing(display_of(settings)) as display:
         handle = unless_nobody_reads(display.handle)
 
         def shown(item: Event) -> None:

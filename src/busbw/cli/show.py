@@ -28,7 +28,7 @@ from busbw.record.read import read_record, read_rounds
 from busbw.report.console import print_lines
 from busbw.report.events import show_hang
 from busbw.report.hunt import lost_rounds
-from busbw.report.live import FORMATS, HUNT, PREFLIGHT, SOAK, WIDE, create
+from busbw.report.live import FORMATS, Kind, create
 from busbw.report.provenance import provenance, provenance_lines
 from busbw.terminal import has_unicode
 
@@ -77,7 +77,7 @@ def show(
         _show_parts(folder, record, _cases(record, case), format_name, names or ("detail",))
     else:
         say_damage(folder, record)
-        _replay(folder, record, WIDE if wide and format_name == "table" else format_name, run)
+        _replay(folder, record, format_name, run, wide=wide)
     if record.error:
         print(f"the run {record.status.value}: {record.error}", file=sys.stderr)
         if record.hang is not None:
@@ -96,17 +96,17 @@ def _show_series(folder: Path, format_name: str) -> ExitCode:
     return show_series((folder,), CompareSettings(), format_name)
 
 
-def _shown_as(plan: Plan, format_name: str) -> str:
-    """The display of what a plan measures."""
-    if plan.hunt is not None and format_name != "jsonl":
-        return f"{HUNT}{'table-wide' if format_name == WIDE else format_name}"
-    if format_name in ("table", WIDE) and (plan.preflight.stops or plan.soak is not None):
-        return SOAK if plan.soak is not None else PREFLIGHT
-    return format_name
+def _kind(plan: Plan) -> Kind:
+    if plan.hunt is not None:
+        return Kind.HUNT
+    if plan.soak is not None:
+        return Kind.SOAK
+    return Kind.PREFLIGHT if plan.preflight.stops else Kind.CASES
 
 
-def _replay(folder: Path, record: RunRecord, format_name: str, name: str) -> None:
-    display = create(_shown_as(record.plan, format_name), sys.stdout, sys.stderr, live=False)
+def _replay(folder: Path, record: RunRecord, format_name: str, name: str, *, wide: bool) -> None:
+    kind = _kind(record.plan)
+    display = create(format_name, sys.stdout, sys.stderr, kind=kind, wide=wide, live=False)
     for finding in record.findings:
         display.handle(event(EventKind.FINDING, finding=finding))
     is_headed = record.world is not None and record.method is not None

@@ -17,6 +17,7 @@ from statistics import mean
 from typing import Any, Final, TextIO
 
 from busbw.errors import BusbwError, ExitCode, UsageError
+from busbw.files import read_input
 from busbw.judge.compare_setups import LaunchOutcome
 from busbw.judge.matching import differences
 from busbw.launch.job_loop import MOST_FAILURES
@@ -28,7 +29,7 @@ from busbw.plan.flags.names import NameSettings
 from busbw.plan.setups import Setup, blocks
 from busbw.record import folder as folders
 from busbw.record.checked import checked
-from busbw.record.json_text import json_mapping, read_file
+from busbw.record.json_text import json_mapping
 from busbw.record.read import read_record
 from busbw.redact import redact_all
 from busbw.report.events import finding_lines
@@ -313,7 +314,7 @@ def read_series(folder: Path) -> tuple[Series, dict[str, RunRecord]]:
 def read_plan(folder: Path) -> Series:
     """A series as its file has it. Raises UsageError."""
     path = folder / SERIES_FILE
-    body = json_mapping(read_file(path, _CHANGED), str(path), _CHANGED)
+    body = json_mapping(read_input(path, _CHANGED), str(path), _CHANGED)
     if body.pop("schema", None) != SERIES_SCHEMA:
         raise UsageError(f"{path} was written by another version of busbw", hint="read it with that version")
     series = checked(Series, {**body, "folder": folder}, str(path), _CHANGED)

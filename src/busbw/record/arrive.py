@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from busbw.model.event import Event, EventKind, decode, encode
 from busbw.model.plain import from_plain
@@ -31,7 +31,7 @@ from busbw.record.folder import (
     SAMPLES_FILE,
     STREAM_FILE,
 )
-from busbw.record.results import GrowingFile, append_round, forget_results
+from busbw.record.results import GrowingFile, append_line, append_round, forget_results
 from busbw.record.write import write_record
 
 # What may be written below a run folder by a stream, which other programs of the job can write to as well.
@@ -128,7 +128,7 @@ class Arrival:
         if kind == EventKind.HEADER:
             write_record(self._folder, self._begun(item))
         elif kind in (EventKind.PASS, EventKind.CASE):
-            self._result(item["result"])
+            append_line(self._folder / RESULTS_FILE, item["result"])
         elif kind == EventKind.ROUND:
             append_round(self._folder, item["tested"])
         elif kind == EventKind.RECORD:
@@ -144,10 +144,6 @@ class Arrival:
             machine=header.get("machine", {}),
             environment=header.get("environment", {}),
         )
-
-    def _result(self, result: dict[str, Any]) -> None:
-        with (self._folder / RESULTS_FILE).open("a") as file:
-            file.write(json.dumps(result, separators=(",", ":")) + "\n")
 
     def _file(self, item: Event) -> None:
         name = str(item["path"])

@@ -9,7 +9,6 @@ import json
 import math
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final
 
 from busbw.errors import UsageError
@@ -19,16 +18,6 @@ _LARGEST: Final = 2**63
 _LARGE: Final = re.compile(r"\d{19}|[eE]\+?\d{3}|NaN|Infinity")
 _HALF: Final = re.compile(r"\\u[dD][89a-fA-F]")  # as JSON spells it
 _HALF_CHARACTER: Final = re.compile("[\ud800-\udfff]")
-
-
-def read_file(path: Path, hint: str = "") -> str:
-    """The text of a file. Raises UsageError where it cannot be read, or is no UTF-8."""
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}", hint=hint) from error
-    except ValueError as error:
-        raise UsageError(f"cannot read {path}: it is not UTF-8 text ({error})", hint=hint) from error
 
 
 def json_value(text: str, where: str, hint: str) -> Any:  # noqa: ANN401 (JSON)

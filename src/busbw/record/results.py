@@ -6,7 +6,7 @@ case than ten. A case has a line for each of its passes, and the last one counts
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
@@ -19,18 +19,20 @@ from busbw.record.json_text import json_mapping, json_value
 _DAMAGED: Final = "it was changed or cut after it was written; restore it from a copy"
 
 
+def append_line(path: Path, fields: Mapping[str, Any]) -> None:
+    """Keep one more line; a kill leaves whole lines but for the last."""
+    with naming(path), path.open("a") as file:
+        file.write(json.dumps(fields, separators=(",", ":")) + "\n")
+
+
 def append_result(folder: Path, result: CaseResult) -> None:
-    """Keep one more result; a kill leaves whole lines but for the last."""
-    path = folder / RESULTS_FILE
-    with naming(path), path.open("a") as file:
-        file.write(json.dumps(asdict(result), separators=(",", ":")) + "\n")
+    """Keep one more result."""
+    append_line(folder / RESULTS_FILE, asdict(result))
 
 
-def append_round(folder: Path, tested: dict[str, Any]) -> None:
+def append_round(folder: Path, tested: Mapping[str, Any]) -> None:
     """Keep one more round of a hunt."""
-    path = folder / ROUNDS_FILE
-    with naming(path), path.open("a") as file:
-        file.write(json.dumps(tested, separators=(",", ":")) + "\n")
+    append_line(folder / ROUNDS_FILE, tested)
 
 
 def read_fields(folder: Path) -> dict[str, Any]:

@@ -7,8 +7,9 @@ import io
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from busbw.errors import BusbwError
@@ -40,31 +41,52 @@ if TYPE_CHECKING:
 
 
 FORMATS: Final = ("table", "csv", "json", "jsonl")
-WIDE: Final = "wide"  # the full table, on a terminal too
-PREFLIGHT: Final = "preflight"  # the table of a run that measures nothing
 _COLUMNS: Final = 100  # at most, of sentences
-SOAK: Final = "soak"
-HUNT: Final = "hunt-"  # before the format of a hunt
 
 
-def create(format_name: str, out: TextIO, err: TextIO, *, live: bool = True) -> Display:
-    """The display of a format in FORMATS, WIDE, PREFLIGHT or SOAK; ``live`` shows the progress of a run."""
-    if format_name in ("table", WIDE):
-        return TableDisplay(out, err, live=live, wide=format_name == WIDE)
-    if format_name == PREFLIGHT:
-        return PreflightDisplay(out, err)
-    if format_name == SOAK:
+class Kind(StrEnum):
+    """What a run does, which decides what it is shown as."""
+
+    CASES = "cases"
+    HUNT = "hunt"
+    SOAK = "soak"
+    PREFLIGHT = "preflight"  # it measures nothing
+
+
+def create(
+    format_name: str,
+    out: TextIO,
+    err: TextIO,
+    *,
+    kind: Kind = Kind.CASES,
+    wide: bool = False,
+    live: bool = True,
+) -> Display:
+    """The display of a format in FORMATS. ``wide``: everything, on a terminal too; ``live`` shows the
+    progress of a run.
+    """
+    if format_name == "jsonl":
+        return JsonLinesDisplay(out, err)
+    if kind is Kind.HUNT:
+        hunts = {"csv": MatrixCsvDisplay, "json": HuntJsonDisplay, "table": HuntDisplay}
+        return hunts[format_name](out, err, live=live, wide=wide)
+    if format_name != "table":
+        return CsvDisplay(out, err) if format_name == "csv" else JsonDisplay(out, err)
+    if kind is Kind.SOAK:
         return SoakDisplay(out, err, live=live)
-    name = format_name.removesuffix(f"-{WIDE}")
-    if name.startswith(HUNT):
-        hunts = {"hunt-csv": MatrixCsvDisplay, "hunt-json": HuntJsonDisplay, "hunt-table": HuntDisplay}
-        return hunts[name](out, err, live=live, wide=name != format_name)
-    kinds: dict[str, Callable[[TextIO, TextIO], Display]] = {
-        "csv": CsvDisplay,
-        "json": JsonDisplay,
-        "jsonl": JsonLinesDisplay,
-    }
-    return kinds[format_name](out, err)
+    return (
+        PreflightDisplay(out, err) if kind is Kind.PREFLIGHT else TableDisplay(out, err, live=live, wide=wide)
+    )
+
+
+def display_of(settings: RunSettings) -> Display:
+    """What shows a run with these settings."""
+    kind = Kind.PREFLIGHT if settings.stop_after else Kind.CASES
+    if settings.soak is not None or settings.cycles == 0:
+        kind = Kind.SOAK
+    if settings.hunt:
+        kind = Kind.HUNT
+    return create(settings.format, sys.stdout, sys.stderr, kind=kind, wide=settings.wide)
 
 
 def unless_nobody_reads(show: Emit) -> Emit:
@@ -77,17 +99,6 @@ def unless_nobody_reads(show: Emit) -> Emit:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
     return emit
-
-
-def shown_as(settings: RunSettings) -> str:
-    """The format that a run with these settings is shown in."""
-    if settings.hunt and settings.format != "jsonl":
-        return HUNT + settings.format
-    if settings.format != "table":
-        return settings.format
-    if settings.soak is not None or settings.cycles == 0:
-        return SOAK
-    return PREFLIGHT if settings.stop_after else WIDE if settings.wide else "table"
 
 
 class TableDisplay(Display):

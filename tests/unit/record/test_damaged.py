@@ -95,11 +95,14 @@ def test_a_record_that_does_not_fit_is_refused_by_field(
     assert words in caught.value.message
 
 
-@pytest.mark.parametrize("data", [b"\xff\xfe", b"", b"\0", b"null", b"[]", b'{"schema": 1e999}'])
+@pytest.mark.parametrize(
+    "data", [b"\xff\xfe", b"", b"\0", b"{", b"null", b'{"schema": 1e999}', b'{"schema": 3}']
+)
 def test_a_record_of_other_bytes_is_refused(folder: Path, data: bytes) -> None:
     (folder / RUN_FILE).write_bytes(data)
-    with pytest.raises(UsageError, match=RUN_FILE):
+    with pytest.raises(UsageError, match=RUN_FILE) as refused:
         read_record(folder)
+    assert refused.value.hint
 
 
 def test_a_folder_in_a_records_place_is_refused(folder: Path) -> None:

@@ -143,14 +143,6 @@ def test_an_unknown_schema_is_refused(folder: Path, record: RunRecord, schema: o
     assert "busbw_version" in refused.value.hint
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "null", f'{{"schema": {SCHEMA_VERSION}}}'])
-def test_a_damaged_record_is_refused_in_words(folder: Path, text: str) -> None:
-    (folder / RUN_FILE).write_text(text)
-    with pytest.raises(UsageError, match=RUN_FILE) as refused:
-        read.read_record(folder)
-    assert refused.value.hint
-
-
 def test_digests_are_appended_not_replaced(
     folder: Path, record: RunRecord, samples: np.ndarray, digests: np.ndarray
 ) -> None:

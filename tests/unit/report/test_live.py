@@ -228,7 +228,7 @@ def test_a_hunt_that_has_ended_has_no_time_left(pairs_events: list[Event]) -> No
     said = {}
     for is_live in (True, False):
         err = io.StringIO()
-        display = live.create("hunt-table", io.StringIO(), err, live=is_live)
+        display = live.create("table", io.StringIO(), err, kind=live.Kind.HUNT, live=is_live)
         for item in pairs_events:
             display.handle(item)
         said[is_live] = err.getvalue()

@@ -10,8 +10,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
-from busbw.errors import UnknownWord, UsageError, why
-from busbw.files import store
+from busbw.errors import UnknownWord, UsageError
+from busbw.files import read_input, store
 from busbw.judge.references.reference import SCHEMA, Point, Reference, impossible
 from busbw.model.collective import known_collective
 from busbw.record.checked import checked
@@ -56,11 +56,7 @@ def saved(run_home: Path) -> Saved:
 
 def read(path: Path) -> tuple[Reference, ...]:
     """The references of a file. Raises UsageError where it cannot be read, naming the key that is wrong."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read reference {path}: {why(error)}", hint=_HINT) from error
-    return parse(text, str(path))
+    return parse(read_input(path, _HINT), str(path))
 
 
 def parse(text: str, where: str) -> tuple[Reference, ...]:
