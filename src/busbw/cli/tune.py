@@ -18,8 +18,8 @@ from busbw.cli.compare_setups import counts_of_nodes, limit_seconds, own_variabl
 from busbw.cli.run import run
 from busbw.errors import ExitCode, UsageError
 from busbw.files import store
+from busbw.judge import knobs
 from busbw.judge.compare_setups import setup_arms
-from busbw.judge.knobs import losers
 from busbw.judge.tune import Tuned, confirmed, races, table_text
 from busbw.launch import series as setup_series
 from busbw.launch.series_job import follow_series, runs_in_one_job, submit_series
@@ -69,14 +69,14 @@ def tune(
 
         operations = operation_names(words)
         fresh = partial(_compared, max(own.blocks, 1), tuple(operations), settings, launch, argv)
-        return tune_knobs(own.knobs, partial(fresh, lost=_losers), fresh, settings.format)
+        return tune_knobs(own.knobs, partial(fresh, losers=_losers), fresh, settings.format)
     _check(words, settings, launch)
     code, folder, lost = _race(words, settings, launch, argv)
     if folder is None or settings.dry_run:
         return code
     record = read_record(folder)
     found = races(record)
-    if code is not ExitCode.OK and not found:
+    if code is ExitCode.INTERRUPTED or (code is not ExitCode.OK and not found):
         return code
     has_winner = any(each.arm is not None for each in found)
     if has_winner and own.blocks:
@@ -170,10 +170,12 @@ def _compared(
     launch: LaunchSettings,
     argv: tuple[str, ...],
     setups: tuple[Setup, ...],
-    lost: setup_series.Losers | None = None,
+    losers: setup_series.Losers | None = None,
 ) -> Comparison:
-    """The setups, launched in turn, against the first of them."""
-    series = _launched(setups, blocks, operations, settings, launch, argv, lost)
+    """The setups, launched in turn, against the first of them. An interrupt ends the tuning too."""
+    series = _launched(setups, blocks, operations, settings, launch, argv, losers)
+    if series.stopped == setup_series.INTERRUPTED:
+        raise KeyboardInterrupt
     whole, records = setup_series.read_all((series.folder,))
     return compared(whole, whole.names, records)[0]
 
@@ -182,7 +184,7 @@ def _losers(series: Series) -> frozenset[str]:
     """The setups of a series that need no more launches, by the records of those that it has."""
     _, records = setup_series.read_series(series.folder)
     nodes = series.nodes[0]
-    return losers(setup_arms(series.folder.name, series.names, series.outcomes, records, nodes))
+    return knobs.losers(setup_arms(series.folder.name, series.names, series.outcomes, records, nodes))
 
 
 def _launched(
@@ -192,9 +194,9 @@ def _launched(
     settings: RunSettings,
     launch: LaunchSettings,
     argv: tuple[str, ...],
-    lost: setup_series.Losers | None,
+    losers: setup_series.Losers | None,
 ) -> Series:
-    """``lost`` has no say in one job, whose launches were sent with it."""
+    """``losers`` has no say in one job, whose launches were sent with it."""
     launch = placed(launch)
     plan = SeriesPlan(
         setups=setups,
@@ -224,7 +226,7 @@ def _launched(
         starter(plan),
         plan.err,
         settings,
-        lost,
+        losers,
     )
 
 
