@@ -6,7 +6,7 @@ say), so that the truth is known on a busy machine too: factors of 1.5 apart, in
 race took is held against its best in fresh launches.
 
     python benchmarks/tune/launches.py --races 5 --output planted.json
-    ... --places here --libraries mpich --real mpich.yaml
+    ... --libraries mpich --real benchmarks/tune/mpich.yaml
     ... --open-mpi PYTHON    # one that has the same packages and loads Open MPI
 """
 
@@ -42,6 +42,7 @@ ALGORITHMS, SEGMENTS, FACTOR = 7, 4, 1.5
 # Ranks that share cores give them up while they wait.
 YIELDING = {
     **ENVIRON,
+    "OMPI_MCA_coll_tuned_use_dynamic_rules": "1",  # or its other variables say nothing
     "MPIR_CVAR_CH4_PROGRESS_THROTTLE": "1",
     "MPIR_CVAR_CH4_PROGRESS_THROTTLE_NO_PROGRESS_COUNT": "4",
 }

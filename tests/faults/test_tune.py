@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from busbw_testing.environ import clean_environ
@@ -26,6 +27,18 @@ WORDS = [
     "--stall",
     "3s",
 ]
+
+
+def test_an_interrupt_ends_the_whole_tuning(launcher: Any, tmp_path: Path, mpiexec: str) -> None:
+    del mpiexec
+    knobs = tmp_path / "knobs.yaml"
+    knobs.write_text("FIRST: [1]\nSECOND: [1]\n")
+    run = launcher.start(*launcher.busbw, "tune", *WORDS, "--knobs", str(knobs))
+    run.until(lambda: "block 1 of 3" in run.err)
+    run.interrupt()
+    assert run.finish().code == 130
+    series = list((tmp_path / "home").glob("*setups*"))
+    assert len(series) == 1  # that of the first variable
 
 
 @pytest.mark.slow

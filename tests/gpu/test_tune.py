@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -20,7 +21,9 @@ from busbw.record.read import read_record
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(300)]
 JOB = Path(__file__).with_name("tuned_job.py")
+SITE_TUNER = Path(__file__).parents[1] / "unit" / "machine" / "stand_ins" / "site_tuner.c"
 BYTES = 4 * 2**20
+LOGGED = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "TUNING"}
 
 
 def tune(home: Path, *words: str) -> Path:
@@ -64,15 +67,31 @@ def test_a_pytorch_job_follows_the_table(tmp_path: Path) -> None:
     for _ in range(2):
         own.append(_time_us({}))
         tuned.append(_time_us(with_table))
-    said = _run({**with_table, "NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "TUNING"})
-    chosen = set(
-        re.findall(
-            rf"AllGather: {BYTES // 2} Bytes -> Algo (\w+) proto (\w+) channel\S*=\{{0\.\.(\d+)\}}", said
-        )
-    )
+    said = _run({**with_table, **LOGGED})
+    chosen = _chosen(said)
     print(f"all_gather of 4 MiB: {own} us by NCCL, {tuned} us by the table, {chosen}")
     assert chosen == {("RING", "LL128", "23")}
     assert len(re.findall(r"busbw tuner: .*1 rows, hash [0-9a-f]{16}", said)) == 2
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed")
+def test_where_the_table_has_no_row_the_sites_own_tuner_is_followed(tmp_path: Path) -> None:
+    compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
+    if compiler is None:
+        pytest.skip("no C compiler for a site's tuner")
+    words = [compiler, "-x", "c", "-w", "-shared", "-fPIC", "-DINTERFACE=4"]  # NCCL 2.24 and later know it
+    subprocess.run([*words, "-o", tmp_path / "site.so", SITE_TUNER], check=True)
+    table = tmp_path / "table.csv"
+    table.write_text("allgather,1,1024,ring,ll,2,1,2,-1,-1\n")
+    variables = {"BUSBW_TUNER_FILE": str(table), "BUSBW_TUNER_SITE": str(tmp_path / "site.so")}
+    said = _run({"NCCL_TUNER_PLUGIN": str(tuner_path()), **variables, **LOGGED})
+    assert _chosen(said) == {("RING", "LL128", "2")}  # channels 0 to 2
+
+
+def _chosen(said: str) -> set[tuple[str, str, str]]:
+    """Algorithm, protocol and last channel of the job's calls, by NCCL's log."""
+    line = rf"AllGather: {BYTES // 2} Bytes -> Algo (\w+) proto (\w+) channel\S*=\{{0\.\.(\d+)\}}"
+    return set(re.findall(line, said))
 
 
 def _time_us(variables: dict[str, str]) -> float:

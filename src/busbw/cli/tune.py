@@ -18,8 +18,8 @@ from busbw.cli.compare_setups import measure_here, series_plan, starter
 from busbw.cli.run import run
 from busbw.errors import ExitCode, UsageError
 from busbw.files import store, write_output
+from busbw.judge import knobs
 from busbw.judge.compare_setups import setup_arms
-from busbw.judge.knobs import losers
 from busbw.judge.tune import Tuned, confirmed, races, table_text
 from busbw.launch import series as setup_series
 from busbw.launch.series_job import follow_series, runs_in_one_job, submit_series
@@ -60,14 +60,14 @@ def tune(own: TuneSettings, command: RunCommand) -> ExitCode:
 
         named = replace(command, operations=tuple(operation_names(words)))
         fresh = partial(_compared, named, max(own.blocks, 1))
-        return tune_knobs(own.knobs, partial(fresh, lost=_losers), fresh, settings.format)
+        return tune_knobs(own.knobs, partial(fresh, losers=_losers), fresh, settings.format)
     _check(command)
     code, folder, lost = _race(command)
     if folder is None or settings.dry_run:
         return code
     record = read_record(folder)
     found = races(record)
-    if code is not ExitCode.OK and not found:
+    if code is ExitCode.INTERRUPTED or (code is not ExitCode.OK and not found):
         return code
     has_winner = any(each.arm is not None for each in found)
     if has_winner and own.blocks:
@@ -149,10 +149,10 @@ def _confirm(
 
 
 def _compared(
-    command: RunCommand, blocks: int, setups: tuple[Setup, ...], lost: setup_series.Losers | None = None
+    command: RunCommand, blocks: int, setups: tuple[Setup, ...], losers: setup_series.Losers | None = None
 ) -> Comparison:
-    """The setups, launched in turn, against the first of them. ``lost`` has no say in one job, whose launches
-    were sent with it. Raises UsageError where the user left.
+    """The setups, launched in turn, against the first of them. An interrupt ends the tuning too. ``losers``
+    has no say in one job, whose launches were sent with it. Raises UsageError where the user left.
     """
     plan = series_plan(setups, command, CompareSettings())
     seed = secrets.randbits(32)
@@ -163,7 +163,9 @@ def _compared(
         if series is None:
             raise UsageError("the series was left", hint=f"busbw attach {folder.name}")
     else:
-        series = measure_here(plan, starter(plan), blocks, seed, lost)
+        series = measure_here(plan, starter(plan), blocks, seed, losers)
+    if series.stopped == setup_series.INTERRUPTED:
+        raise KeyboardInterrupt
     whole, records = setup_series.read_all((series.folder,))
     return compared(whole, whole.names, records)[0]
 
@@ -172,7 +174,7 @@ def _losers(series: setup_series.Series) -> frozenset[str]:
     """The setups of a series that need no more launches, by the records of those that it has."""
     _, records = setup_series.read_series(series.folder)
     nodes = series.nodes[0]
-    return losers(setup_arms(series.folder.name, series.names, series.outcomes, records, nodes))
+    return knobs.losers(setup_arms(series.folder.name, series.names, series.outcomes, records, nodes))
 
 
 def _keep(
