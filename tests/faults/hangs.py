@@ -144,6 +144,11 @@ def rank_process(mark: str, rank: int) -> int | None:
     return next((pid for pid, parent in found.items() if parent not in found), None)
 
 
+def others_came(mark: str, victim: int) -> bool:
+    """Whether the processes of all other ranks are there."""
+    return all(rank_process(mark, rank) is not None for rank in range(RANKS) if rank != victim)
+
+
 def shown(out: Path, event: str) -> int:
     """How many of these events the front has shown so far."""
     return out.read_text(errors="replace").count(f'"event":"{event}"')
@@ -169,6 +174,8 @@ def shoot(case: Case, place: Place, folder: Path, shim: Path, stall_s: float) ->
     try:
         with contextlib.ExitStack() as stack:
             planted = wait_and_plant(case, place, run, mark, out, stack)
+            while case.fault == "start" and run.poll() is None and not others_came(mark, case.victim):
+                time.sleep(0.05)  # nobody waits for it before
             finished, began_s = shown(out, "case"), time.monotonic()
             while case.fault == "size" and run.poll() is None:  # it hangs from its last case on
                 if (now := shown(out, "case")) > finished:

@@ -280,9 +280,9 @@ def follow(handle: Handle, folder: Path) -> Iterator[Item]:
 
 
 def cancel(handle: Handle, *, now: bool) -> None:
-    """See Engine. The ranks alone are asked to end, by SIGTERM, so that the script still sees their end and
-    the record comes home; ``now`` kills them, and the job. (Without a signal, scancel kills a step.)
-    Raises SiteError where Slurm does not take it.
+    """See Engine. The ranks alone are asked to end, by SIGTERM, or ``now`` killed, so that the script still
+    sees their end, marks the end of its output, and the record comes home. (Without a signal, scancel kills a
+    step.) Raises SiteError where Slurm does not take it.
     """
     if handle.details.get(SERIES) and not now:
         _end_loop(handle)
@@ -290,7 +290,7 @@ def cancel(handle: Handle, *, now: bool) -> None:
     steps = commands.steps(handle.id, handle.name)
     for step in steps:
         commands.end_step(f"--signal={'KILL' if now else 'TERM'}", step)
-    if steps and not now:
+    if steps and not handle.details.get(SERIES):  # whose loop would start its next launch
         return
     if handle.details.get("step_of"):
         _signal_script(handle, signal.SIGKILL if now else signal.SIGTERM, os.killpg)
