@@ -120,6 +120,7 @@ class Settings:
     rank_order: _RankOrder | None = None
     presets_used: tuple[str, ...] | None = None
     overridden: tuple[str, ...] | None = None
+    tag: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -163,9 +164,15 @@ class _Named:
 
 
 @dataclass(frozen=True)
+class _Suspect:
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class _Field:
     kind: str
     names: tuple[str, ...]
+    suspects: tuple[_Suspect, ...]
     decision: Literal["healthy", "slow", "undecided"]
     rounds: int
     seconds: float

@@ -70,6 +70,8 @@ def test_half_a_character_is_replaced_and_a_whole_one_kept() -> None:
         (("machine",), {"gpus": {"gpus": "x"}}, "machine.gpus.gpus"),
         (("machine",), {"nics": {"rdma": [{"ports": [{"rate_gbit_per_s": "fast"}]}]}}, "rate_gbit_per_s"),
         (("hunt",), {"fields": [{"kind": "rank"}]}, "hunt.fields[0].names"),
+        (("hunt",), {"fields": [{"kind": "rank", "names": [], "suspects": [[]]}]}, "suspects[0]"),
+        (("settings",), {"tag": 5}, "settings.tag"),
         (("settings",), {"rank_order": {"hosts": [{}]}}, "settings.rank_order.hosts[0].host"),
         (("plan", "cases", 0, "size_bytes"), -8, "plan.cases[0].size_bytes is -8"),
         (("plan", "cases", 1, "index"), 7, "plan.cases[1].index is 7"),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any, Final
 
 from busbw.foreign.logs.context import Ends, Evidence, Job
@@ -115,6 +116,7 @@ class Scanner:
                 self._failed_launch(stream)
         for table in self._tables[-1:]:  # what stands below the last table is of its launch
             table.evidence.join(self._evidence)
+        self._join_headings()
         for table in self._tables:
             self._note_processes(table)
             table.findings.sort(key=lambda finding: finding.line)
@@ -131,6 +133,19 @@ class Scanner:
             self._number,
             tuple(self._lost),
         )
+
+    def _join_headings(self) -> None:
+        """Take a table without a row as one with the next, where every size is several times: its process
+        wrote its rows below the heading of another one.
+        """
+        for first, then in pairwise(self._tables[:]):
+            sizes = Counter(row.words[0] for row in then.rows)
+            is_same = (first.stream, first.layout.columns) == (then.stream, then.layout.columns)
+            is_empty = not (first.rows or first.failures or first.findings or first.footer)
+            if is_same and is_empty and sizes and min(sizes.values()) > 1:
+                then.facts.ranks[:0] = first.facts.ranks
+                then.headings += first.headings
+                self._tables.remove(first)
 
     def _note_processes(self, table: FoundTable) -> None:
         """Say that a table is of several processes, whose rows cannot be taken apart."""

@@ -22,7 +22,10 @@ CUT: Final = "cut"
 def with_its_end(table: Table, log_lines: int) -> Table:
     """The table with findings on what is missing. ``log_lines`` is the length of the whole log."""
     average, mean = table.average, mean_busbw(table.timings)
-    if average is not None and mean is not None and not mean.fits(average):
+    is_one = not table.findings_of(
+        "separate"
+    )  # of several processes, each prints the average of its own rows
+    if is_one and average is not None and mean is not None and not mean.fits(average):
         table = table.with_findings(_rows_missing(table, average, mean))
     if table.findings_of(CUT):
         return table

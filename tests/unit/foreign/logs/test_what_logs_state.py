@@ -112,15 +112,24 @@ def test_processes_without_mpi_are_communicators_of_their_own(per_process: int, 
         ]
     text = (
         f"# Using devices\n# Using devices\n{''.join(devices)}{HEADING}{rows[0]}{HEADING}{''.join(rows[1:])}"
+        "# Avg bus bandwidth    : 7.5\n"
     )
     (record,) = imported(text, op="all_reduce")
     assert (record.world.size, len(record.results)) == (per_process, 8)
-    assert kinds(record) == ["separate", "no-end"]
+    assert kinds(record) == ["separate"]
     assert record.source.findings[0].text.startswith(
         "2 processes have a rank 0: they are separate communicators of"
     )
     assert [rank.host for rank in record.world.ranks] == ["not stated"]
     check_sense(record, Path("run.json"))
+
+
+def test_a_heading_whose_rows_stand_below_that_of_another_process_is_no_failed_test(
+    imported: Imported,
+) -> None:
+    head, zero, rows = IMB.replace("= 4", "= 1").partition("            0")
+    (record,) = imported(head + head + 2 * (zero + rows + IMB_LAST))
+    assert (record.world.size, len(record.results), kinds(record)) == (1, 6, ["separate"])
 
 
 def test_split_communicators_are_shown(
