@@ -164,7 +164,7 @@ def _named(late: Sequence[_Late], hosts: Hosts, asked: str) -> HangAnswer:
     states: dict[tuple[str, str, str], list[int]] = defaultdict(list)
     for each in of_worst:
         state = _state(each, _process(each.rank, hosts))
-        last = f"{each.operation} {each.launched:,}" if each.operation else "not told"
+        last = f"{each.operation} {each.launched:,}" if each.operation else "not reported"
         states[_where(each.rank), state, last].append(each.rank.rank)
     rows = [RankState(tuple(ranks), *key) for key, ranks in states.items()]
     waiting = tuple(rank.rank for rank in _ahead(worst))
@@ -210,7 +210,7 @@ def _who(late: Sequence[_Late], hosts: Hosts) -> str:
 
 
 def _where(rank: RankSeen) -> str:
-    return f"pid {rank.pid} on {rank.host}" if rank.host else "place not told"
+    return f"pid {rank.pid} on {rank.host}" if rank.host else "place not reported"
 
 
 def _state(late: _Late, process: ProcessSeen | None) -> str:
@@ -268,7 +268,7 @@ def _judge_group(group: Group) -> HangAnswer | None:
     odd = _different(there)
     rows = (
         *_rows(absent, "not entered", {rank: _last_of(group, rank) for rank in absent}),
-        *_rows(silent, "no dump", dict.fromkeys(silent, "not told")),
+        *_rows(silent, "no dump", dict.fromkeys(silent, "not reported")),
         *(RankState((rank,), "", "different call", _call(there[rank])) for rank in odd),
         *_by_state(there, set(odd)),
     )

@@ -116,6 +116,8 @@ class HuntDisplay:
         assert self._plan is not None
         assert self._plan.hunt is not None
         steps = list(dict.fromkeys(each["hint"] for each in self._findings if each["hint"]))
+        if not steps and not self._verdict:
+            steps = ["hunt again: this one ended before its verdict"]
         if not steps:
             is_map = self._plan.hunt.kind == "pairs"
             steps = ["`busbw isolate` finds what is slow" if is_map else "nothing to do: no part is slow"]
