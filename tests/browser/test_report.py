@@ -60,7 +60,7 @@ WORDS_OF_PICTURES = """() => {
     const frame = svg.getBoundingClientRect();
     const words = [...svg.querySelectorAll("text")].filter((each) => each.textContent.trim()
       && each.getAttribute("opacity") !== "0"
-      && !/rotate\((?!-90[,)])/.test(each.getAttribute("transform")));  // the box of a slanted name is not its place
+      && !/rotate.(?!-90\\b)/.test(each.getAttribute("transform")));  // the box of a slanted name is wide
     const boxes = words.map((each) => each.getBoundingClientRect());
     boxes.forEach((box, at) => {
       if (box.left < frame.left - 1 || box.right > frame.right + 1) outside.push(words[at].textContent);
