@@ -26,7 +26,7 @@ SITE: Final = ROOT / "build/site"  # mkdocs.yml: site_dir
 def main() -> int:
     stage(SOURCE)
     command = [sys.executable, "-m", "mkdocs", "build", "--strict"]
-    # The theme announces its own future on every build otherwise.
+    # The theme announces its end (May 2027; then Zensical, see pyproject.toml) on every build otherwise.
     environ = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     built = subprocess.run(command, cwd=ROOT, env=environ, stderr=subprocess.PIPE, text=True, check=False)
     if built.returncode:

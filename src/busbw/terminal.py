@@ -61,7 +61,7 @@ def own_controls(stream: TextIO) -> TextIO:
 
 
 # Words with wide gaps: the last column goes on. A line with a label, and a message, go on below their text.
-_LABELS: Final = re.compile(r".*\S {2,}|# \S{8} |# *|(?:error|hint|warning|note): | *")
+_LABELS: Final = re.compile(r".*\S {2,}|# \S{8} |# [\w<]+: |# *|(?:error|hint|warning|note): | *")
 _MESSAGE: Final = re.compile("error: |hint: |warning: |note: ")
 _LEAST_COLUMNS: Final = 20
 

@@ -59,7 +59,8 @@ WORDS_OF_PICTURES = """() => {
   for (const svg of document.querySelectorAll("figure svg")) {
     const frame = svg.getBoundingClientRect();
     const words = [...svg.querySelectorAll("text")].filter((each) => each.textContent.trim()
-      && each.getAttribute("opacity") !== "0" && each.getAttribute("transform").indexOf("rotate") < 0);
+      && each.getAttribute("opacity") !== "0"
+      && !/rotate.(?!-90\\b)/.test(each.getAttribute("transform")));  // the box of a slanted name is wide
     const boxes = words.map((each) => each.getBoundingClientRect());
     boxes.forEach((box, at) => {
       if (box.left < frame.left - 1 || box.right > frame.right + 1) outside.push(words[at].textContent);

@@ -61,7 +61,8 @@ def run_on(command: RunCommand) -> ExitCode:
     check_references(settings)
     if settings.launches != 1:
         raise UsageError(
-            "--launches cannot be combined with --on", hint="submit the run once for each launch"
+            "--launches cannot be combined with --on",
+            hint="submit the run once for each launch, with one --tag, which `busbw compare` takes together",
         )
     operations, launch = command.operations, settled(command.launch)
     launches = [replace(launch, nodes=str(count)) for count in node_counts(launch.nodes)] or [launch]

@@ -167,7 +167,7 @@ def _named(late: Sequence[_Late], hosts: Hosts, asked: str) -> HangAnswer:
             (
                 _where(each.rank),
                 _state(each, _process(each.rank, hosts)),
-                f"{each.operation} {each.launched:,}" if each.operation else "not told",
+                f"{each.operation} {each.launched:,}" if each.operation else "not reported",
             ),
         )
         for each in of_worst
@@ -223,7 +223,7 @@ def _who(late: Sequence[_Late], hosts: Hosts) -> str:
 
 
 def _where(rank: RankSeen) -> str:
-    return f"pid {rank.pid} on {rank.host}" if rank.host else "place not told"
+    return f"pid {rank.pid} on {rank.host}" if rank.host else "place not reported"
 
 
 def _state(late: _Late, process: ProcessSeen | None) -> str:
@@ -282,7 +282,7 @@ def _judge_group(group: Group) -> HangAnswer | None:
     usual = ((rank, each) for rank, each in there.items() if rank not in odd)
     rows = (
         *_states((rank, ("", "not entered", _last_of(group, rank))) for rank in absent),
-        *_states((rank, ("", "no dump", "not told")) for rank in silent),
+        *_states((rank, ("", "no dump", "not reported")) for rank in silent),
         *(RankState((rank,), "", "different call", _call(there[rank])) for rank in odd),
         *_states((rank, ("", each.state, f"{each.operation} {each.number:,}")) for rank, each in usual),
     )

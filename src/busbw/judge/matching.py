@@ -102,7 +102,7 @@ _LIBRARY: Final = re.compile(r"\s*(?:([A-Za-z][^\d,(]*?)\s+)?v?(\d+(?:\.\d+)+)[^
 # Words of NVML's names for cards: "NVIDIA H100 PCIe" and "NVIDIA H200 NVL" are other devices than the modules
 # on boards of eight, whose names have SXM or nothing ("NVIDIA H100 80GB HBM3", "NVIDIA H200").
 _CARDS: Final = frozenset(("PCIE", "NVL"))
-_THIS_LOG: Final = "it is this very log"
+THIS_LOG: Final = "it is this very log"
 _SISTER: Final = "it was measured together with this log, so it confirms nothing"
 # A log with as many rows of a reference, and no other time in them, is that one's log.
 _LEAST_ROWS: Final = 2
@@ -169,7 +169,7 @@ def match(
             for each in references
             if reasons[each.name] not in ("", _SISTER)
             # Of a log that names no device, or one that NVML does not know, its own reference is apart too.
-            and (not apart[each.name] or (own[each.name] == _THIS_LOG and not each.left_out))
+            and (not apart[each.name] or (own[each.name] == THIS_LOG and not each.left_out))
         },
         tuple(f"not held against {name}: {_SISTER}" for name in sisters if not named),
     )
@@ -229,7 +229,7 @@ def _own(records: Sequence[RunRecord], reference: Reference) -> str:
     for record in records:
         if record.source is not None:
             if _is_its_log(record, reference):
-                return _THIS_LOG
+                return THIS_LOG
         elif reference.kind == "saved" and record.run_id in reference.source.split(", "):
             return "it is this very run"
     return ""

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from busbw.judge.expectation import Expectation, Judged, Judgement
 from busbw.judge.launch_history import LEAST_LAUNCHES
+from busbw.judge.matching import THIS_LOG
 from busbw.judge.references.reference import Reference
 from busbw.judge.regimes import regimes
 from busbw.judge.scatter import DEVICE_BOUND, HOST_BOUND, LARGE, Prior, assumption
@@ -59,6 +60,8 @@ def next_line(expectation: Expectation, name: str) -> str:
         step = f"nothing to do: the run is as expected{rest}"
     elif counts[Judgement.EXPECTED]:
         step = f"judge the whole log; `busbw import --dry-run {name}` lists what is missing"
+    elif near := [other for other, why in expectation.unmatched.items() if why != THIS_LOG]:
+        step = f"`busbw expect {name} --reference {near[0]}` compares with it all the same"
     else:
         step = f"`busbw expect {name} --save NAME` keeps this run as the reference"
     return f"# next     {step}"

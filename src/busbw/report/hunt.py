@@ -98,6 +98,8 @@ class HuntDisplay(Display):
     def _next_lines(self, hunt: Hunt, name: str) -> list[str]:
         """What to do now, and where the rest is."""
         steps = list(dict.fromkeys(each["hint"] for each in self._findings if each["hint"]))
+        if not steps and not self._verdict:
+            steps = ["hunt again: this one ended before its verdict"]
         if not steps:
             is_map = hunt.kind == "pairs"
             steps = ["`busbw isolate` finds what is slow" if is_map else "nothing to do: no part is slow"]

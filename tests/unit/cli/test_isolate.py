@@ -176,6 +176,7 @@ def test_an_interrupted_hunt_is_shown_as_one(tmp_path: Path) -> None:
     assert "the run was interrupted" in shown.stderr
     assert "round 8, screen" in shown.stderr
     assert "# result" not in shown.stdout
+    assert "# next     hunt again" in shown.stdout
 
 
 @pytest.mark.parametrize(

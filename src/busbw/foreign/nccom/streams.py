@@ -119,7 +119,7 @@ def _merged(own: Mapping[str, Any], operand: str, options: Options) -> Options:
     for name in own:
         if name not in OF_A_STREAM and getattr(merged, name) != getattr(options, name):
             raise UsageError(
-                f"{name} differs from {flag_name(name)} of the command line, and holds for all streams",
+                f"{name} differs from {flag_name(name)} of the command line: one value holds for all",
                 hint=f"take {name} out of the file, or give {flag_name(name)} the same value",
             )
     return merged

@@ -86,7 +86,8 @@ def read_form(job: Job) -> Form:
     workers = _workers(launch, words)
     if not (image := words.image or launch.image):
         raise UsageError(
-            "no container image given", hint="give --image NAME: an image that has Python and busbw"
+            "no container image given",
+            hint="give --image NAME, an image that has Python and busbw (images/ has files to build one)",
         )
     resources = _resources(words)
     asked, gpus = words.np or job.ranks, _gpus(resources)

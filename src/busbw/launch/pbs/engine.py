@@ -96,7 +96,7 @@ finish() {{
   echo "{mark}$code" >&2
   exit "$code"
 }}
-trap : TERM  # the ranks end first, and this script tells how
+trap : TERM  # the ranks end first, and this script says how
 trap finish EXIT
 # Where ranks without MPI meet.
 BUSBW_ROOT=$(head -n 1 "$PBS_NODEFILE") && export BUSBW_ROOT

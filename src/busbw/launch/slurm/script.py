@@ -74,7 +74,7 @@ finish() {{
   done
   exit "$code"
 }}
-trap : TERM  # srun ends first, and this script tells how
+trap : TERM  # srun ends first, and this script says how
 trap finish EXIT
 """
 
@@ -88,7 +88,7 @@ finish() {{
   echo "{mark}$code" >&2
   exit "$code"
 }}
-trap : TERM  # srun ends first, and this script tells how
+trap : TERM  # srun ends first, and this script says how
 trap finish EXIT
 """
 

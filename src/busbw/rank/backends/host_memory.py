@@ -13,7 +13,7 @@ from busbw.errors import SiteError
 from busbw.machine.host import available_memory_bytes, read_memory
 from busbw.machine.native import core
 from busbw.rank.backends.buffers import BAND_BYTES, POISON_BYTE, Uint8Array, hint_of_size
-from busbw.units import format_approximate_size, format_size
+from busbw.units import counted, format_approximate_size, format_size
 
 # What a rank needs beside its two buffers: Python, numpy, the MPI library's own buffers, our bands.
 RANK_OVERHEAD_BYTES: Final = 100 * 2**20
@@ -99,8 +99,8 @@ def require_host_memory(
     needed_bytes = local_ranks * (buffers * buffer_bytes + RANK_OVERHEAD_BYTES)
     beside = " and MPI's copy" if reduces else ""
     raise SiteError(
-        f"too little memory: {local_ranks} ranks on this host with two buffers of {format_size(buffer_bytes)}"
-        f"{beside} need {format_approximate_size(needed_bytes)}, and"
+        f"too little memory: {counted(local_ranks, 'rank')} on this host with two buffers of"
+        f" {format_size(buffer_bytes)}{beside} need {format_approximate_size(needed_bytes)}, and"
         f" {format_approximate_size(available.size_bytes)} are available ({available.reason}), of which a"
         " tenth stays free",
         hint=hint_of_size(fits_bytes, has_gaps=has_gaps),

@@ -54,7 +54,7 @@ def offered(plan: Plan, environ: MutableMapping[str, str]) -> Iterator[None]:
     if tuner.version() == 0:
         raise SiteError(
             "NCCL did not load busbw as its tuner",
-            hint="it needs NCCL 2.21 or later; NCCL_DEBUG=INFO tells what it loads",
+            hint="it needs NCCL 2.21 or later; NCCL_DEBUG=INFO shows what it loads",
         )
 
 

@@ -154,7 +154,7 @@ def test_the_text_for_busbw_run_is_one_that_it_reads(options: MakeOptions) -> No
         ([{"iters": 0}], "stream 0: iters 0 is too small"),
         (
             [{"neff_iters": 5}],
-            "stream 0: neff_iters differs from --neff-iters of the command line, and holds for all streams",
+            "stream 0: neff_iters differs from --neff-iters of the command line: one value holds for all",
         ),
         ([{"nworkers": 2}], "nworkers differs from --nworkers of the command line"),
         ([{"seed": -2}], "stream 0: --seed -2 is too small"),
