@@ -56,9 +56,9 @@ class Scatter:
 
 @dataclass(frozen=True)
 class _Split:
-    """The likeliest place of a change, with its t value, what it moved by, and the scatter about the levels.
-    ``gains`` are log likelihood ratios of a change at each place of the series against none, -inf where the
-    level before would be too short.
+    """The likeliest place of a change, with its t value, what both mean and median moved by at least, and the
+    scatter about the levels. ``gains`` are log likelihood ratios of a change at each place of the series
+    against none, -inf where the level before would be too short.
     """
 
     place: int
@@ -74,7 +74,7 @@ def find_change(values: Float64Array, known: Sequence[int]) -> int | None:
     ``known`` are the places of earlier changes.
     """
     split = _split(values, known)
-    if split is None or abs(split.moved) < max(LEAST_CHANGE, LEAST_DEVIATIONS * split.scatter.deviation):
+    if split is None or split.moved < max(LEAST_CHANGE, LEAST_DEVIATIONS * split.scatter.deviation):
         return None
     by_chance = 2 * (1 - student_cdf(split.t_value, split.scatter.degrees))
     # A place is looked at again with every launch that follows it: later looks have less to spend.
@@ -113,7 +113,9 @@ def _split(values: Float64Array, known: Sequence[int]) -> _Split | None:
     t_value = math.sqrt(2 * max(0.0, float(gains[place])) / count / shares)
     every = np.full(len(values), -math.inf)
     every[first + places[0] :] = gains[places[0] :]
-    return _Split(first + place, t_value, after - before, scatter, every)
+    medians = np.median(level[place:]) - np.median(level[:place])
+    moved = min(abs(after - before), abs(float(medians)))
+    return _Split(first + place, t_value, moved, scatter, every)
 
 
 def _mean(values: Float64Array, deviation: float) -> float:
