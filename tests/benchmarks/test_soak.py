@@ -20,3 +20,11 @@ def test_two_checks_of_this_machine(script: Script) -> None:
         "soak/healthy.py", "--checks", "2", "--", "--backend", "null", "--world", "nccl", "--ranks", "2"
     )
     assert "2 checks, exit codes {0: 2}" in told
+
+
+@pytest.mark.slow
+def test_planted_faults_of_a_short_soak(script: Script) -> None:
+    wrong, _, memory, *_ = script("soak/planted.py", "--time", "15", "--shared", "3").splitlines()
+    assert wrong.endswith("(rank, element) [(1, 3)]")
+    assert "exit code 1" in wrong
+    assert memory.startswith("memory of rank 0: ")

@@ -180,13 +180,23 @@ def mpiexec() -> str:
     return library.mpiexec
 
 
-@pytest.fixture(scope="session")
-def shim(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Path of the library to preload."""
+def preloaded(name: str, folder: Path) -> str:
+    """Path of the library to preload that is made from a source beside this file."""
     compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
     if compiler is None:
-        pytest.skip("no C compiler for the shim")
-    library = tmp_path_factory.mktemp("shim") / "libshim.so"
-    source = Path(__file__).with_name("shim.c")
+        pytest.skip(f"no C compiler for {name}")
+    library, source = folder / f"lib{name}.so", Path(__file__).with_name(f"{name}.c")
     subprocess.run([compiler, "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"], check=True)
     return str(library)
+
+
+@pytest.fixture(scope="session")
+def shim(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """MPI with a fault."""
+    return preloaded("shim", tmp_path_factory.mktemp("shim"))
+
+
+@pytest.fixture(scope="session")
+def no_locks(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """File systems without locks."""
+    return preloaded("no_locks", tmp_path_factory.mktemp("no_locks"))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
+from typing import Final
 
 import numpy as np
 
@@ -20,6 +21,10 @@ from busbw.stats.change_points import (
     scatter_of,
 )
 from busbw.stats.interval import Float64Array
+
+# A level changes so many times more often where a version or a node does than elsewhere, at least.
+_RATHER: Final = 100.0
+_NEARLY: Final = 8.0  # of two places, one is the likelier where it is so many times as likely
 
 Explains = Callable[[Sequence[int]], Mapping[int, Launch]]
 
@@ -49,14 +54,17 @@ def changes_of(
 def _change(
     points: Sequence[Point], logs: Float64Array, places: Sequence[int], found: int, launches: Explains
 ) -> Change:
-    """The last of these; where anything else changed at a likely place of it, that is the place."""
+    """The last of these. Its place is the likeliest one at which anything else changed, if there is any;
+    what changed at a place that is nearly as likely is named too.
+    """
     first = places[-2] if len(places) > 1 else 0
     numbers = [point.launch for point in points[first:]]
     known = launches(numbers)
     explains = [known[number].explains for number in numbers]
-    likely = likely_places(logs, places)
-    changed = ((place, tuple(_changed(explains, place - first))) for place in likely)
-    place, explained = next((pair for pair in changed if pair[1]), (likely[0], ()))
+    likely = likely_places(logs, places, _RATHER)
+    explained = {place: words for place in likely if (words := tuple(_changed(explains, place - first)))}
+    place = next(iter(explained), next(iter(likely)))
+    named = [words for other, words in explained.items() if likely[other] < _NEARLY * likely[place]]
     before, after = logs[first:place], logs[place:]
     return Change(
         points[place].at,
@@ -64,7 +72,7 @@ def _change(
         found,
         math.exp(float(np.median(before))),
         math.exp(float(np.median(after))),
-        explained,
+        tuple(chain.from_iterable(named)),
     )
 
 

@@ -2,19 +2,21 @@
 
 An SQLite file that holds nothing that the run folders do not: it may be deleted, and is made again from them.
 Several processes write it in turn, in transactions of milliseconds, with SQLite's own locks and without a
-write-ahead log, which network file systems do not carry. Where it cannot be opened, as on a file system that
-knows no locks, callers read the folders into an index in memory.
+write-ahead log, which network file systems do not carry. Where it cannot be opened, as on a file system
+without locks, callers read the folders into an index in memory.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import sqlite3
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, Final
 
 from busbw.model.history import Change, KeptCase, Launch, Measured, Point, Series, Testbed
@@ -243,6 +245,9 @@ def _json(value: object) -> str:
 
 def _connected(path: Path | None) -> sqlite3.Connection:
     """A damaged file, or one of another version, is replaced. Raises sqlite3.Error."""
+    if path is not None and not _has_locks(path.parent):
+        # SQLite takes it for the lock of another process, and waits.
+        raise sqlite3.OperationalError(f"no file locks in {path.parent}")
     for _ in range(2):
         db = sqlite3.connect(path or ":memory:", timeout=_BUSY_S, isolation_level=None)
         try:
@@ -259,6 +264,19 @@ def _connected(path: Path | None) -> sqlite3.Connection:
         assert path is not None
         path.unlink(missing_ok=True)
     raise sqlite3.OperationalError(f"{path} cannot be made")
+
+
+def _has_locks(folder: Path) -> bool:
+    """Whether its file system has any; where that cannot be tried, SQLite has to."""
+    with contextlib.ExitStack() as stack:
+        try:
+            own = stack.enter_context(TemporaryFile(dir=folder))
+        except OSError:
+            return True
+        with contextlib.suppress(OSError):
+            fcntl.lockf(own, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+    return False
 
 
 def _prepared(db: sqlite3.Connection) -> bool:

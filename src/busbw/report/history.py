@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import textwrap
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ from busbw.units import (
 
 _RECENT: Final = 5  # launches of which a trend is the median
 _MOST_POINTS: Final = 10
+_WIDTH: Final = 100  # columns
 _MOST_WORDS: Final = 3  # of what changed
 _PLACEMENTS: Final = (" out-of-place", " in-place")
 
@@ -145,13 +147,21 @@ def _regime_lines(regime: Sequence[Told]) -> Iterator[str]:
     )
     if largest.level.change is not None:
         speed = median(each.level.change.speed for each in regime if each.level.change is not None)
-        yield f"    {change_words(largest, largest.level.change, speed)}"
+        yield from _wrapped(change_words(largest, largest.level.change, speed), " " * 4)
+
+
+def _wrapped(text: str, indent: str) -> list[str]:
+    return textwrap.wrap(
+        text, _WIDTH, initial_indent=indent, subsequent_indent=f"{indent}  ", break_long_words=False,
+        break_on_hyphens=False,
+    )  # fmt: skip
 
 
 def change_words(told: Told, change: Change, speed: float | None = None) -> str:
     """``-5.1% since 2026-11-20: version NCCL 2.27 -> NCCL 2.28; accepted: ...``."""
     share = format_share(change.speed if speed is None else speed, "+")
-    cause = first_of(change.explained, _MOST_WORDS) or f"run {_run(told, change.launch)}, nothing else known"
+    cause = ("one of " if len(change.explained) > 1 else "") + first_of(change.explained, _MOST_WORDS)
+    cause = cause or f"from run {_run(told, change.launch)} on, no cause known"
     why = told.why(change)
     return f"{share} since {_day(change.at)}: {cause}" + (f"; accepted: {why}" if why else "")
 
@@ -184,12 +194,12 @@ def detail(told: Told, columns: int, *, unicode: bool) -> Iterator[str]:
     )
     if level.is_lost:
         was = told.speed(level.expected_ns)
-        yield f"# below its level of {was}; `busbw history accept` takes the new one"
+        yield f"# below its level of {was}; `busbw history accept` makes the new one its level"
     speeds = [1 / point.time_ns for point in told.points]
     yield f"  {sparkline(speeds, columns - 4, unicode=unicode)}"
     for change in told.changes:
         levels = f"{told.speed(change.before_ns)} -> {told.speed(change.after_ns)}"
-        yield f"  {levels}: {change_words(told, change)}"
+        yield from _wrapped(f"{levels}: {change_words(told, change)}", "  ")
     yield f"  {'ended (UTC)':<17} {'value':>11}  run"
     for point in told.points[-_MOST_POINTS:]:
         yield f"  {_time(point.at):<17} {told.speed(point.time_ns):>11}  {_run(told, point.launch)}"

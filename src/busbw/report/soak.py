@@ -98,7 +98,7 @@ def header_lines(plan: Plan, world: WorldInfo, version: str) -> list[str]:
     """What is soaked, with what, for how long."""
     assert plan.soak is not None
     what = plan.cases[0].short if len(plan.cases) == 1 else f"{len(plan.cases)} cases in turn"
-    long = "until it is ended" if plan.soak.seconds is None else f"for {format_duration(plan.soak.seconds)}"
+    long = "until Ctrl-C" if plan.soak.seconds is None else f"for {format_duration(plan.soak.seconds)}"
     window = f"windows of {format_duration(plan.limits.case_seconds)}"
     window = window if plan.limits.calls is None else f"windows of {plan.limits.calls} calls"
     checked = "checked at full width before and after" if plan.checks else "unchecked"
@@ -141,7 +141,7 @@ def power_lines(soak: Mapping[str, Any], cases: Sequence[Case]) -> Iterator[str]
     """What would have been seen: wrong data, and as the last line a loss."""
     checks = int(soak["checks"])
     if checks and least_often(checks) > 1:
-        seen = f"would have been seen with a probability of at least {_PROBABILITY}"
+        seen = f"would have been seen (probability {_PROBABILITY})"
         yield f"wrong data in 1 of {least_often(checks)} calls {seen}"
     yield _loss_words(soak, cases)
 
@@ -150,17 +150,17 @@ def _loss_words(soak: Mapping[str, Any], cases: Sequence[Case]) -> str:
     """Of several cases, in the one where the least would have been seen."""
     powers = soak["power"]
     if not powers:
-        return "no window was measured, so no loss would have been seen"
+        return "no window ended, so no loss would have been seen"
     blind = next((each for each in powers if each["loss"] is None), None)
     worst = blind or max(powers, key=lambda each: (each["loss"], each["seconds"]))
     of = "" if len(powers) == 1 else f" in {cases[worst['case']].short}"
     if blind is not None:
-        return f"which loss would have been seen{of} is not known: too few windows, or too much scatter"
+        return f"no loss{of} would have been seen for certain: too few windows, or too much scatter"
     loss, probability = format_share(worst["loss"], decimals=0), worst["probability"]
     lasting = _at_least(float(worst["seconds"]))
-    seen = f"would have been seen with a probability of at least {probability:g}"
-    blind = f"after the first {_at_least(float(worst['blind_s']))}"
-    return f"{blind}, a loss of {loss}{of} that lasts {lasting} or more {seen}"
+    blind = _at_least(float(worst["blind_s"]))
+    seen = f"would have been seen after the first {blind} (probability {probability:g})"
+    return f"a loss of {loss}{of} that lasts {lasting} {seen}"
 
 
 def _at_least(seconds: float) -> str:

@@ -1,11 +1,12 @@
 """Where the level of a series of launches changed.
 
-E-divisive (Matteson and James 2014) proposes: of all places where the series can be split it takes the one
-whose two sides are furthest apart by their energy distance. That is the weak pass, which always finds
-something. The strong test decides: Student's t of the two means, with the deviation that launches had about
-their levels before, no matter when, and with their autocorrelation, which makes runs of like launches usual.
-Values far from the level count as less far, so that a few odd launches make no level. benchmarks/history has
-the table of how often this errs.
+Of all places where the newest level can be split, the one is proposed whose two sides have the furthest
+means, by their standard errors. Each later launch then says how much likelier it is on the new level than on
+the old one; the sum is the logarithm of a likelihood ratio (as in CUSUM, Page 1954), for the proposed place
+and for those beside it. As a t value it is held against Student's distribution, with the deviation that
+launches had about their levels before, no matter when, and with their autocorrelation, which makes runs of
+like launches usual. Launches are normal, or with a small probability (``_FLAT``) anywhere: far ones say
+little, so that a few odd launches make no level. benchmarks/history has the table of how often this errs.
 """
 
 from __future__ import annotations
@@ -26,21 +27,19 @@ Places = npt.NDArray[np.int64]
 WINDOW: Final = 100  # launches that are looked at: a machine that was mended forgets
 LEAST: Final = 3  # launches that make a level
 KNOWN: Final = 8  # launches before it, of which the scatter is known
-FALSE_ALARM: Final = 5e-4  # of the first look at a place
+FALSE_ALARM: Final = 8e-4  # of the first look at a place
 # A smaller change is none, however well it is seen: nobody looks for it.
-LEAST_CHANGE, LEAST_DEVIATIONS = 0.01, 1.25
+LEAST_CHANGE, LEAST_DEVIATIONS = 0.01, 1.5
 # A level that did not last for so many launches is scatter when the next change is looked for.
 LASTING: Final = 10
-_BESIDE: Final = 2  # launches from the proposed place in which the likeliest is taken
 _FAR: Final = 3.5  # deviations from the level, beyond which a launch counts as so far
-# Of few launches that are a new level: deviations from the fastest to the slowest, if the level did not move
-# by more. One of them that is as far as the old level shows odd launches.
-_TOGETHER: Final = 4.0
+# The most that one launch says for a level, as a logarithm: less than what an alarm takes, so that it takes
+# two at least.
+_FLAT: Final = 5.5
 _MOST_ALIKE: Final = 0.95  # autocorrelation
 _BY_CHANCE, _UPPER_END = 1.65, 2.0  # standard errors of it
 _LEAST_DEVIATION: Final = 1e-4  # launches are not known to be more alike than this
 _QUANTILE, _OF_NORMAL = 0.8, 1.2816  # of |x| of normal x: holds with one in five on another level
-_LIKELY: Final = 6.0  # twice the logarithm of the likelihood ratio that leaves a place possible
 
 
 @dataclass(frozen=True)
@@ -55,50 +54,81 @@ class Scatter:
     robust: float
 
 
+@dataclass(frozen=True)
+class _Split:
+    """The likeliest place of a change, with its t value, what both mean and median moved by at least, and the
+    scatter about the levels. ``gains`` are log likelihood ratios of a change at each place of the series
+    against none, -inf where the level before would be too short.
+    """
+
+    place: int
+    t_value: float
+    moved: float
+    scatter: Scatter
+    gains: Float64Array
+
+
 def find_change(values: Float64Array, known: Sequence[int]) -> int | None:
     """Where the newest level of a series changed: the position of the new level's first launch, or None.
     ``values`` are in order (logarithms of launch times: differences are shares), at most ``WINDOW`` of them;
     ``known`` are the places of earlier changes.
     """
+    split = _split(values, known)
+    if split is None or split.moved < max(LEAST_CHANGE, LEAST_DEVIATIONS * split.scatter.deviation):
+        return None
+    by_chance = 2 * (1 - student_cdf(split.t_value, split.scatter.degrees))
+    # A place is looked at again with every launch that follows it: later looks have less to spend.
+    return split.place if by_chance <= FALSE_ALARM * LEAST / (len(values) - split.place) else None
+
+
+def likely_places(values: Float64Array, known: Sequence[int], ratio: float) -> dict[int, float]:
+    """Where the last of the ``known`` changes may have been, the likeliest place first: by place, how many
+    times less likely it is than the first, below ``ratio``.
+    """
+    split = _split(values, known[:-1])
+    if split is None:
+        return {known[-1]: 1.0}
+    gains = split.gains - split.gains.max()
+    likely = np.flatnonzero(gains > -math.log(ratio))
+    ordered = sorted(likely.tolist(), key=lambda place: -gains[place])
+    return {place: math.exp(-gains[place]) for place in ordered}
+
+
+def _split(values: Float64Array, known: Sequence[int]) -> _Split | None:
+    """None where either side would be too short."""
     first = known[-1] if known else 0
     level = values[first:]
-    if len(level) < 2 * LEAST or len(values) < KNOWN + LEAST:
+    places = np.arange(max(LEAST, KNOWN - first), len(level) - LEAST + 1)
+    if not len(places):
         return None
-    proposed = _furthest_apart(level)
-    if first + proposed < KNOWN:
-        return None
+    proposed = int(places[_t_values(level, places, scatter_of(values, known)).argmax()])
     scatter = scatter_of(values, known, first + proposed)
-    centre = float(np.median(level[:proposed]))
-    near = np.clip(level, centre - _FAR * scatter.robust, centre + _FAR * scatter.robust)
-    places = np.arange(max(LEAST, proposed - _BESIDE), min(len(level) - LEAST, proposed + _BESIDE) + 1)
-    t_values = _t_values(near, places, scatter)
-    best = int(np.argmax(t_values))
-    place = int(places[best])
-    by_chance = 2 * (1 - student_cdf(float(t_values[best]), scatter.degrees))
-    # A place is looked at again with every launch that follows it: later looks have less to spend.
-    if by_chance > FALSE_ALARM * LEAST / (len(level) - place):
-        return None
-    moved = float(np.median(level[place:]) - np.median(level[:place]))
-    if abs(moved) < max(LEAST_CHANGE, LEAST_DEVIATIONS * scatter.deviation):
-        return None
-    is_short = len(level) - place < 2 * LEAST
-    if is_short and np.ptp(level[place:]) > max(_TOGETHER * scatter.deviation, abs(moved)):
-        return None
-    return first + place
+    before = _mean(level[:proposed], scatter.deviation)
+    after = _mean(level[proposed:], scatter.deviation)
+    says = _log_density(level, after, scatter.deviation) - _log_density(level, before, scatter.deviation)
+    gains = says[::-1].cumsum()[::-1]
+    place = int(places[gains[places].argmax()])
+    count = len(level) - place
+    shares = _of_mean(np.array([place, count]), scatter.alike).sum()
+    t_value = math.sqrt(2 * max(0.0, float(gains[place])) / count / shares)
+    every = np.full(len(values), -math.inf)
+    every[first + places[0] :] = gains[places[0] :]
+    medians = np.median(level[place:]) - np.median(level[:place])
+    moved = min(abs(after - before), abs(float(medians)))
+    return _Split(first + place, t_value, moved, scatter, every)
 
 
-def likely_places(values: Float64Array, known: Sequence[int]) -> tuple[int, ...]:
-    """Where the last of the ``known`` changes may have been, the likeliest place first."""
-    first, at = (known[-2] if len(known) > 1 else 0), known[-1]
-    level = values[first:]
-    scatter = scatter_of(values, known[:-1], at)
-    centre = float(np.median(level[: at - first]))
-    near = np.clip(level, centre - _FAR * scatter.robust, centre + _FAR * scatter.robust)
-    places = np.arange(max(1, at - first - LEAST), min(len(level) - 1, at - first + LEAST) + 1)
-    t_values = _t_values(near, places, scatter)
-    ordered = [int(at) for at in np.argsort(-t_values, kind="stable")]
-    least = float(t_values[ordered[0]]) ** 2 - _LIKELY
-    return tuple(first + int(places[at]) for at in ordered if t_values[at] ** 2 >= least)
+def _mean(values: Float64Array, deviation: float) -> float:
+    """Of the launches of one level: each counts as likely as it is of it."""
+    squares = ((values - np.median(values)) / deviation) ** 2
+    weights = 1 / (1 + np.exp(np.minimum(squares / 2 - _FLAT, 700.0)))
+    return float(weights @ values / weights.sum())
+
+
+def _log_density(values: Float64Array, level: float, deviation: float) -> Float64Array:
+    """Of launches of a level, but for a constant: normal, or anywhere."""
+    found: Float64Array = np.logaddexp(-(((values - level) / deviation) ** 2) / 2, -_FLAT)
+    return found
 
 
 def scatter_of(values: Float64Array, known: Sequence[int], end: int | None = None) -> Scatter:
@@ -138,29 +168,14 @@ def _alike(rests: Float64Array) -> float:
     return min(found + _UPPER_END * error, _MOST_ALIKE) if found > _BY_CHANCE * error else 0.0
 
 
-def _furthest_apart(values: Float64Array) -> int:
-    """The place of the split whose sides are the furthest apart by their energy distance times m n / (m + n)
-    (Matteson and James, equation 5, with alpha 1). The sums over pairs come from one cumulative table.
-    """
-    apart = np.abs(values[:, None] - values[None, :]).cumsum(0).cumsum(1)
-    n = np.arange(LEAST, len(values) - LEAST + 1)
-    m = len(values) - n
-    first = apart[n - 1, n - 1]
-    between = apart[n - 1, -1] - first
-    second = apart[-1, -1] - first - 2 * between
-    energy = 2 * between / (n * m) - first / (n * n) - second / (m * m)
-    return int(n[np.argmax(n * m / (n + m) * energy)])
-
-
-def _t_values(
-    values: Float64Array, places: np.ndarray[tuple[int], np.dtype[np.int64]], scatter: Scatter
-) -> Float64Array:
-    """|t| of the two means, for a split at each place."""
-    sums = values.cumsum()
+def _t_values(values: Float64Array, places: Places, scatter: Scatter) -> Float64Array:
+    """|t| of the two means, for a split at each place, in any unit."""
+    middle = float(np.median(values))
+    sums = np.clip(values, middle - _FAR * scatter.robust, middle + _FAR * scatter.robust).cumsum()
     n, m = places, len(values) - places
     before, after = sums[n - 1] / n, (sums[-1] - sums[n - 1]) / m
     shares = _of_mean(n, scatter.alike) + _of_mean(m, scatter.alike)
-    found: Float64Array = np.abs(after - before) / (scatter.deviation * np.sqrt(shares))
+    found: Float64Array = np.abs(after - before) / np.sqrt(shares)
     return found
 
 

@@ -35,8 +35,8 @@ def test_it_ends_when_its_time_is_over_and_says_what_would_have_been_seen(
     assert result.samples == len(soak["kept"])
     assert result.time_ns > 0
     line = out.splitlines()[-1]
-    said = r"# after the first \d+ (s|ms), a loss of 5% that lasts \d+ (s|ms) or more would have been seen"
-    assert re.fullmatch(rf"{said} with a probability of at least 0\.95", line), out
+    said = r"# a loss of 5% that lasts \d+ (s|ms) would have been seen after the first \d+ (s|ms)"
+    assert re.fullmatch(rf"{said} \(probability 0\.95\)", line), out
     assert main(["show", "last"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == line
     assert not (find_run(LAST, home) / "samples" / "samples.bin").exists()
