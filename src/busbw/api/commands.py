@@ -27,8 +27,8 @@ from busbw.plan.flags.flag import flag_of
 if TYPE_CHECKING:
     import polars as pl
 
-    from busbw.foreign.logs.settings import ImportSettings
     from busbw.plan.flags.compare import CompareSettings, ExpectSettings
+    from busbw.plan.flags.logs import ImportSettings
     from busbw.report.display import Display
 
 __all__ = ["Answer", "Run", "compare", "expect", "import_log", "open_run", "run", "runs"]
@@ -193,7 +193,7 @@ def import_log(path: str | Path, **settings: Setting) -> list[Run]:
     UsageError where there is none, UndecidedError where one does not say its operation or ranks.
     """
     from busbw.cli.import_logs import import_tables
-    from busbw.foreign.logs.settings import ImportSettings
+    from busbw.plan.flags.logs import ImportSettings
 
     def refuse(error: BusbwError, where: str) -> None:
         if where:

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     import re
 
     from busbw.foreign.logs.assemble import Origin
-    from busbw.foreign.logs.settings import ImportSettings
     from busbw.foreign.logs.table import Table
     from busbw.foreign.read_any import Reading
     from busbw.model.record import ImportFinding, RunRecord
+    from busbw.plan.flags.logs import ImportSettings
 
 STANDARD_INPUT: Final = "-"
 _TOOLS: Final = {"auto": "a known tool"}

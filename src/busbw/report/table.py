@@ -17,7 +17,7 @@ from busbw.model.collective import Placement
 from busbw.model.mark import conditions_of, meaning
 from busbw.model.network import said_by, said_words
 from busbw.model.plan import Limits, Plan, Stream
-from busbw.model.record import TWO_RANKS, Method, RankInfo, WorldInfo
+from busbw.model.record import NOT_STATED, TWO_RANKS, Method, RankInfo, WorldInfo
 from busbw.model.result import CaseResult, Status, StopReason, WrongData
 from busbw.report import columns
 from busbw.report.columns import (
@@ -34,7 +34,6 @@ from busbw.report.columns import (
 from busbw.units import NS_PER_US, counted, first_of, format_approximate_size, format_size, name_ranges, were
 
 # What importers write where a log says nothing.
-_NOT_STATED: Final = "not stated"
 _FINDINGS_SHOWN: Final = 5
 _MOST_HOSTS: Final = 4
 # Statuses of rows without numbers, which say why below the table.
@@ -163,15 +162,15 @@ def _imported_header(
     first = world.ranks[0]
     named = world.known_hosts
     hosts = f" on {counted(len(named), 'host')} ({_some(named)})" if named else ""
-    devices = source["fields"].get("hosts", "").partition(f"{_NOT_STATED}: ")[2]  # why they are not known
+    devices = source["fields"].get("hosts", "").partition(f"{NOT_STATED}: ")[2]  # why they are not known
     devices = f"not known: {devices}" if devices else ""
-    if {rank.device for rank in world.ranks} - {"", _NOT_STATED}:
+    if {rank.device for rank in world.ranks} - {"", NOT_STATED}:
         devices = _devices(world)
     where = f"{source['path']}, lines {source['first_line']} to {source['last_line']}"
     lines = [
         f"busbw {version}: imported from {where if source['first_line'] else source['path']}",
         f"tool     {source['tool']}, {first.library or plan.backend} {first.library_version}".rstrip(),
-        f"ranks    {world.size}{hosts}, by {source['fields'].get('ranks', _NOT_STATED)}",
+        f"ranks    {world.size}{hosts}, by {source['fields'].get('ranks', NOT_STATED)}",
         *([f"devices  {devices}"] if devices else []),
         f"time     {method.time}",
         f"buffers  {method.buffers}; GB/s = 10^9 bytes/s",
@@ -228,7 +227,7 @@ def _devices(world: WorldInfo) -> str:
 def _device_of(rank: RankInfo) -> str:
     """What tells a device from others: its UUID; in a log, its host, number and bus address."""
     place = [rank.host, *(str(rank.facts.get(name, "")) for name in ("device_index", "bus_id"))]
-    is_known = _NOT_STATED not in place and all(place)
+    is_known = NOT_STATED not in place and all(place)
     return rank.device_uuid or (" ".join(place) if is_known else str(rank.rank))
 
 

@@ -191,7 +191,7 @@ def test_one_rank_has_no_bus_bandwidth(tmp_path: Path) -> None:
     done = start(tmp_path, *words, "--stats", "n")
     assert done.returncode == 0, done.stderr
     row = next(line for line in done.stdout.splitlines() if not line.startswith("#"))
-    assert row.split()[5:11] == ["1.00", "0.0%", "72", "0.01", "n/a", "N/A"]
+    assert row.split()[5:11] == ["1.00", "0.0%", "36", "0.01", "n/a", "N/A"]
 
 
 def test_a_dry_run_prints_the_plan_and_starts_nothing(tmp_path: Path, called: Any) -> None:

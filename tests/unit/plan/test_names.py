@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from busbw.errors import UsageError
-from busbw.foreign.logs.settings import ImportSettings
 from busbw.plan.flags.hunt import HuntSettings
+from busbw.plan.flags.logs import ImportSettings
 from busbw.plan.flags.run import RunSettings
 from busbw.plan.request import rank_words
 

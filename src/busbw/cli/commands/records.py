@@ -10,8 +10,8 @@ from cyclopts import Parameter
 from busbw.cli.app import FLAGS, PRINTED, SELECTION, RunName, TextOrJson, app, examples
 from busbw.errors import ExitCode
 from busbw.foreign.forms.formats import ExportFormat
-from busbw.foreign.logs.settings import ImportSettings
 from busbw.plan.flags.list import ListSettings
+from busbw.plan.flags.logs import ImportSettings
 from busbw.plan.flags.ranks import FormatName
 
 

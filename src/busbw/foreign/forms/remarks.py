@@ -7,11 +7,10 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from busbw.foreign.forms.rows import Row, ranks
-from busbw.foreign.logs.assemble import NOT_STATED
 from busbw.model.case import Case
 from busbw.model.collective import Placement
 from busbw.model.mark import conditions_of, meaning
-from busbw.model.record import RankInfo, RunRecord, RunStatus
+from busbw.model.record import NOT_STATED, RankInfo, RunRecord, RunStatus
 from busbw.model.result import CaseResult, Status
 from busbw.units import counted
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from busbw.model.case import Case
 from busbw.model.plan import CallOptions, Limits, Plan
 from busbw.model.record import (
     DAMAGED,
+    NOT_STATED,
     SCHEMA_VERSION,
     ImportFinding,
     ImportSource,
@@ -31,8 +32,6 @@ from busbw.model.record import (
 )
 from busbw.model.result import CaseResult
 from busbw.redact import redact_all, redact_text
-
-NOT_STATED: Final = "not stated"
 
 
 @dataclass(frozen=True)

@@ -58,6 +58,7 @@ MOST_BUNDLE_BYTES: Final = 1 << 20
 # What judges and draws records and submits jobs, which is done where the job is submitted.
 NOT_FOR_RANKS: Final = (
     *("busbw/judge/", "busbw/report/templates/", "busbw/report/plots", "busbw/report/text_"),
+    *("busbw/foreign/logs/", "busbw/foreign/nsys/"),
     *(f"busbw/launch/{engine}/" for engine in ENGINES if engine != "hosts"),  # ranks reach hosts as it does
 )
 _FOR_PODS: Final = "busbw/launch/kubernetes/pod.py"

@@ -7,8 +7,8 @@ import pytest
 
 from busbw.cli.import_logs import import_logs
 from busbw.foreign.logs.labels import environment_beside
-from busbw.foreign.logs.settings import ImportSettings
 from busbw.foreign.read_any import log_files
+from busbw.plan.flags.logs import ImportSettings
 from busbw.record.folder import run_folders
 from busbw.record.read import read_record
 

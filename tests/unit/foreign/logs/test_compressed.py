@@ -8,8 +8,8 @@ import pytest
 
 from busbw.cli.import_logs import import_logs
 from busbw.errors import ExitCode
-from busbw.foreign.logs.settings import ImportSettings
 from busbw.foreign.read_any import UnreadableError, read_file
+from busbw.plan.flags.logs import ImportSettings
 
 
 @pytest.fixture

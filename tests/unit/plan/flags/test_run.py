@@ -8,8 +8,8 @@ import pytest
 from cyclopts import Parameter
 
 from busbw.cli import main as cli
+from busbw.cli.run_command import RunCommand
 from busbw.errors import ExitCode
-from busbw.plan.flags.launch import LaunchSettings
 from busbw.plan.flags.run import RunSettings
 from busbw.plan.flags.values import DataTypes, ReduceOps, Roots, Size, read_settings
 
@@ -19,10 +19,8 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Parses a command line; gives operations and settings, and measures nothing."""
     seen: list[tuple[tuple[str, ...], RunSettings]] = []
 
-    def run(
-        operations: tuple[str, ...], settings: RunSettings, launch: LaunchSettings, argv: tuple[str, ...]
-    ) -> ExitCode:
-        seen.append((operations, settings))
+    def run(command: RunCommand) -> ExitCode:
+        seen.append((command.operations, command.settings))
         return ExitCode.OK
 
     for name in ("MAXBYTES", "RANKS", "HOT", "SEED", "ROOT", "WORLD", "BACKEND"):
