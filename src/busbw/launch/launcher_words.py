@@ -17,13 +17,14 @@ from typing import Final
 @dataclass(frozen=True)
 class Death:
     """A process that ended badly. ``code`` is negative for a signal, as subprocess has it, None where it is
-    not known.
+    not known: then ``number`` may be an exit code or a signal's.
     """
 
     host: str
     pid: int | None = None
     rank: int | None = None
     code: int | None = None
+    number: int | None = None
 
 
 _HYDRA_PLACE = re.compile(r"^=\s+PID (\d+) RUNNING AT (\S+)", re.MULTILINE)
@@ -66,7 +67,7 @@ def read_death(lines: Sequence[str]) -> Death | None:
         rank, pid, host, number = match.groups()
         return Death(host, int(pid), int(rank), -int(number))
     if match := _HYDRA_PLACE.search(text):
-        return Death(match[2], int(match[1]), code=_hydra_code(text))
+        return Death(match[2], int(match[1]), **_hydra_code(text))
     return None
 
 
@@ -82,15 +83,13 @@ def read_lost_peer(lines: Sequence[str]) -> str | None:
     return match[1] if match else None
 
 
-def _hydra_code(text: str) -> int | None:
+def _hydra_code(text: str) -> dict[str, int]:
     # Hydra prints a signal's number as exit code too; only its last line tells the two apart, and that is
     # missing where hydra fails over the end itself.
     if match := _HYDRA_SIGNAL.search(text):
-        return -int(match[1] or match[2])
-    if _HYDRA_FAILED in text:
-        return None
+        return {"code": -int(match[1] or match[2])}
     match = _HYDRA_CODE.search(text)
-    return int(match[1]) if match else None
+    return {"number" if _HYDRA_FAILED in text else "code": int(match[1])} if match else {}
 
 
 def words_of_ranks(lines: Sequence[str]) -> list[str]:

@@ -484,7 +484,7 @@ def name_rank(state: JobState, seen: SeenOnHosts) -> JobState:
     # Hydra may name a process that it killed itself, but not another host than that of the dead.
     near = _ranks_at(death, hosts)
     if death is not None and len(near) == 1:
-        rank, how = near[0], _as_hydra_has_it(death.code or 0)
+        rank, how = near[0], _as_hydra_has_it(death.code or death.number or 0)
     else:
         ranks = near or range(len(hosts))
         found, how = first_dead(ranks, seen.ends, seen.rank_words, seen.launcher_words), _ended(None)
@@ -532,9 +532,10 @@ def _of_command_on_hosts(state: JobState, death: Death, hosts: Sequence[str]) ->
     near = _ranks_at(death, hosts)
     rank = near[0] if death.rank is None and len(near) == 1 else death.rank
     found = replace(state, rank=rank, host=death.host)
-    if not death.code or death.code == state.code:
+    code = death.code or death.number
+    if not code or code == state.code:
         return found
-    how = _as_hydra_has_it(death.code)
-    if death.code < 0 and rank is None:
+    how = _as_hydra_has_it(code)
+    if code < 0 and rank is None:
         how += " (or ended by mpiexec, after another rank there had failed)"
-    return replace(found, why=how, code=death.code)
+    return replace(found, why=how, code=code)
