@@ -103,14 +103,11 @@ def begin(rank: int, ranks: int | None, stall_s: float, tell: Callable[[HostStil
 
 
 def end() -> None:
-    """This rank has done its part, and goes on without being watched. The page stays, where calls are
-    counted.
+    """This rank has done its part: it may take what time it wants, but a process that is stopped before it
+    has ended is still seen. The page stays, where calls are counted.
     """
-    if (own := _own) is None or own.connection is None:
-        return
-    phase(Phase.END)
-    own.connection.shutdown(socket.SHUT_RDWR)
-    own.connection = None
+    if (own := _own) is not None:
+        own.publish(replace(own.page, phase=Phase.END, limit_s=0.0))
 
 
 def phase(now: Phase, call_s: float = 0.0) -> None:

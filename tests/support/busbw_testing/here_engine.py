@@ -71,7 +71,7 @@ def follow(handle: Handle, folder: Path) -> Iterator[Item]:
             while True:
                 file.write(bytes(1024))
     with Path(handle.details["out"]).open() as file:
-        line = ""
+        line, is_gone = "", False
         while True:
             line += file.readline()
             if line.endswith("\n"):
@@ -80,11 +80,12 @@ def follow(handle: Handle, folder: Path) -> Iterator[Item]:
                     return
                 yield _output(line.rstrip("\n"))
                 line = ""
-            elif not _alive(int(handle.id)):
+            elif is_gone:  # and what it wrote last was read after that
                 yield JobState(Phase.ENDED, why="the job is gone", code=-9)
                 return
             else:
                 time.sleep(0.02)
+                is_gone = not _alive(int(handle.id))
                 yield JobState(Phase.RUNNING)
 
 
