@@ -86,7 +86,7 @@ def parse_duration(text: str, flag: str = "") -> float:
     """Seconds in ``text``, which ``flag`` was given: "30", "500ms", "2min", "1h"."""
     match = _DURATION.fullmatch(text.strip())
     if match is None:
-        raise UsageError(f"{_of(flag)}not a duration: {text!r}", hint="write 30s, 500ms, 2min or 1h")
+        raise UsageError(f"{_of(flag)}not a duration: {text!r}", hint="write 500ms, 30s, 2min, 1h or 30d")
     return countable_seconds(float(match.group(1)) * _SECONDS[match.group(2)], flag)
 
 

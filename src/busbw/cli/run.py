@@ -34,6 +34,7 @@ from busbw.rank.world.watched import Watched
 from busbw.record.folder import NSYS_FOLDER
 from busbw.redact import HIDDEN_NOTE
 from busbw.report.progress import standard_error
+from busbw.units import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -194,8 +195,11 @@ def _print_dry_run(plan: Plan, launch: LaunchRequest, settings: RunSettings) -> 
         return
     if is_hidden:
         print(f"# {HIDDEN_NOTE}")
-    print(f"# {launch.ranks} ranks, world {launch.world}, backend {plan.backend}, {len(plan.cases)} cases")
+    cases = counted(len(plan.cases), "case")
+    print(f"# {launch.ranks} ranks, world {launch.world}, backend {plan.backend}, {cases}")
     print(shown)
+    for each in plan.beside:
+        print(f"# each case alone and beside {each.text}")
     if plan.profile:
         print(f"# each rank: {_profiled_words(settings)}")
     for case in plan.cases:

@@ -56,14 +56,20 @@ def tune(own: TuneSettings, command: RunCommand) -> ExitCode:
     if own.emit is not None:
         return _emit(words, own)
     if own.knobs is not None:
-        from busbw.cli.tune_knobs import tune_knobs
+        from busbw.cli.tune_knobs import launches, tune_knobs
 
         named = replace(command, operations=tuple(operation_names(words)))
-        fresh = partial(_compared, named, max(own.blocks, 1))
+        blocks = max(own.blocks, 1)
+        if settings.dry_run:
+            print_lines(launches(own.knobs, blocks))
+            return run(replace(named, settings=replace(settings, format="table")))
+        fresh = partial(_compared, named, blocks)
         return tune_knobs(own.knobs, partial(fresh, losers=_losers), fresh, settings.format)
     _check(command)
+    if settings.dry_run:
+        return run(replace(command, settings=replace(settings, arms=True)))
     code, folder, lost = _race(command)
-    if folder is None or settings.dry_run:
+    if folder is None:
         return code
     record = read_record(folder)
     found = races(record)

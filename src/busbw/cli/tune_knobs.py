@@ -17,12 +17,21 @@ from busbw.plan.knobs_file import read_knobs
 from busbw.plan.setups import Setup
 from busbw.report.console import print_lines
 from busbw.report.tune import folded
-from busbw.units import format_share, format_size
+from busbw.units import counted, format_share, format_size
 
 # Launches the setups in turn, the first being how it is, and compares them.
 Compare = Callable[[tuple[Setup, ...]], Comparison]
 AS_IT_IS: Final = "as it is"
 _NONE: Final = "no value is faster without being slower or failing somewhere"
+
+
+def launches(path: Path, blocks: int) -> list[str]:
+    """What would be launched for the knobs of a file, in words. Raises UsageError for a file that is none."""
+    knobs = read_knobs(path)
+    tried = [f"# {name}: {AS_IT_IS}, {', '.join(values)}" for name, values in knobs.items()]
+    most = blocks * (sum(1 + len(values) for values in knobs.values()) + 2)
+    said = f"at most {most} launches: {counted(blocks, 'block')} a variable, each on top of the best values"
+    return [*tried, f"# {said} so far, and as many to confirm", "# one of them, as a run of its own:"]
 
 
 def tune_knobs(path: Path, race: Compare, confirm: Compare, format_name: str) -> ExitCode:

@@ -377,6 +377,9 @@ def definition(record: RunRecord) -> str:
     words = [timing.mode, timing.time]
     options = record.plan.options
     words.append("" if timing.arrival == "none" else f"arrival {timing.arrival}")
+    # The calls alone are started as those beside: on MPI the nonblocking ones.
+    is_beside = bool(record.plan.beside) and record.plan.runs_at_once
+    words.append("as beside an operation" if is_beside else "")
     words.append(_GRAPH if options.graph else "")
     words.append(f"{options.aggregate} in a group" if options.aggregate > 1 else "")
     return f"busbw {', '.join(filter(None, words))}"

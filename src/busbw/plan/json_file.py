@@ -23,8 +23,10 @@ def named(path: str) -> str:
     return "FILE" if path.startswith(INLINE) else path
 
 
-def read_text(path: str, flag: str) -> str:
-    """The file's text, or what follows INLINE. Raises UsageError where it cannot be read."""
+def read_text(path: str, flag: str, form: str = "a file") -> str:
+    """The file's text, or what follows INLINE. Raises UsageError where it cannot be read; ``form`` is how
+    the flag's value is written.
+    """
     if path.startswith(INLINE):
         return path.removeprefix(INLINE)
     try:
@@ -43,7 +45,7 @@ def read_text(path: str, flag: str) -> str:
         raise UsageError(f"{flag} {path} is not text: {error}", hint="give a UTF-8 file") from error
     except (OSError, ValueError) as error:  # ValueError: a path with a zero character
         reason = error.strerror if isinstance(error, OSError) else error
-        raise UsageError(f"cannot read {flag} {path}: {reason}", hint=f"give {flag} a file") from error
+        raise UsageError(f"cannot read {flag} {path}: {reason}", hint=f"give {flag} {form}") from error
 
 
 def read_entries(path: str, flag: str, keys: Sequence[str], *, alone: bool = False) -> list[Any]:

@@ -135,6 +135,7 @@ def check_settings(operations: tuple[str, ...], settings: RunSettings) -> None:
     else:
         _require_last_arrival(timing, operation_names(operations))
         check_sweep(operations, settings)
+    _with_trace(timing, settings, settings.ranks or 0)
     _refuse_odd(settings, settings.backend)
     _limits(settings)
     _options(settings, settings.backend)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from busbw.errors import UsageError
+from busbw.errors import UnknownWord, UsageError
 from busbw.model.collective import COLLECTIVES, collective
 from busbw.model.neighbour import COMPUTE, MEMORY, Neighbour
 from busbw.plan.flags.flag import flag_of
@@ -63,7 +63,12 @@ def _refuse_operations(operations: list[Neighbour], settings: RunSettings, ranks
         if reason := collective(each.what).refuses(len(each.ranks) or ranks) if ranks else "":
             raise UsageError(f"--beside {each.text}: {reason}", hint="give it other ranks")
     taken = {rank for each in operations for rank in each.ranks}
-    if taken and ranks - len(taken) < _LEAST_RANKS:
+    if taken and not all(each.ranks for each in operations):
+        raise UsageError(
+            "--beside has operations on the ranks of the collectives and on others",
+            hint="give ranks= to all of them, or to none",
+        )
+    if ranks and taken and ranks - len(taken) < _LEAST_RANKS:
         raise UsageError(
             f"--beside {operations[0].text} leaves {counted(ranks - len(taken), 'rank')} to the collectives",
             hint="start more ranks, or give the neighbour fewer",
@@ -73,11 +78,13 @@ def _refuse_operations(operations: list[Neighbour], settings: RunSettings, ranks
 def _neighbour(text: str, backend: str, ranks: int) -> Neighbour:
     what, _, rest = text.partition(":")
     if what not in (*_LOADS, *_OPERATIONS):
-        raise UsageError(
-            f"--beside {text}: {what!r} is neither a load nor an operation",
+        raise UnknownWord(
+            f"--beside {text}: {what!r} is no load and no operation that can run beside others",
+            what,
+            (*_LOADS, *_OPERATIONS),
             hint=f"use {', '.join(_LOADS)} or an operation such as alltoall",
         )
-    of_operations: Mapping[str, _Read] = {"ranks": partial(_ranks, ranks), "size": parse_size}
+    of_operations: Mapping[str, _Read] = {"ranks": partial(_ranks, ranks), "size": _size}
     known = _OPTIONS if what in _LOADS else of_operations
     options: dict[str, Any] = {}
     for option in filter(None, rest.split(",")):
@@ -107,9 +114,16 @@ def _ranks(ranks: int, value: str, where: str) -> tuple[int, ...]:
 
 
 def _share(value: str, where: str) -> float:
-    if value.rstrip("%") in ("0", "100"):  # of percents both ends are shares too
-        return float(value.rstrip("%")) / 100
+    if value in _ENDS:
+        return _ENDS[value]
     return parse_fraction(value, where)
+
+
+def _size(value: str, where: str) -> int:
+    size_bytes = parse_size(value, where)
+    if not size_bytes:
+        raise UsageError(f"{where}: an operation of 0 bytes moves nothing", hint="give size=1M")
+    return size_bytes
 
 
 def _sms(value: str, where: str) -> int:
@@ -130,6 +144,8 @@ _OPTIONS: Final[Mapping[str, _Read]] = {
     "sms": _sms,
     "length": _length,
 }
+# Of what a neighbour takes, nothing and the whole are shares too.
+_ENDS: Final[Mapping[str, float]] = {"0": 0.0, "0%": 0.0, "1": 1.0, "100%": 1.0}
 _FIELDS: Final = {"size": "size_bytes", "length": "length_ns"}
 # Shorter ones are the host's launches more than work; what holds a GPU for longer may starve its fellows.
 _SHORTEST_NS: Final = 20_000

@@ -35,7 +35,7 @@ def skew_tables(
             hint="run alltoallv",
         )
     if skew.kind == COUNTS:
-        return _read(skew.path, ranks)
+        return read_counts(skew.path, ranks)
     shares = popularity(skew.kind, skew.shape, skew.experts or ranks)
     if skew.tokens:
         return tuple(_drawn(shares, skew, ranks, (seed, draw)) for draw in range(draws))
@@ -82,10 +82,12 @@ def _drawn(shares: list[float], skew: Skew, ranks: int, seed: tuple[int, int]) -
     return _matrix(tuple(send), f"skew {skew}", SHARES, SEGMENT_ALIGNMENT_BYTES)
 
 
-def _read(path: str, ranks: int) -> tuple[CountTable, ...]:
-    """A table a line, each a JSON matrix of elements from rank (row) to rank (column)."""
+def read_counts(path: str, ranks: int = 0) -> tuple[CountTable, ...]:
+    """A table a line, each a JSON matrix of elements from rank (row) to rank (column); without ``ranks``, of
+    as many as the first line has. Raises UsageError naming the line.
+    """
     tables, name = [], f"counts:{named(path)}"
-    for number, line in enumerate(read_text(path, "--skew").splitlines(), 1):
+    for number, line in enumerate(read_text(path, "--skew", f"{COUNTS}:FILE.jsonl").splitlines(), 1):
         if not line.strip():
             continue
         place = f"--skew {name}: line {number}"
@@ -93,6 +95,7 @@ def _read(path: str, ranks: int) -> tuple[CountTable, ...]:
             rows = json.loads(line)
         except (RecursionError, ValueError) as error:
             raise UsageError(f"{place} is not JSON: {error}", hint="write [[0, 5], [3, 2]] a line") from error
+        ranks = ranks or (len(rows) if isinstance(rows, list) else 0)
         if not isinstance(rows, list) or len(rows) != ranks:
             found = f"{len(rows)} rows" if isinstance(rows, list) else shown(rows)
             raise UsageError(f"{place} has {found} for {ranks} ranks", hint="give a row for every rank")

@@ -13,8 +13,10 @@ from busbw.model.collective import COLLECTIVES, Placement, collective
 from busbw.model.counts import most_tables, table_of
 from busbw.plan.expand import Grid, expand, refuse_roots, refuse_unsupported
 from busbw.plan.flags.run import RunSettings
+from busbw.plan.flags.skew import COUNTS
 from busbw.plan.flags.values import ALL
 from busbw.plan.pattern import Pattern, make_pattern
+from busbw.plan.router import read_counts
 from busbw.plan.sweep import sizes
 
 DEFAULT_MIN_BYTES: Final = 8
@@ -91,6 +93,8 @@ def check_sweep(operations: tuple[str, ...], settings: RunSettings) -> None:
     if settings.ranks is not None:
         pattern = make_pattern(settings, operation_names(operations), settings.ranks)
         refuse_roots(settings.root, pattern.group_sizes[0])
+    elif settings.skew is not None and settings.skew.kind == COUNTS:
+        read_counts(settings.skew.path)
 
 
 def _grid(operations: tuple[str, ...], settings: RunSettings) -> Grid:

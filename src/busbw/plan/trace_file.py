@@ -13,12 +13,15 @@ Trace = tuple[tuple[int, ...], ...]
 _HINT: Final = "write a line a call, with a delay for every rank: 0 4ms 250us 0"
 
 
-def read_trace(path: str, ranks: int) -> Trace:
-    """A line a call, a delay of every rank, in ns. Raises UsageError naming the line."""
+def read_trace(path: str, ranks: int = 0) -> Trace:
+    """A line a call, a delay of every rank, in ns; without ``ranks``, of as many as the first line has.
+    Raises UsageError naming the line.
+    """
     flag = f"--arrival {TRACE}:{named(path)}"
     rows = []
-    for number, line in enumerate(read_text(path, "--arrival").splitlines(), 1):
+    for number, line in enumerate(read_text(path, "--arrival", f"{TRACE}:FILE").splitlines(), 1):
         words = line.partition("#")[0].replace(",", " ").split()
+        ranks = ranks or len(words)
         if words and len(words) != ranks:
             raise UsageError(f"{flag}: line {number} has {len(words)} delays for {ranks} ranks", hint=_HINT)
         if words:

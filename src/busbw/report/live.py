@@ -248,7 +248,8 @@ class TableDisplay(Display):
             return screen_table.heading(layout, case)
         if plan.streams:
             return table.stream_heading(plan, case)
-        return table.heading(case.collective, plan.show, grouped=bool(plan.groups))
+        found = dict.fromkeys(each.placement for each in plan.cases if each.collective == case.collective)
+        return table.heading(case.collective, plan.show, grouped=bool(plan.groups), placements=tuple(found))
 
     def _lines(self, plan: Plan, case: Case, results: Sequence[CaseResult]) -> list[str]:
         """Of one size."""

@@ -26,6 +26,7 @@ def test_a_run_beside_loads_says_what_they_do_and_keeps_the_rounds(home: Path) -
     assert "times as long" in said
     assert any(line.startswith("# beside memory:share=0: a thread a rank") for line in lines)
     assert max(map(len, lines[lines.index("#") + 10 :])) <= 100
+    assert "in-place" not in done.stdout  # no half of the table for what was not measured
     record = read_record(find_run("last", home))
     (result,) = record.results
     compute, nothing = result.neighbours

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from busbw_testing.runs import start
 
 from busbw.cli.tune_knobs import AS_IT_IS, tune_knobs
 from busbw.errors import UsageError
@@ -90,3 +91,14 @@ def test_a_file_that_holds_no_knobs_is_refused(tmp_path: Path, text: str) -> Non
     path.write_text(text)
     with pytest.raises(UsageError, match=r"knobs\.yaml"):
         read_knobs(path)
+
+
+def test_a_dry_run_shows_what_would_be_launched_and_starts_nothing(tmp_path: Path) -> None:
+    words = ("tune", "all_reduce", "-b", "8", "--ranks", "2", "--backend", "mpi", "--blocks", "2")
+    done = start(tmp_path / "home", *words, "--knobs", str(knobs(tmp_path)), "--dry-run")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[:3] == ["# A: as it is, 1, 2", "# B: as it is, x, y", "# C: as it is, 0"]
+    assert lines[3].startswith("# at most 20 launches: 2 blocks a variable")
+    assert any(line.startswith("all_reduce float sum 8 B") for line in lines)
+    assert not list((tmp_path / "home").rglob("*.json"))

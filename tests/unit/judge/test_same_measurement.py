@@ -7,6 +7,7 @@ from dataclasses import replace
 from busbw_testing.compared import record_of
 
 from busbw.judge.matching import differences
+from busbw.model.neighbour import Neighbour
 
 RUN = record_of({1024: 10.0})
 
@@ -24,3 +25,13 @@ def test_launches_of_other_ranks_versions_or_settings_are_not() -> None:
     assert differences(replace(RUN, environment={"variables": {}}), tuned) == [
         "settings: no tuning variable and UCX_TLS=tcp"
     ]
+
+
+def test_calls_beside_an_operation_are_started_otherwise_unless_it_has_ranks_of_its_own() -> None:
+    def beside(neighbour: Neighbour) -> list[str]:
+        return differences(RUN, replace(RUN, plan=replace(RUN.plan, beside=(neighbour,))))
+
+    assert beside(Neighbour("compute", "compute")) == []
+    assert beside(Neighbour("alltoall:ranks=2-3", "alltoall", ranks=(2, 3))) == []
+    way, _ = beside(Neighbour("alltoall", "alltoall"))
+    assert way == "way of timing: back to back, one GPU a process and as beside an operation"

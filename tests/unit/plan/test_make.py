@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -90,6 +91,28 @@ def test_what_cannot_be_meant_is_refused_with_a_hint(changed: dict[str, object],
     with pytest.raises(UsageError, match=words) as refused:
         make_plan(OPERATIONS, settings(**changed), "mpi", 2)
     assert refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("operation", "flag", "written", "text", "words"),
+    [
+        ("all_reduce", "arrival", "trace:{}", "0 -4ms", "line 1: not a duration: '-4ms'"),
+        ("all_reduce", "arrival", "trace:{}", "0 4ms\n1ms", "line 2 has 1 delays for 2 ranks"),
+        ("all_reduce", "arrival", "trace:{}", None, "No such file"),
+        ("alltoallv", "skew", "counts:{}", "[[0, 5], [3", "line 1 is not JSON"),
+        ("alltoallv", "skew", "counts:{}", "[[0, 5], [3, 2]]\n[[1]]", "line 2 has 1 rows for 2 ranks"),
+    ],
+)
+def test_a_damaged_file_is_refused_before_the_ranks_are_known(
+    tmp_path: Path, operation: str, flag: str, written: str, text: str | None, words: str
+) -> None:
+    path = tmp_path / "file"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(UsageError, match=words) as refused:
+        check_settings((operation,), settings(mode="latency", **{flag: written.format(path)}))
+    assert refused.value.hint
+    assert text is not None or refused.value.hint == "give --arrival trace:FILE"
 
 
 def test_an_operation_is_needed() -> None:

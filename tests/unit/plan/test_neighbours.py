@@ -21,6 +21,7 @@ def settings(*beside: str, **more: object) -> RunSettings:
         ("memory:share=25%", {"share": 0.25}),
         ("compute:share=0", {"share": 0.0}),
         ("compute:share=100%", {"share": 1.0}),
+        ("compute:share=1", {"share": 1.0}),
         ("compute:sms=100,length=500us", {"sms": 100, "length_ns": 500_000}),
         ("compute:sms=0", {"sms": 0}),
     ],
@@ -34,8 +35,10 @@ def test_what_runs_beside_is_read_once(text: str, wanted: dict[str, object]) -> 
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        (settings("gemm"), "'gemm' is neither a load nor an operation"),
-        (settings("barrier"), "'barrier' is neither"),
+        (settings("gemm"), "'gemm' is no load and no operation"),
+        (settings("barrier"), "no operation that can run beside others"),
+        (settings("alltoall:size=0"), "moves nothing"),
+        (settings("alltoall", "alltoall:ranks=odd", ranks=4), "of the collectives and on others"),
         (settings("alltoall:share=50%"), "unknown option 'share'"),
         (settings("alltoall:ranks=1,3"), "ranks=1 is unknown"),
         (settings("alltoall:ranks=odd", ranks=3), "ranks=odd of 3 ranks"),
@@ -47,6 +50,7 @@ def test_what_runs_beside_is_read_once(text: str, wanted: dict[str, object]) -> 
         (settings("alltoall", time="loop"), "--time loop"),
         (settings("compute:share"), "not a fraction"),
         (settings("compute:share=120%"), "not between 0 and 1"),
+        (settings("compute:share=100"), "not between 0 and 1"),
         (settings("compute:sms=many"), "no number of multiprocessors"),
         (settings("compute:length=2ms"), "launches of 2ms"),
         (settings("compute:cores=2"), "unknown option 'cores'"),
@@ -61,6 +65,18 @@ def test_what_cannot_run_beside_is_refused_before_anything_starts(asked: RunSett
     with pytest.raises(UsageError, match=said) as refused:
         check_settings(("all_reduce",), asked)
     assert refused.value.hint
+
+
+@pytest.mark.parametrize("ranks", [None, 8])
+def test_a_range_of_ranks_is_none_to_refuse_before_the_ranks_are_known(ranks: int | None) -> None:
+    check_settings(("all_reduce",), settings("alltoall:ranks=4-7", ranks=ranks))
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("all-reduce", "all_reduce"), ("comput", "compute")])
+def test_a_mistyped_neighbour_is_named_as_it_was_probably_meant(typed: str, meant: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        check_settings(("all_reduce",), settings(typed))
+    assert refused.value.hint == f"use {meant}"
 
 
 def test_ranks_of_an_operation_are_left_to_it() -> None:

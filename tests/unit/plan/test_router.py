@@ -107,6 +107,7 @@ def test_a_file_has_a_matrix_a_line_for_cycles_in_turn(tmp_path: Path) -> None:
         ("2,experts=4", "is unknown"),
         ("zipf:1,experts=0", "is too small"),
         ("zipf:1,foo=3", "'foo=3' is unknown"),
+        ("zipf:1,tokens=64,topk=4,experts=2", "top 4 of 2 experts"),
         ("zipf:1,topk=4", "needs tokens"),
     ],
 )

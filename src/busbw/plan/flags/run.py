@@ -179,7 +179,7 @@ class RunSettings(RankSettings, PreflightSettings, PatternSettings):
         ArrivalText,
         of_method(
             help="Delay ranks on purpose, in latency mode: late-one:4ms, uniform:0-10ms, ramp:10ms or"
-            " trace:FILE; without a time, by up to the time of a call."
+            " trace:FILE (a number alone is seconds); without a time, by up to the time of a call."
         ),
     ] = ArrivalText("none")
     beside: Annotated[
@@ -188,6 +188,7 @@ class RunSettings(RankSettings, PreflightSettings, PatternSettings):
             help="Measure each case alone and beside a load, in turn: compute, memory or an operation. After"
             " a colon: share=50% (of a GPU's multiprocessors, of a CPU thread's time); on GPUs sms=100,"
             " length=1ms (of a launch); of an operation ranks=odd (the others are measured), size=1M."
+            " Out-of-place only, where there is that."
         ),
     ] = ()
     blocking: Annotated[

@@ -6,6 +6,7 @@ from typing import Final
 
 from busbw.errors import UsageError
 from busbw.plan.flags.values import Between, Written, one_word
+from busbw.units import counted
 
 EVEN_TO_BUSIEST: Final = "busiest"  # a number alone: the busiest rank's multiple of the mean
 COUNTS: Final = "counts"
@@ -74,4 +75,9 @@ def _options(words: list[str], text: str, flag: str) -> tuple[int, int, int]:
         Between(1, MOST_EXPERTS).check(f"{flag} {name}=", given[name])
     if given["topk"] and not given["tokens"]:
         raise UsageError(f"{flag} {text!r}: topk= needs tokens to draw for", hint="add tokens=4096")
+    if 0 < given["experts"] < given["topk"]:
+        raise UsageError(
+            f"{flag} {text!r}: top {given['topk']} of {counted(given['experts'], 'expert')}",
+            hint="give more experts=",
+        )
     return given["experts"], given["tokens"], max(1, given["topk"])
