@@ -243,6 +243,11 @@ def _detail_lines(record: RunRecord, told: Detail) -> Iterator[str]:
     yield f"# case     {told.case}: {describe_case(record.plan.cases[told.case])}"
     width = max(len(fact.name) for fact in (*told.stored, *told.sampled))
     yield from (f"{fact.name:<{width}}  {fact.value}" for fact in told.stored)
+    if record.plan.beside:
+        from busbw.report import beside
+
+        results = [result for result in record.results if result.case == told.case]
+        yield from (line for line in beside.lines(record.plan, results) if line != "#")
     if told.sampled:
         time = (record.method or Method()).time
         yield f"# samples  per call, flagged ones included; the run reports the {time}"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Final
 
 from busbw.model.case import Case
+from busbw.model.mark import LEAST_OVERLAP
 from busbw.model.neighbour import Beside
 from busbw.model.plan import Plan
 from busbw.model.result import CaseResult
@@ -35,6 +37,16 @@ class Judged:
     def is_slower(self) -> bool:
         """By more than chance, and than what the instrument may add."""
         return self.time.attained and self.time.low > 1 + INSTRUMENT
+
+    @property
+    def during(self) -> float:
+        """The share of an operation's time beside in which it was under way."""
+        return median(self.beside.work_beside)
+
+    @property
+    def is_part_alone(self) -> bool:
+        """Whether an operation was under way for too little of the time to say what it does."""
+        return not self.beside.unit and self.during < LEAST_OVERLAP
 
     @property
     def work_sum(self) -> float | None:

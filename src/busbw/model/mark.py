@@ -29,6 +29,9 @@ class Condition:
     of: tuple[str, ...] = ()
 
 
+PART_ALONE: Final = "part-alone"
+LEAST_OVERLAP: Final = 0.9  # below, what was to run with another ran in part alone
+
 MARKS: Final = (  # the worst first: a row of a terminal shows one
     Mark(
         "unstable",
@@ -39,7 +42,7 @@ MARKS: Final = (  # the worst first: a row of a terminal shows one
     Mark("throttled", "power or heat held a GPU's clocks down: check its power limit and cooling"),
     Mark("clock", "the ranks' clocks ran apart or are too coarse for a time this short: do not use its skew"),
     Mark(
-        "part-alone",
+        PART_ALONE,
         'for over a tenth of its time not all streams were under way: use ops_per_iter "balanced"',
     ),
     Mark("stopped", "a limit ended sampling before the interval was narrow enough: give more --case-time"),

@@ -18,6 +18,7 @@ import numpy as np
 
 from busbw.model.case import Case
 from busbw.model.choice import Choice, agreed_choice
+from busbw.model.mark import LEAST_OVERLAP, PART_ALONE
 from busbw.model.plain import from_plain
 from busbw.model.plan import Limits, Plan
 from busbw.model.progress import Phase
@@ -51,7 +52,6 @@ from busbw.units import format_size
 
 # NVML's reasons are bits of one number; a maximum over ranks needs them apart.
 _THROTTLE_BITS: Final = 16
-_LEAST_OVERLAP: Final = 0.9  # below, a stream's time is that of running alone too
 _NO_CLOCK: Final = 2**31  # beyond any clock in MHz
 
 # A row comes when its window ends: what all passes of a window take together, and how many cases are kept in
@@ -411,7 +411,7 @@ class Session:
             stops = (StopReason.BUDGET if stop is StopReason.CASE_TIME else stop for stop in samples.stops)
             samples = replace(samples, stops=tuple(stops))
         checked, conditions = verdict
-        marks = ("part-alone",) if overlap is not None and overlap < _LEAST_OVERLAP else ()
+        marks = (PART_ALONE,) if overlap is not None and overlap < LEAST_OVERLAP else ()
         result = summarize(
             case, samples, checked, given, show=plan.show, marks=marks, device=device, clock=clock
         )

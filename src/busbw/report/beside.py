@@ -9,6 +9,7 @@ from typing import Final
 
 from busbw.judge.beside import Judged, judged
 from busbw.model.case import Case
+from busbw.model.mark import LEAST_OVERLAP, PART_ALONE
 from busbw.model.plan import Plan
 from busbw.model.result import CaseResult
 from busbw.report import curves
@@ -16,42 +17,58 @@ from busbw.report.plots import Plot, Table
 from busbw.stats.interval import Estimate
 from busbw.units import counted, format_number, format_size, format_time
 
-_HEAD: Final[tuple[str, ...]] = ("case", "alone", "beside", "times as long", "left %", "sum")
-# The impact factors of congestion tests: the neighbour makes the case take so many times as long.
-_HEAD_OF_OPERATIONS: Final = ("case", "alone", "beside", "mean", "median", "p99", "during %")
+_HEAD: Final[tuple[str, ...]] = ("case", "alone", "beside", "mean", "median")
+_OF_LOADS: Final = ("left %", "sum")
+_OF_OPERATIONS: Final = ("p99", "during %")  # p99: the third impact factor of congestion tests
 _COLUMNS: Final = 98  # behind "# "
-_SUM: Final = "left: the neighbour's work beside the collective / by itself; sum: 1 / times as long + left"
-_DURING: Final = (
-    "mean, median, p99: times as long as alone; during: share of that time with the neighbour under way"
+_TIMES: Final = (
+    "alone, beside: mean time of a call (the table of results has medians); mean, median: times as long as"
+    " alone"
 )
+_SUM: Final = "left: the neighbour's work beside the collective / by itself; sum: 1 / mean + left"
 _SCALE: Final = "sum 2.00 is an ideal overlap, 1.00 is what taking turns would give"
+_DURING: Final = (
+    "p99: as mean and median; during: share of the time beside with the neighbour under way, below"
+    f" {100 * LEAST_OVERLAP:.0f} % the row is {PART_ALONE}"
+)
 
 
 def lines(plan: Plan, results: Sequence[CaseResult]) -> list[str]:
     """A table and an answer for every neighbour; nothing where none ran."""
     found = judged(plan, results)
     text = [line for own in found for line in ("", *_of_neighbour(own))]
-    if any(each.left is not None for own in found for each in own):
-        text += ["", _SUM, _SCALE]
-    if any(not own[0].beside.unit for own in found):
-        text += ["", _DURING]
+    if found:
+        notes = dict.fromkeys(note for own in found for note in _notes(own))
+        text += ["", *(line for note in notes for line in textwrap.wrap(note, _COLUMNS))]
     return [f"# {line}".rstrip() for line in text]
 
 
 def answer(found: Sequence[Judged]) -> str:
-    """Of one neighbour: the case that suffers most, and how many do."""
-    slower = [each for each in found if each.is_slower]
-    worst = max(slower or found, key=lambda each: each.time.median)
-    left = "" if worst.left is None else f" and leaves {100 * worst.left.median:.0f} % of the {_work(worst)}"
-    takes = f"{_name(worst.case)} takes {_interval(worst.time)} times as long{left}"
-    text = f"beside {worst.beside.what} {takes}"
-    if worst.typical is not None and not worst.beside.unit:  # two operations
-        text = f"beside {worst.beside.what}: {takes}, {_interval(worst.typical)} at the median"
-    return text if len(found) == 1 else f"{text}; slower in {len(slower)} of {counted(len(found), 'case')}"
+    """Of one neighbour: the case that suffers most, and how many do. Cases of no bytes are left out."""
+    moving = [each for each in found if each.case.size_bytes or not each.case.row.sized] or found
+    decided = [each for each in moving if each.time.attained]
+    where = f"beside {found[0].beside.what}"
+    if not decided:
+        return f"{where}: too few rounds to say: raise --case-time"
+    slower = [each for each in decided if each.is_slower]
+    text = f"{where}: {_of_worst(max(slower or decided, key=lambda each: each.time.median))}"
+    if len(moving) > 1:
+        text += f"; slower in {len(slower)} of {counted(len(moving), 'case')}"
+    undecided = len(moving) - len(decided)
+    return f"{text}, {undecided} with too few rounds to say" if undecided else text
+
+
+def _of_worst(worst: Judged) -> str:
+    text = f"{_name(worst.case)} takes {_interval(worst.time)} times as long"
+    text += "" if worst.typical is None else f", {_interval(worst.typical)} at the median"
+    text += (
+        "" if worst.left is None else f", and leaves {100 * worst.left.median:.0f} % of the {_work(worst)}"
+    )
+    return text + (f", {PART_ALONE}" if worst.is_part_alone else "")
 
 
 def plot_beside(of: tuple[str, ...], title: str, found: Sequence[Sequence[Judged]]) -> Plot:
-    """Both ratios against size, of cases that have one."""
+    """Both ratios against size, of cases that have one; of loads, or of operations."""
     rows = [
         curves.row(f"{label} {each.beside.what}", each.case.size_bytes, ratio.median, ends, _interval(ratio))
         for own in found
@@ -60,8 +77,10 @@ def plot_beside(of: tuple[str, ...], title: str, found: Sequence[Sequence[Judged
         if ratio is not None and each.case.size_bytes
         for ends in [(ratio.low, ratio.high) if ratio.attained else (None, None)]
     ]
-    cells = tuple((*_row(each)[:1], each.beside.what, *_row(each)[1:]) for own in found for each in own)
-    table = Table((_HEAD[0], "neighbour", *_HEAD[1:]), cells, keys=2, notes=(f"{_SUM}; {_SCALE}.",))
+    first, *head = _head(found[0])
+    cells = tuple((_row(each)[0], each.beside.what, *_row(each)[1:]) for own in found for each in own)
+    notes = (*map(answer, found), *_notes(found[0]))
+    table = Table((first, "neighbour", *head), cells, keys=2, notes=notes)
     note = "In turn alone and beside the neighbour; 1 is as alone."
     words = {"x": "size", "y": "beside / alone"}
     return Plot("curve", of, "beside", title, note, tuple(rows), table, words)
@@ -77,31 +96,36 @@ def _of_neighbour(found: Sequence[Judged]) -> Iterator[str]:
 
 
 def _table(found: Sequence[Judged]) -> Iterator[str]:
-    clocks = any(each.beside.clocks_mhz for each in found)
-    is_load = bool(found[0].beside.unit)
-    rows = [_HEAD, *map(_row, found)] if is_load else [_HEAD_OF_OPERATIONS, *map(_row_of_operation, found)]
-    if clocks:
+    rows = [_head(found), *map(_row, found)]
+    if any(each.beside.clocks_mhz for each in found):
         rows = [(*row, end) for row, end in zip(rows, ("clock MHz", *map(_clocks, found)), strict=True)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         yield "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
 
 
+def _head(found: Sequence[Judged]) -> tuple[str, ...]:
+    return (*_HEAD, *(_OF_LOADS if found[0].beside.unit else _OF_OPERATIONS))
+
+
+def _notes(found: Sequence[Judged]) -> tuple[str, ...]:
+    """What the columns are."""
+    return (_TIMES, _SUM, _SCALE) if found[0].beside.unit else (_TIMES, _DURING)
+
+
 def _row(each: Judged) -> tuple[str, ...]:
-    alone, beside = median(each.beside.alone_ns), median(each.beside.beside_ns)
-    left = "n/a" if each.left is None else _interval(each.left, 100)
-    total = "n/a" if each.work_sum is None else f"{each.work_sum:.2f}"
-    times = format_time(alone), format_time(beside)
-    return (_name(each.case), *times, _interval(each.time), left, total)
-
-
-def _row_of_operation(each: Judged) -> tuple[str, ...]:
-    alone, beside = median(each.beside.alone_ns), median(each.beside.beside_ns)
+    times = (format_time(median(own)) for own in (each.beside.alone_ns, each.beside.beside_ns))
     typical = "n/a" if each.typical is None else _interval(each.typical)
+    return (_name(each.case), *times, _interval(each.time), typical, *_last(each))
+
+
+def _last(each: Judged) -> tuple[str, str]:
+    """What only loads have, or only operations."""
+    if each.beside.unit:
+        left = "n/a" if each.left is None else _interval(each.left, 100)
+        return left, "n/a" if each.work_sum is None else f"{each.work_sum:.2f}"
     p99 = "n/a" if each.p99 is None else "{} ({}-{})".format(*map(_factor, each.p99))
-    share = f"{100 * median(each.beside.work_beside):.0f}"
-    times = format_time(alone), format_time(beside)
-    return (_name(each.case), *times, _interval(each.time), typical, p99, share)
+    return p99, f"{100 * each.during:.0f}" + (f" {PART_ALONE}" if each.is_part_alone else "")
 
 
 def _interval(found: Estimate, scale: int = 1) -> str:

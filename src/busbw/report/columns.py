@@ -173,6 +173,11 @@ _SHOWN_RANKS: Final = 8
 GroupRow = tuple[str, int, int, list[CaseResult | None]]
 
 
+def is_split(groups: Sequence[object]) -> bool:
+    """Whether rows of groups say more than the case's own: one group is the case."""
+    return len(groups) > 1
+
+
 def group_rows(case: Case, results: Sequence[CaseResult]) -> Iterator[GroupRow]:
     """(name, size in bytes, count, results by placement) of each group, then of the summaries."""
     numbers = max((len(result.groups) for result in results), default=0)
@@ -232,7 +237,10 @@ def _bare(result: CaseResult) -> CaseResult:
 def pattern_words(plan: Plan, ranks: int) -> list[str]:
     """Header lines about groups, counts, pairs and the data, where they are not the plain ones."""
     lines = []
-    if plan.groups:
+    own = [f"ranks {_ranks(each.ranks)} run {each.what}" for each in plan.beside if each.ranks]
+    if own:
+        lines.append(f"beside   {', '.join(own)}; ranks {_ranks(plan.groups[0])} are measured")
+    elif plan.groups:
         lines.append(f"groups   {group_words(plan, ranks)}")
     lines += [f"counts   {words}" for words in _count_words(plan)]
     if plan.pairs:

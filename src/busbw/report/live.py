@@ -24,6 +24,7 @@ from busbw.model.result import (
     not_run,
 )
 from busbw.report import screen_table, table
+from busbw.report.columns import is_split
 from busbw.report.console import CleanConsole, columns
 from busbw.report.display import Display, who_lines
 from busbw.report.events import (
@@ -249,7 +250,9 @@ class TableDisplay(Display):
         if plan.streams:
             return table.stream_heading(plan, case)
         found = dict.fromkeys(each.placement for each in plan.cases if each.collective == case.collective)
-        return table.heading(case.collective, plan.show, grouped=bool(plan.groups), placements=tuple(found))
+        return table.heading(
+            case.collective, plan.show, grouped=is_split(plan.groups), placements=tuple(found)
+        )
 
     def _lines(self, plan: Plan, case: Case, results: Sequence[CaseResult]) -> list[str]:
         """Of one size."""
@@ -402,7 +405,7 @@ class CsvDisplay(Display):
 
     def _begin(self, header: Event, plan: Plan, world: WorldInfo, method: Method) -> None:
         self._ranks = world.size
-        self._write([*CASE_FIELDS, "ranks", *RESULT_FIELDS, *_statistics(plan), *_more(plan)])
+        self._write([*CASE_FIELDS, "ranks", *RESULT_FIELDS, *_statistics(plan), *_more(plan), *_beside(plan)])
 
     def _take(self, item: Event) -> None:
         if item["event"] == EventKind.FINDING and item["finding"]["severity"] != Severity.INFO:
@@ -425,6 +428,7 @@ class CsvDisplay(Display):
                 *(values[name] for name in RESULT_FIELDS),
                 *(result.stats.get(word) for word in _statistics(plan)),
                 *(together[name] for name in _more(plan)),
+                *_times_as_long(plan, result),
             ]
         )
 
@@ -443,3 +447,17 @@ def _statistics(plan: Plan) -> list[str]:
 def _more(plan: Plan) -> tuple[str, ...]:
     """What rows of operations at once, and of uneven ones, have more."""
     return (*(STREAM_FIELDS if plan.streams else ()), *["even"] * any(case.even for case in plan.cases))
+
+
+def _beside(plan: Plan) -> list[str]:
+    """How many times as long a call takes beside each neighbour, as extra columns."""
+    return [f"beside {each.text}" for each in plan.beside]
+
+
+def _times_as_long(plan: Plan, result: CaseResult) -> list[float | None]:
+    if not plan.beside:
+        return []
+    from busbw.judge.beside import judged  # ranks have no part that judges
+
+    found = {each.beside.what: each.time.median for own in judged(plan, [result]) for each in own}
+    return [found.get(each.text) for each in plan.beside]

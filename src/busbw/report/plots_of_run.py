@@ -78,8 +78,10 @@ def _curves(run: Reported, kind: Kind) -> Iterator[Plot]:
         curves.time(of, f"Time of {word}", series, table),
     )
     yield from filter(None, drawn)
-    if beside := judged(run.record.plan, [result for _, result in run.of_kind(kind)]):
-        yield plot_beside(of, f"Beside {word}", beside)
+    beside = judged(run.record.plan, [result for _, result in run.of_kind(kind)])
+    for what, is_load in (("loads", True), ("operations", False)):
+        if own := [each for each in beside if bool(each[0].beside.unit) is is_load]:
+            yield plot_beside(of, f"Beside {word}: {what}", own)
 
 
 def _evidence(run: Reported, kind: Kind) -> Iterator[Plot]:

@@ -15,7 +15,7 @@ from busbw.model.collective import Placement
 from busbw.model.mark import MARKS
 from busbw.model.plan import Plan
 from busbw.model.result import CaseResult, Status
-from busbw.report.columns import FIRST, GROUP_COLUMN, LAST, ResultColumn, group_rows, result_columns
+from busbw.report.columns import FIRST, GROUP_COLUMN, LAST, ResultColumn, group_rows, is_split, result_columns
 from busbw.units import format_share, format_size
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def lay_out(plan: Plan, first: Case, width: int) -> Layout:
     placements = tuple(dict.fromkeys(case.placement for case in cases))
     size_width = max(5, *(len(format_size(case.size_bytes)) for case in cases))
     columns = _columns(plan.show if shows_statistics(plan) else ())
-    grouped = bool(plan.of_case(first).groups)
+    grouped = is_split(plan.of_case(first).groups)
     wide = Layout(columns, size_width, placements, beside=True, grouped=grouped)
     if wide.width <= width:
         return wide
@@ -123,11 +123,11 @@ def heading(layout: Layout, case: Case) -> list[str]:
 
 
 def rows(layout: Layout, plan: Plan, case: Case, results: Sequence[CaseResult]) -> list[str]:
-    """The lines of one size: one a placement, or one for both; with groups also one for each group."""
+    """The lines of one size: one a placement, or one for both; with several groups also one for each."""
     own = plan.of_case(case)
     placements = [plan.cases[result.case].placement for result in results]
     lines = list(_row(layout, case.size_bytes, placements, results, "all" if layout.grouped else ""))
-    for name, size_bytes, _, sides in group_rows(case, results) if own.groups else ():
+    for name, size_bytes, _, sides in group_rows(case, results) if is_split(own.groups) else ():
         lines += _row(layout, size_bytes, placements, sides, name)
     return lines
 

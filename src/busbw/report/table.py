@@ -27,6 +27,7 @@ from busbw.report.columns import (
     Column,
     format_time_us,
     group_rows,
+    is_split,
     pattern_words,
     result_columns,
     without_interval,
@@ -80,10 +81,10 @@ def heading(
 
 
 def rows(plan: Plan, case: Case, results: Sequence[CaseResult]) -> list[str]:
-    """The lines of one size: one, or with groups that of the slowest group of every sample, one for each
-    group, and the smallest, median and largest value of each column over the groups.
+    """The lines of one size: one, or with several groups that of the slowest group of every sample, one for
+    each group, and the smallest, median and largest value of each column over the groups.
     """
-    if not plan.groups:
+    if not is_split(plan.groups):
         return [row(case, results, plan.show)]
     lines = [row(case, results, plan.show, "all")]
     for name, size_bytes, count, sides in group_rows(case, results):
@@ -255,7 +256,11 @@ def footer(
             )
             lines.append(f"WRONG {describe_case(case)}: {count}")
             lines.extend(f"      rank {at.rank} on {at.host}: {_found(at)}" for at in result.wrong_at[:8])
-    lines += [SUMMARY_NOTE] if any((plan.groups, *(stream.groups for stream in plan.streams))) else []
+    lines += (
+        [SUMMARY_NOTE]
+        if any(map(is_split, (plan.groups, *(stream.groups for stream in plan.streams))))
+        else []
+    )
     lines += [OVERLAP_NOTE] if "overlap" in plan.show else []
     lines += explanations(results, statistics=statistics)
     lines += _host_bound(plan, results)
@@ -371,7 +376,7 @@ def stream_heading(plan: Plan, case: Case) -> list[str]:
     """The head of a stream's table."""
     stream = plan.streams[case.stream]
     name = f"stream {case.stream}: {stream.collective}"
-    return heading(name, plan.show, grouped=bool(stream.groups), placements=(case.placement,))
+    return heading(name, plan.show, grouped=is_split(stream.groups), placements=(case.placement,))
 
 
 def stream_rows(plan: Plan, case: Case, result: CaseResult) -> list[str]:

@@ -25,6 +25,8 @@ def loaded(times: float, left: float, rounds: int = ROUNDS) -> Beside:
         work_beside=tuple(30_000.0 * left * each for each in swing),
         unit="GFLOP/s",
         clocks_mhz=(1980, 1755),
+        alone_median_ns=(1e6,) * rounds,
+        beside_median_ns=(1e6 * times,) * rounds,
     )
 
 
@@ -45,21 +47,32 @@ def test_the_case_that_suffers_most_is_the_answer() -> None:
     )
     answer = " ".join(line[2:].strip() for line in text[6:8])
     assert answer == (
-        "beside compute all_reduce 4 MiB takes 1.31 (1.30-1.32) times as long and leaves 87 % of the"
-        " compute; slower in 1 of 2 cases"
+        "beside compute: all_reduce 4 MiB takes 1.31 (1.30-1.32) times as long, 1.31 (1.31-1.31) at the"
+        " median, and leaves 87 % of the compute; slower in 1 of 2 cases"
     )
     assert text[5].split()[1:] == [
-        *("all_reduce", "4", "MiB", "1.00", "ms", "1.31", "ms", "1.31", "(1.30-1.32)", "87", "(86-88)"),
-        *("1.63", "1980", ">", "1755"),
+        *("all_reduce", "4", "MiB", "1.00", "ms", "1.31", "ms", "1.31", "(1.30-1.32)", "1.31", "(1.31-1.31)"),
+        *("87", "(86-88)", "1.63", "1980", ">", "1755"),
     ]
-    assert max(map(len, text)) <= 100
+    assert max(map(len, text)) <= 110
 
 
-def test_too_few_rounds_have_no_interval() -> None:
-    record = run(loaded(3.0, 0.5, rounds=3))
-    (line,) = (line for line in lines(record) if "takes" in line)
-    assert "takes 3.00 (n/a) times as long" in line
-    assert not judged(record.plan, record.results)[0][0].is_slower
+def test_too_few_rounds_are_no_answer() -> None:
+    few = loaded(3.0, 0.5, rounds=3)
+    text = lines(run(few))
+    assert "3.00 (n/a)" in text[4]
+    assert text[5] == "# beside compute: too few rounds to say: raise --case-time"
+    record = run(few, loaded(1.31, 0.87))
+    (found,) = judged(record.plan, record.results)
+    assert beside.answer(found).endswith("slower in 1 of 2 cases, 1 with too few rounds to say")
+
+
+def test_a_case_of_no_bytes_is_not_the_answer() -> None:
+    record = run(loaded(2.12, 0.5), loaded(1.31, 0.87))
+    (found,) = judged(record.plan, record.results)
+    empty = replace(found[0], case=replace(found[0].case, size_bytes=0))
+    assert beside.answer((empty, found[1])).startswith("beside compute: all_reduce 4 MiB takes 1.31 ")
+    assert "cases" not in beside.answer((empty, found[1]))
 
 
 def test_both_ratios_are_drawn_against_size() -> None:
@@ -88,10 +101,21 @@ def test_a_neighbour_on_the_fabric_has_its_impact_on_mean_median_and_p99() -> No
         beside_median_ns=(1.1e6,) * ROUNDS,
         p99=(12.34, 1.5, 345.6),
     )
-    text = lines(run(congested))
+    record = run(congested)
+    text = lines(record)
     assert text[2].split()[1:] == ["case", "alone", "beside", "mean", "median", "p99", "during", "%"]
     assert text[3].split()[8:] == ["1.31", "(1.30-1.32)", "1.10", "(1.10-1.10)", "12.3", "(1.50-346)", "96"]
     assert text[4] == (
         "# beside alltoall:ranks=odd: all_reduce 1 MiB takes 1.31 (1.30-1.32) times as long, 1.10 (1.10-1.10)"
     )
     assert max(map(len, text)) <= 100
+    plot = beside.plot_beside(("run",), "Beside all_reduce", judged(record.plan, record.results))
+    assert plot.table.head[-4:] == ("mean", "median", "p99", "during %")
+    assert plot.table.notes[0] == " ".join(line[2:].strip() for line in text[4:6])
+
+
+def test_a_neighbour_that_was_seldom_under_way_is_marked() -> None:
+    seldom = replace(loaded(26.8, 0.0), work_alone=(), work_beside=(0.13,) * ROUNDS, unit="", clocks_mhz=())
+    text = lines(run(seldom))
+    assert text[3].endswith("13 part-alone")
+    assert text[5].endswith(", part-alone")
