@@ -138,10 +138,10 @@ def _is_timed(timing: Timing) -> BoolArray:
 
 def _untimed(table: Table, reasons: dict[int, str]) -> list[ImportFinding]:
     """Note rows whose time is not a number; say it of a placement without any time, whose rows have the other
-    one. Tables that busbw exported have such times on purpose.
+    one. Tables that busbw exported have such times on purpose; entries of one placement are read one by one.
     """
     lost: list[ImportFinding] = []
-    for timing in () if "time_is" in table.header else table.timings:
+    for timing in () if "time_is" in table.header or table.sides_apart else table.timings:
         untimed: BoolArray = np.isnan(timing.time_us.value)
         if len(table.timings) > 1 and untimed.all():
             lost.append(ImportFinding(DAMAGED, f"no row has a time {timing.placement}", table.first_line))
