@@ -63,7 +63,7 @@ _OTHERS: Final = (
     ("output of nvidia-smi", r"\bNVIDIA-SMI \d|^\s*GPU0\s+GPU1\b"),
     (
         "nvbandwidth, rocm_bandwidth_test or a bandwidth sample of CUDA",
-        r"\bnvbandwidth\b|^memcpy \w+ [CG]PU\(row\)|CUDA Bandwidth Test\]|P2P Connectivity|\bRocmBandwidthTest\b",
+        r"\bnvbandwidth\b|^memcpy \w+ [CG]PU\(row\)|CUDA Bandwidth Test\]|P2P Connectivity|\bRocmBandwidth",
     ),
     ("iperf or netperf", r"\[ *ID\] Interval +Transfer|^MIGRATED (?:TCP|UDP)_"),
     ("a benchmark of oneCCL", r"\boneCCL\b|\bstddev\[%\]"),
