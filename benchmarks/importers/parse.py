@@ -23,8 +23,8 @@ from logs import LOGS, RANKS
 
 from busbw.cli.import_logs import import_logs
 from busbw.foreign.logs.check import check
-from busbw.foreign.logs.settings import ImportSettings
 from busbw.foreign.read_any import read_file
+from busbw.plan.flags.logs import ImportSettings
 
 ROWS: Final = 100_000
 # Reading and checking so many rows may take this long, on one core.

@@ -54,7 +54,8 @@ _OTHERS: Final = (
         r"^ *(?:RDMA_\w+|Send|Atomic_\w+) .*Test|\bBW peak ?\[|#iterations",
     ),
     ("a test of libfabric (fi_pingpong and its kin)", r"#sent +#ack"),
-    ("ucx_perftest", r"\bucx_perftest\b|\| +typical \| +average \|"),
+    ("ucx_perftest", r"\bucx_perftest\b|\| +(?:typical|50\.0%ile) \| +average \|"),
+    ("ucc_perftest", r"\bucc_perftest\b|Time, us +Bus Bandwidth, GB/s"),
     ("a comms benchmark of PARAM", r"\bCOMMS-RES-|\bcommsParams\b|\bnElementsPerRank\b"),
     ("ds_bench of DeepSpeed", r"---- Performance of \w+ on \d+ "),
     ("a table of nsys stats", r"Time ?\(%\).*Total Time|\*\* .*(?:Summary|Trace) \(\w+\)"),
@@ -62,12 +63,13 @@ _OTHERS: Final = (
     ("output of nvidia-smi", r"\bNVIDIA-SMI \d|^\s*GPU0\s+GPU1\b"),
     (
         "nvbandwidth, rocm_bandwidth_test or a bandwidth sample of CUDA",
-        r"\bnvbandwidth\b|\[CUDA Bandwidth Test\]|P2P Connectivity Matrix|\bRocmBandwidthTest\b",
+        r"\bnvbandwidth\b|^memcpy \w+ [CG]PU\(row\)|CUDA Bandwidth Test\]|P2P Connectivity|\bRocmBandwidth",
     ),
     ("iperf or netperf", r"\[ *ID\] Interval +Transfer|^MIGRATED (?:TCP|UDP)_"),
     ("a benchmark of oneCCL", r"\boneCCL\b|\bstddev\[%\]"),
     ("hccl_test of Ascend", r"\baveg_time\(us\)"),
     ("all_reduce_bench.py", r"\balgo throughput:|\b(?:alg|bus)bw: [\d.]+ GBps|[\d.]GBps \|"),
+    ("a script of its own", r"\balgbw[ =:]+[\d.]+.*\bbusbw[ =:]+[\d.]+"),
     (
         "output of PyTorch (torch.distributed, torchrun)",
         r"\btorch\.distributed\b|\btorchrun\b|\bProcessGroupNCCL\b|\bc10d\b|^\[rank\d+\]:",
@@ -177,7 +179,8 @@ def _read_text(data: bytes, path: str, tool: str) -> Reading:
     reading = _read_log(scan(data, asked), path, tool)
     if reading.tables:
         return reading
-    return replace(reading, no_text=why or ("" if reading.is_log else _whose(data)))
+    no_text = why or ("" if reading.is_log else _whose(data))
+    return replace(reading, no_text=no_text, findings=() if no_text else reading.findings)
 
 
 def _whose(data: bytes) -> str:

@@ -33,6 +33,10 @@ _ENOUGH: Final = 0.5
 # So few cannot outvote each other; of more, all wrong in the same way are another formula, not damage.
 _FEW_ROWS: Final = 2
 _MOST_FINDINGS: Final = 100
+# Columns of which a digit cannot be lost without a contradiction, where the bandwidth has digits enough: any
+# lost one before the point changes the number by more than this.
+_CONFIRMED: Final = frozenset({"size", "count", "time", "algbw", "busbw"})
+_CLOSE: Final = 1.5
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,7 @@ def check(table: Table, assumed: str = "") -> Checked:
         scale, against = _scale(table, operation, scales)
         if not is_uneven:
             _note(reasons, against, "algbw is not size / time")
+    _note(reasons, _misaligned(table, scale), "a column is shorter or longer than in the other rows")
     _note(reasons, _odd_factors(table), "busbw / algbw is not that of the other rows")
     good = np.ones(len(table), bool)
     good[list(reasons)] = False
@@ -133,10 +138,10 @@ def _is_timed(timing: Timing) -> BoolArray:
 
 def _untimed(table: Table, reasons: dict[int, str]) -> list[ImportFinding]:
     """Note rows whose time is not a number; say it of a placement without any time, whose rows have the other
-    one. Tables that busbw exported have such times on purpose.
+    one. Tables that busbw exported have such times on purpose; entries of one placement are read one by one.
     """
     lost: list[ImportFinding] = []
-    for timing in () if "time_is" in table.header else table.timings:
+    for timing in () if "time_is" in table.header or table.sides_apart else table.timings:
         untimed: BoolArray = np.isnan(timing.time_us.value)
         if len(table.timings) > 1 and untimed.all():
             lost.append(ImportFinding(DAMAGED, f"no row has a time {timing.placement}", table.first_line))
@@ -154,6 +159,25 @@ def foreign(table: Table) -> list[ImportFinding]:
         for kind, words in (("type", types), ("reduction", redops))
         for word in sorted(words)
     ]
+
+
+def _misaligned(table: Table, scale: Consensus | None) -> BoolArray:
+    """Rows with a column of another width, where a digit can be lost: not those whose numbers confirm each
+    other, nor a word that is the same in all rows.
+    """
+    same = {name for name, words in (("type", table.types), ("redop", table.redops)) if len(set(words)) == 1}
+    same |= {"root"} if len(set(table.roots.tolist())) == 1 else set()
+    confirmed = table.counts > 0
+    for timing in table.timings:
+        low, high = scale_bounds(table, timing)
+        confirmed &= (high < _CLOSE * low) & (agreeing(low, high, scale.low, scale.high) if scale else False)
+    return np.array(
+        [
+            bool(odd := table.misaligned.get(line, frozenset()) - same) and not (odd <= _CONFIRMED and good)
+            for line, good in zip(table.lines.tolist(), confirmed.tolist(), strict=True)
+        ],
+        bool,
+    )
 
 
 # ---- rows together -----------------------------------------------------------------------------------------

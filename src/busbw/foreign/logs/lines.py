@@ -148,7 +148,7 @@ _LONGEST_PREFIX: Final = 200
 _MOST_FORMS: Final = 64
 _DAY: Final = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*[.,]?"
 _ZONE: Final = r"(?: ?(?:Z|UTC|[AP]M|[+-]\d\d:?\d\d))?"
-_CLOCK: Final = rf"(?:(?<!\d)\d\d:\d\d:\d\d(?:[.,]\d+)?|(?<![\d:])\d\d:\d\d(?!:?\d)){_ZONE}"
+_CLOCK: Final = rf"(?:(?<!\d)\d\d?:\d\d:\d\d(?:[.,]\d+)?|(?<![\d:])\d\d:\d\d(?!:?\d)){_ZONE}"
 _SINCE_START: Final = r"(?<![\w.])\+?(?:\d+h)?(?:\d+m)?\d+(?:\.\d+)?s(?!\w)"
 _TIME: Final = (
     rf"[\[(]?(?:{_DAY} +(?:{_DAY} +)?\d\d? +{_CLOCK}(?: 20[0-3]\d(?!\d))?"  # no size is such a year

@@ -7,7 +7,7 @@ fewer where they are larger.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -22,13 +22,12 @@ _MOST: Final = 2 / 3
 
 
 def misprinted(layout: Layout, rows: Sequence[Row]) -> dict[int, str]:
-    """Lines with a word that does not end where its column does, or with a number that has not the decimals
-    of its column, and why; nothing of rows that were never a text.
+    """Lines with a number that has not the decimals of its column, and why; nothing of rows that were never a
+    text.
     """
+    found: dict[int, str] = {}
     if not layout.fields and not any(row.fields for row in rows):
-        return {}
-    why = "a column is shorter or longer than in the other rows"
-    found = dict.fromkeys(_odd_fields(layout, rows), why)
+        return found
     for place, column in enumerate(layout.columns):
         if column.kind is Kind.MEASURE:
             odd = _odd_forms([row.words[place] for row in rows])
@@ -37,11 +36,13 @@ def misprinted(layout: Layout, rows: Sequence[Row]) -> dict[int, str]:
     return found
 
 
-def _odd_fields(layout: Layout, rows: Sequence[Row]) -> Iterator[int]:
-    """Lines in which a column is not as wide as in most rows; the heading counts as one."""
+def misaligned(layout: Layout, rows: Sequence[Row]) -> dict[int, frozenset[str]]:
+    """Lines in which columns are not as wide as in most rows, and the names of these columns; the heading
+    counts as a row. A digit was lost there, or only a blank.
+    """
     known = [row for row in rows if row.fields]
     if not known or len(layout.columns) < 2:
-        return
+        return {}
     fields = np.array([row.fields for row in known])
     blanks = fields - [[len(word) for word in row.words] for row in known]
     heading = [layout.fields] if len(layout.fields) == len(layout.columns) else []
@@ -49,14 +50,19 @@ def _odd_fields(layout: Layout, rows: Sequence[Row]) -> Iterator[int]:
     if "count" not in layout.names:  # by which a digit of the size that is lost is known from a lost blank
         fields[:, 1] += fields[:, 0]
         votes[:, 1] += votes[:, 0]
-    odd = np.zeros(len(known), bool)
+    odd = np.zeros(fields.shape, bool)
     for place in range(1, fields.shape[1]):
         values, counts = np.unique(votes[:, place], return_counts=True)
         if counts.max() >= _MOST * len(votes):
             usual, own = values[counts.argmax()], fields[:, place]
-            odd |= (own < usual) | ((own > usual) & (blanks[:, place] > _LEAST_BLANKS))
-    if odd.sum() <= max(1, (1 - _MOST) * len(known)):
-        yield from (known[row].line for row in np.flatnonzero(odd))
+            odd[:, place] = (own < usual) | ((own > usual) & (blanks[:, place] > _LEAST_BLANKS))
+    lines = odd.any(axis=1)
+    if lines.sum() > max(1, (1 - _MOST) * len(known)):
+        return {}
+    return {
+        known[row].line: frozenset(layout.columns[place].name for place in np.flatnonzero(odd[row]))
+        for row in np.flatnonzero(lines)
+    }
 
 
 _Form = tuple[int, int]  # digits before and behind the point

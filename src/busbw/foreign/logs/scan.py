@@ -23,7 +23,7 @@ from busbw.foreign.logs.rows import (
     row_before_output,
 )
 from busbw.foreign.logs.table import Fact, Facts, FoundTable, Tool, fact_words, rank_line
-from busbw.model.record import DAMAGED, ImportFinding
+from busbw.model.record import DAMAGED, JOB_FAILED, ImportFinding
 from busbw.units import counted
 
 _MOST_HEADLESS: Final = 10_000
@@ -111,6 +111,7 @@ class Scanner:
     def _finish(self) -> Log:
         for stream in self._streams.values():
             self._close(stream)
+            self._note_failed_job(stream)
             self._lose(stream)
             if stream.announced and self._tables:
                 self._failed_launch(stream)
@@ -276,6 +277,7 @@ class Scanner:
         """Words of a launch: of a new one, where a table of this stream has begun or ended."""
         self._close(stream)
         if stream.ended:
+            self._note_failed_job(stream)
             stream.facts, stream.ended = Facts(), False
             self._next_launch()
         self._job.begin_output()
@@ -320,6 +322,7 @@ class Scanner:
         self._close(stream)
         self._lose(stream, layout)
         if stream.ended and not stream.continues:  # no word of a launch since: those are another table's
+            self._note_failed_job(stream)
             stream.facts, stream.ended = Facts(), False
         stream.table = FoundTable(
             tool,
@@ -344,12 +347,17 @@ class Scanner:
         if not stream.table.footer:
             self._note_end(stream.table)
 
-    def _note_end(self, table: FoundTable) -> bool:
+    def _note_end(self, table: FoundTable, kind: str = "cut", what: str = "test") -> bool:
         """Keep what was said behind the last row of a table of its end; whether something was."""
         end = self._ends.behind(table.last_line, table.stream)
         if end is not None:
-            table.note("cut", f"the test ended with: {end.text}", end.line)
+            table.note(kind, f"the {what} ended with: {end.text}", end.line)
         return end is not None
+
+    def _note_failed_job(self, stream: Stream) -> None:
+        """Keep what was said of an end below a table that has its last line, before the next launch."""
+        if stream.ended and stream.table is not None and stream.table.footer:
+            self._note_end(stream.table, JOB_FAILED, "job")
 
     def _failed_launch(self, stream: Stream) -> None:
         """Keep a test that ended before its heading: it is a run that failed."""

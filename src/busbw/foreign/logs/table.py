@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from busbw.foreign.logs.context import Evidence
-from busbw.foreign.logs.printf import misprinted
+from busbw.foreign.logs.printf import misaligned, misprinted
 from busbw.foreign.logs.row_words import (
     BoolArray,
     FloatArray,
@@ -197,6 +197,7 @@ class FoundTable:
             "stream": self.stream,
             "lines": np.array([row.line for row in self.rows], np.int64),
             "misprinted": misprinted(self.layout, self.rows),
+            "misaligned": misaligned(self.layout, self.rows),
             "sizes": self.integers("size", 0),
             "counts": self.integers("count", -1),
             "types": self.words("type") or [""] * rows,
@@ -261,10 +262,11 @@ class Table:
     Rows: ``lines`` (from 1), ``sizes`` in bytes as printed, ``counts`` (-1: the tool prints none), ``types``,
     ``redops``, ``roots`` (-1: none), ``timings`` (one a placement); ``algorithms`` and the bytes in a rank's
     buffers are empty where the table has no such column. ``misprinted`` are lines that the tool cannot have
-    written so, and why.
+    written so, and why; ``misaligned`` those with columns of another width, and which.
 
     ``shares``: sizes are what one rank gives to or gets from each other one, as in OSU and IMB, where ours is
-    the whole buffer. ``time`` says which reduction the times are; ``operation`` is empty where the log does
+    the whole buffer. ``sides_apart``: every placement of a row was an entry of its own, and can be missing.
+    ``time`` says which reduction the times are; ``operation`` is empty where the log does
     not name it, ``rank_labels`` pairs a source with the number of ranks that it claims. ``trusted_time`` is
     off where the printed time is not that of the operation (-C). ``words_from`` says where reduction, root
     and type come from. ``ended``: the tool's last line (``end_line``) is there, or it
@@ -294,8 +296,10 @@ class Table:
     operation: str = ""
     operation_from: str = ""
     shares: bool = False
+    sides_apart: bool = False
     trusted_time: bool = True
     misprinted: Mapping[int, str] = field(default_factory=dict)
+    misaligned: Mapping[int, frozenset[str]] = field(default_factory=dict)
     first_line: int = 0
     last_line: int = 0
     rank_labels: tuple[tuple[str, int], ...] = ()

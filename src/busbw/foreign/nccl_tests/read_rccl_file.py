@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
 from busbw.foreign.logs.entries import Cell, Entry, found_table
+from busbw.foreign.logs.row_words import is_number
 from busbw.foreign.logs.table import Facts, Table
 from busbw.foreign.logs.whole import CUT
 from busbw.foreign.nccl_tests.read import ALL_COLUMNS, NCCL_TESTS
@@ -36,7 +38,7 @@ def tables(data: bytes) -> list[Table]:
     found: dict[tuple[str, ...], list[tuple[int, _Words]]] = {}
     damaged: list[ImportFinding] = []
     for line, words in _entries(data.decode("utf-8", "replace")):
-        if all(words.get(key) for key in _NEEDED) and words["inPlace"] in ("0", "1"):
+        if _is_whole(words):
             key = tuple(words.get(each, "") for each in ("name", *_RANKS))
             found.setdefault(key, []).append((line, words))
         else:
@@ -46,6 +48,13 @@ def tables(data: bytes) -> list[Table]:
         damaged.append(ImportFinding(CUT, "the list of measurements is cut here", text.count(b"\n") + 1))
     made = [_table(entries) for entries in found.values()]
     return [*made[:-1], made[-1].with_findings(*damaged)] if made else []
+
+
+def _is_whole(words: _Words) -> bool:
+    """Whether an entry has all that is needed, and a time: of two placements the other one is kept."""
+    if not all(words.get(key) for key in _NEEDED) or words["inPlace"] not in ("0", "1"):
+        return False
+    return is_number(words["time"]) and 0 < float(words["time"]) < math.inf
 
 
 def _entries(text: str) -> Iterator[tuple[int, _Words]]:
@@ -82,7 +91,7 @@ def _table(entries: list[tuple[int, _Words]]) -> Table:
         facts.header["ranks"] = int(ranks)
     found = found_table(NCCL_TESTS, ALL_COLUMNS, _rows(entries), facts, "an entry")
     found.heading_line = entries[0][0]
-    return replace(NCCL_TESTS.interpret(found), ended=True)
+    return replace(NCCL_TESTS.interpret(found), ended=True, sides_apart=True)
 
 
 def _rows(entries: list[tuple[int, _Words]]) -> Iterator[Entry]:

@@ -9,7 +9,7 @@ from busbw.judge.diagnose.subject import Subject
 from busbw.judge.samples import missing_samples
 from busbw.model.conclusion import Answer, Conclusion, Fact
 from busbw.model.finding import Severity
-from busbw.model.record import DOUBTS, INCOMPLETE, RunRecord, RunStatus
+from busbw.model.record import DOUBTS, INCOMPLETE, JOB_FAILED, RunRecord, RunStatus
 from busbw.model.result import Status
 from busbw.units import first_of, were
 
@@ -23,7 +23,8 @@ _ENDED: Final = {
 
 def conclusions(subject: Subject) -> Iterator[Conclusion]:
     """See ``diagnose.engine.Rule``."""
-    found = [*_status(subject.record), *_log(subject.record), *_samples(subject), *_exports(subject)]
+    record = subject.record
+    found = [*_status(record), *_log(record), *_job(record), *_samples(subject), *_exports(subject)]
     if not found:
         found = [_yes(subject.record)]
     yield from (*found, *_labels(subject.record))
@@ -112,6 +113,19 @@ def _log(record: RunRecord) -> Iterator[Conclusion]:
         answer=Answer.NO,
         facts=tuple(Fact(each.kind, each.line, source="line of the log") for each in lost),
     )
+
+
+def _job(record: RunRecord) -> Iterator[Conclusion]:
+    """What a launcher said behind a table that came to its end."""
+    for each in record.source.findings if record.source is not None else ():
+        if each.kind == JOB_FAILED:
+            yield Conclusion(
+                Severity.WARNING,
+                each.text,
+                evidence=f"line {each.line} of the log, below the whole table",
+                check="whole.job",
+                answer=Answer.NO,
+            )
 
 
 def _labels(record: RunRecord) -> Iterator[Conclusion]:

@@ -5,7 +5,9 @@
 from collections.abc import Callable
 
 import pytest
+from busbw_testing.diagnosed import every_conclusion
 
+from busbw.model.conclusion import Answer, Question
 from busbw.model.record import RunRecord, RunStatus
 
 FAILURE = "node1: Test NCCL failure common.cu:958 'unhandled system error'\n .. node1 pid 12: Test failure common.cu:1080\n"
@@ -76,16 +78,30 @@ def test_a_test_that_failed_between_others_is_a_failed_run(
 def test_words_of_a_failure_elsewhere_end_nothing(
     half: str, nccl_table: Callable[[int], str], imported: Callable[..., list[RunRecord]]
 ) -> None:
-    """Before the last row, behind the end, in another job's stream; a header that is there twice."""
+    """Before the last row, in another job's stream; a header that is there twice."""
     text = nccl_table(1)
     (in_front,) = imported(ENDS["srun"] + text)
-    (behind,) = imported(text + ENDS["srun"])
     (between,) = imported(half + ENDS["srun"] + text[text.index(f"{2**20:>12}  ") :])
-    assert [words(record)[0] for record in (in_front, behind, between)] == ["complete"] * 3
+    assert [words(record)[0] for record in (in_front, between)] == ["complete"] * 2
     streams = "".join(f"0: {line}\n" for line in half.splitlines()) + "1: " + ENDS["srun"]
     assert [words(record)[0] for record in imported(streams)] == ["complete"]
     head = text[: text.index("# Using devices")]
     assert [words(record)[0] for record in imported(head + text)] == ["complete"]
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_a_job_that_failed_behind_its_table(
+    name: str, nccl_table: Callable[[int], str], imported: Callable[..., list[RunRecord]]
+) -> None:
+    """All its rows are kept, and the next launch has no part in it."""
+    first, second = imported(nccl_table(1) + ENDS[name] + nccl_table(2))
+    assert words(first) == words(second) == ("complete", 58, "")
+    (finding,) = first.source.findings
+    assert (finding.kind, finding.line) == ("job-failed", nccl_table(1).count("\n") + 1)
+    assert finding.text == "the job ended with: " + " ".join(ENDS[name].splitlines()[0].split())
+    assert second.source.findings == ()
+    (whole,) = [each for each in every_conclusion(first) if each.question is Question.WHOLE]
+    assert (whole.check, whole.answer, whole.claim) == ("whole.job", Answer.NO, finding.text)
 
 
 def test_a_header_that_only_has_a_failed_test(begun: str, imported: Callable[..., list[RunRecord]]) -> None:

@@ -46,6 +46,7 @@ def test_prefixes(
         ("2026-11-21 10:05 ", "2026-11-21 10:06 "),
         ("+59s ", "+60s "),
         ("59.9s | ", "1m0.2s | "),
+        ("11/21/2026 9:59:59 AM ", "11/21/2026 10:00:00 AM "),
     ],
 )
 def test_a_time_that_changes_once_names_no_stream(

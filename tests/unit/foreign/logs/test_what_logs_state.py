@@ -661,8 +661,17 @@ def test_a_result_file_that_is_cut_says_what_is_lost(imported: Imported) -> None
     text = "[\n" + ",\n".join([*ENTRIES[:3], ENTRIES[3][:90]])
     (record,) = imported(text)
     assert record.status is RunStatus.INTERRUPTED
-    assert sorted(kinds(record)) == ["cut", "damaged", "damaged"]
-    assert [result.time_ns is None for result in record.results] == [False, False]
+    assert sorted(kinds(record)) == ["cut", "damaged"]
+    assert [result.time_ns is None for result in record.results] == [False, False, False, True]
+
+
+def test_a_bad_entry_does_not_take_the_other_placement_along(imported: Imported) -> None:
+    text = "\n".join(
+        [ENTRIES[0], entry(1 << 10, 1, 9.6).replace('"time":9.600000', '"time":NaN'), *ENTRIES[2:]]
+    )
+    (record,) = imported(text)
+    assert [(each.kind, each.line) for each in record.source.findings] == [("damaged", 2)]
+    assert [result.time_ns is None for result in record.results] == [False, True, False, False]
 
 
 # ---- output that is none of ours ---------------------------------------------------------------------------
@@ -688,13 +697,20 @@ def test_a_result_file_that_is_cut_says_what_is_lost(imported: Imported) -> None
             "#bytes #repetitions t_min[usec] t_max[usec] t_avg[usec] stddev[%]\n 64 16 1.2 1.3 1.2 3.0\n",
             "oneCCL",
         ),
-        ("# OSU MPI Bandwidth Test v7.4\n# Size      Bandwidth (MB/s)\n1    8.2\n", "OSU"),
+        (
+            "# OSU MPI Bandwidth Test v7.4\n# Datatype: MPI_CHAR.\n# Size      Bandwidth (MB/s)\n1    8.2\n",
+            "OSU",
+        ),
+        ("       Count        Size       Time, us       Bus Bandwidth, GB/s\n", "ucc_perftest"),
+        ("|    Stage     | # iterations | 50.0%ile | average | overall |  average |\n", "ucx_perftest"),
+        ("size: 4 MiB time 80us algbw 52.43 busbw 78.64\n", "a script of its own"),
+        ("memcpy CE GPU(row) <- GPU(column) bandwidth (GB/s)\n           0         1\n", "nvbandwidth"),
         ("node1:7:7 [0] NCCL INFO Bootstrap: Using eth0\n", "NCCL without the table"),
     ],
 )
 def test_output_of_other_tools_is_refused_by_its_name(text: str, name: str, read: Read) -> None:
     reading = read(text)
-    assert reading.tables == ()
+    assert (reading.tables, reading.findings) == ((), ())
     assert name in reading.no_text
 
 
