@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Any, Final
 
 REDACTED: Final = "[redacted]"
@@ -26,9 +26,12 @@ _SECRET_WORD: Final = re.compile(
     r"""(?x)
     .*SECRET.* | .*CREDENTIALS? | .*TOKEN | .*PASSW.* | .*PASSPHRASE | .*PASSCODE | .*(?<!BY)(?<!COM)PASS
     | (API|ACCESS|AUTH|PRIVATE|SIGNING|MASTER|ACCOUNT|SHARED)KEYS? | AUTH | AUTHORIZATION | JWT | CREDS?
-    | COOKIES? | .+SESS(ION)?ID | PWD | PW | PAT | SAS | DSN | SIG | SIGNATURE
+    | COOKIES? | .+SESS(ION)?ID | PS?WD | PS?W | PWORD | PSK | BEARER | OTP | PAT | SAS
+    | DSN | SIG | SIGNATURE
     """
 )
+# Two words; tokens alone are what a model reads.
+_SECRET_PAIR: Final = re.compile(r"SESSION ID|(REFRESH|ACCESS|AUTH|API|BEARER|SESSION) TOKENS")
 # Before KEY, these make the name of no secret; KEY alone is none either (a YAML file is full of it).
 _OPEN_KEYS: Final = frozenset(
     ("PUBLIC", "TOPOLOGY", "SORT", "PRIMARY", "FOREIGN", "PARTITION", "CACHE", "CASE")
@@ -45,8 +48,11 @@ def is_secret(name: str) -> bool:
     words = [word.upper() for word in _WORD.findall(name)]
     if not words or _is_about(name):
         return False
-    is_key = any(word in ("KEY", "KEYS") and before not in _OPEN_KEYS for before, word in pairwise(words))
-    return is_key or any(map(_SECRET_WORD.fullmatch, words))
+    is_pair = any(
+        (word in ("KEY", "KEYS") and before not in _OPEN_KEYS) or _SECRET_PAIR.fullmatch(f"{before} {word}")
+        for before, word in pairwise(words)
+    )
+    return is_pair or any(map(_SECRET_WORD.fullmatch, words))
 
 
 def _is_about(name: str) -> bool:
@@ -58,7 +64,8 @@ def _is_secret_value(name: str, value: str) -> bool:
     if not value or _NO_VALUE.fullmatch(value):
         return False
     is_folder = name in ("PWD", "OLDPWD") and value.startswith("/")
-    return is_secret(name) and not is_folder
+    is_login = name == "XDG_SESSION_ID"  # a small number
+    return is_secret(name) and not is_folder and not is_login
 
 
 # What stands for a value that a shell knows: $(...), $NAME.
@@ -103,7 +110,7 @@ _LONG_WORD: Final = re.compile(r"[A-Za-z0-9]{24}|[A-Za-z0-9/+]{40}")
 # Every text with a secret has one of these in it, in lower case: most texts are done with them alone.
 _HINTS_OF_NAMES: Final = (
     *("token", "secret", "credential", "pass", "key", "auth", "jwt", "cred", "cookie", "pw", "pat", "sas"),
-    *("dsn", "sig", "sess"),
+    *("dsn", "sig", "sess", "psw", "psk", "bearer", "otp"),
 )
 _HINTS_OF_FORMS: Final = (
     *("@", "private key", "key=", "code=", "bearer", "basic", "-u ", "-b ", "--user", "gh"),
@@ -126,8 +133,9 @@ _HINTS_OF_UNNAMED: Final = ("login", "sshpass", "mysql", "ipmitool")
 
 # ---- names with values in a text --------------------------------------------------------------------------
 
-# NAME=, "NAME": , NAME => , NAME%3D, <NAME>, --NAME VALUE, -genv NAME VALUE, .netrc's words, and the pair of
-# a list of variables: name: NAME, value: VALUE. A backslash may stand before a quote, as in JSON within JSON.
+# NAME=, "NAME": , NAME => , NAME -> , NAME%3D, <NAME>, --NAME VALUE, -NAME VALUE, -genv NAME VALUE, .netrc's
+# words, and the pair of a list of variables: name: NAME, value: VALUE. A backslash may stand before a quote,
+# as in JSON within JSON.
 # With blanks or a comma between ("the password is VALUE") the value must have both letters and digits.
 _NAME: Final = re.compile(
     r"""(?x)
@@ -135,9 +143,9 @@ _NAME: Final = re.compile(
         \\*["']?value\\*["']?\s*[:=][ \t]*
     | (?:-genv|-env|\bsetenv)[ ]+(?P<given>[A-Za-z_]\w*)[ ]+
     | \b(?:machine|login)[ ]+\S+[ ]+(?P<login>password)[ ]+
-    | (?<![\w-])--(?P<flag>[A-Za-z][\w-]*)(?:[ ]+(?!-)|=)
+    | (?<![\w-])--?(?P<flag>[A-Za-z][\w-]*)(?:[ ]+(?!-)|=)
     | (?:(?<![\w.-])|(?<=%[0-9A-F]{2}))(?P<plain>[A-Za-z_][\w.-]*)\\*["']?[ \t]*
-        (?P<sign>=>|:=|==?|:(?!//)|%3[Dd]|>(?=[^<>\s]+</))[ \t]*
+        (?P<sign>=>|(?<=\s)->(?=\s)|:=|==?|:(?!//)|%3[Dd]|>(?=[^<>\s]+</))[ \t]*
     | (?<![\w.-])(?P<loose>[A-Za-z_][\w-]*)
         (?:\\*["']\s*,\s*\\*["']|\s+(?:is:?\s+)?(?:-\w\s*)?["']?)
         (?=[A-Za-z][A-Za-z/+]*\d|\d+(?!x)[A-Za-z])(?=[\w+/-]{8,}=*(?:[\s"',;)]|\Z))
@@ -163,7 +171,7 @@ _LINE_VALUE: Final = re.compile(
     re.DOTALL,
 )
 # A whole word of a command line, whose value may hold anything: NAME=VALUE, --env=NAME=VALUE, --flag=VALUE.
-_PAIR: Final = re.compile(r"(--env=|--)?([A-Za-z_][\w.-]*)=(.*)", re.DOTALL)
+_PAIR: Final = re.compile(r"(--env=|--?)?([A-Za-z_][\w.-]*)=(.*)", re.DOTALL)
 
 
 def redact_text(text: str, mark: str = REDACTED) -> str:
@@ -229,15 +237,33 @@ def redact_word(text: str, mark: str = REDACTED) -> str:
 
 
 def redact_words(words: Sequence[str], mark: str = REDACTED) -> tuple[str, ...]:
-    """The words of a command line; a secret may stand in the word behind its flag or name."""
+    """The words of a command line; a secret may stand in the word behind its flag, name or program."""
     found: list[str] = []
     for place, word in enumerate(words):
         flag = words[place - 1] if place else ""
         is_given = place > 1 and words[place - 2] in ("-genv", "-env") and _is_secret_value(flag, word)
-        is_flagged = flag.startswith("--") and "=" not in flag and not word.startswith("-")
+        is_flagged = flag.startswith("-") and "=" not in flag and not word.startswith("-")
         is_whole = is_given or (is_flagged and _is_secret_value(flag, word))
         found.append(mark if is_whole else redact_word(word, mark))
-    return tuple(found)
+    # What only the line shows (docker login -p VALUE): with the first piece of each word, for what a word of
+    # several pieces hides is found above.
+    line = [re.sub("[\"']", "", piece.rstrip(":")) or "_" for piece in map(_first_piece, found)]
+    shown = redact_text(" ".join(line), mark).split(" ")
+    same = [a == b for a, b in zip(line, shown, strict=False)]
+    if len(shown) != len(line):  # one mark for several words
+        before, behind = _alike(line, shown), _alike(line[::-1], shown[::-1])
+        same = [not before <= place < len(line) - behind for place in range(len(line))]
+    return tuple(word if is_same else mark for word, is_same in zip(found, same, strict=True))
+
+
+def _alike(some: Sequence[str], others: Sequence[str]) -> int:
+    """How many words they have in common from the start."""
+    pairs = zip(some, others, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
+def _first_piece(word: str) -> str:
+    return next(iter(word.split()), "")
 
 
 def redact_all(value: Any, name: str = "") -> Any:  # noqa: ANN401 (what json.loads gives)

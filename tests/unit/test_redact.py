@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from busbw.redact import REDACTED, redact, redact_all, redact_text, redact_word
+from busbw.redact import REDACTED, redact, redact_all, redact_text, redact_word, redact_words
 
 
 @pytest.mark.parametrize(
@@ -38,13 +38,23 @@ def test_secrets_are_replaced(name: str, value: str) -> None:
         ("AZURE_STORAGE", "DefaultEndpointsProtocol=https;AccountKey=abc=="),
         ("EXTRA", "MY_TOKEN=abcdefgh"),
         ("ARGS", "--password hunter22"),
+        ("ARGS", "-password hunter22"),
+        ("ARGS", "password -> hunter22"),
+        ("WPA_PSK", "x"),
+        ("CI_PSW", "x"),
+        ("DB_PSWD", "x"),
+        ("DB_PWORD", "x"),
+        ("OTP", "x"),
+        ("BEARER", "x"),
+        ("SESSION_ID", "x"),
+        ("REFRESH_TOKENS", "x"),
     ],
 )
 def test_secrets_of_variables_that_are_not_listed(name: str, value: str) -> None:
     assert redact(name, value) == REDACTED
 
 
-@pytest.mark.parametrize("name", ["UCX_IB_BYPASS", "MY_BYPASS", "MY_PATH", "PATTERN"])
+@pytest.mark.parametrize("name", ["UCX_IB_BYPASS", "MY_BYPASS", "MY_PATH", "PATTERN", "MAX_TOKENS"])
 def test_no_secrets(name: str) -> None:
     assert redact(name, "a token ring") == "a token ring"
 
@@ -60,6 +70,7 @@ def test_no_secrets(name: str) -> None:
         ("-x HF_TOKEN='a b' -n 2", f"-x HF_TOKEN={REDACTED} -n 2"),
         ("-genv HF_TOKEN x -genv A 1", f"-genv HF_TOKEN {REDACTED} -genv A 1"),
         ("--hf-token=x", f"--hf-token={REDACTED}"),
+        ("-pw=x", f"-pw={REDACTED}"),
         ("--minbytes=8", "--minbytes=8"),
         ("/a/b=c", "/a/b=c"),
     ],
@@ -151,6 +162,33 @@ def test_secrets_within_a_text_are_replaced_once(text: str) -> None:
 )
 def test_what_only_looks_like_a_secret_stays(text: str) -> None:
     assert redact_text(text) == text
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "docker login -u me -p CANARYa r",
+        "curl -u me:CANARY https://host",
+        "sshpass -p CANARY ssh host",
+        "mysql -pCANARY -u me",
+        "aws configure set aws_secret_access_key CANARYa7x",
+        "plink -pw CANARY host",
+        "curl -H Authorization: Bearer CANARYa7x https://host",
+    ],
+)
+def test_a_secret_that_only_the_whole_command_line_shows_is_replaced(line: str) -> None:
+    words = line.split()
+    kept = redact_words(words)
+    assert "CANARY" not in " ".join(kept)
+    assert all(one in (word, REDACTED) for one, word in zip(kept, words, strict=True))
+    assert kept[0] == words[0]
+
+
+def test_words_behind_a_secret_stay() -> None:
+    script = 'export A="b c" && ./train'
+    words = ("sshpass", "-p", "two words", "ssh", "h", "bash", "-c", script, "", "--max-tokens", "4096")
+    assert redact_words(words) == ("sshpass", "-p", REDACTED, *words[3:])
+    assert redact_words(()) == ()
 
 
 def test_what_is_below_the_name_of_a_secret_is_one_unless_it_is_about_it() -> None:

@@ -33,6 +33,12 @@ from busbw.model.event import Event, error_event
 from busbw.model.record import RunStatus
 
 _LOOK: Final = "look at log/ in the run folder"
+_KILLED: Final = (-signal.SIGKILL, 128 + signal.SIGKILL)  # the second as shells have it
+
+
+def _where_to_look(code: int | None) -> str:
+    """For what ended a process with ``code``: the OOM killer sends SIGKILL, and nothing else."""
+    return f"{_LOOK}, and for that host's OOM killer" if code in _KILLED else _LOOK
 
 
 @dataclass(frozen=True)
@@ -173,7 +179,7 @@ def _lost_launcher(story: Story) -> Verdict | None:
     how = f"was {describe(code)}" if code is not None else "ended before them"
     lost = RankFailed(
         f"{story.lost_launcher} on {story.host}, which starts the ranks, {how}",
-        hint=f"{_LOOK}, and for what ended it: the host's OOM killer, or a kill",
+        hint=_where_to_look(code),
         host=story.host,
     )
     return _failed(lost)
@@ -269,7 +275,7 @@ def _lost_connection(story: Story) -> Verdict | None:
     who = f"rank {ranks[0]}" if len(ranks) == 1 else "a rank"
     ended = RankFailed(
         f"{who} on {host} ended: the other ranks lost their connection to it",
-        hint=f"{_LOOK}, and for that host's OOM killer",
+        hint=_LOOK,
         rank=ranks[0] if len(ranks) == 1 else None,
         host=host,
     )
@@ -389,7 +395,7 @@ def _of_death(death: Death, story: Story) -> Verdict:
     elif death.rank is None:
         who = "the launch"  # its own end says no more
     words = last_words(story.output)
-    hint = f"its last words: {words}" if words else f"{_LOOK}, and for its host's OOM killer"
+    hint = f"its last words: {words}" if words else _where_to_look(death.code)
     rank = death.rank
     if rank is not None and story.missing:
         who += f", or one that had not started yet ({', '.join(map(str, story.missing))}),"
@@ -492,7 +498,8 @@ def name_rank(state: JobState, seen: SeenOnHosts) -> JobState:
             return state
         rank = found
     words = [text.strip() for text in seen.rank_words.get(rank, ()) if text.strip()]
-    hint = f"its last words: {words[-1]}" if words else f"{_LOOK}, and for that host's OOM killer"
+    code = death.code if death is not None and len(near) == 1 else None
+    hint = f"its last words: {words[-1]}" if words else _where_to_look(code)
     return replace(state, why=f"rank {rank} on {hosts[rank]} {how}", hint=hint, rank=rank, host=hosts[rank])
 
 

@@ -306,8 +306,16 @@ _OF_RESULT: Final = (
 )
 
 
+# A wide interval may reach down to a time of 0; the time itself and the upper end cannot.
+_ABOVE_0: Final = ("time_ns", "high_ns")
+_MOST_PRECISION: Final = 1e6  # any share that is printed as a percentage
+
+
 def _contradictions(record: RunRecord) -> Iterator[str]:
     cases = record.plan.cases
+    for name in ("precision", "small_precision"):
+        if not 0 <= (share := getattr(record.plan.limits, name)) <= _MOST_PRECISION:
+            yield f"plan.limits.{name} is {share:g}"
     for place, case in enumerate(cases):
         yield from _negative(case, _OF_CASE, f"plan.cases[{place}]")
         if case.index != place:
@@ -315,6 +323,7 @@ def _contradictions(record: RunRecord) -> Iterator[str]:
     seen: set[int] = set()
     for place, result in enumerate(record.results):
         yield from _negative(result, _OF_RESULT, f"results[{place}]")
+        yield from (f"results[{place}].{name} is 0" for name in _ABOVE_0 if getattr(result, name) == 0)
         if not 0 <= result.case < len(cases):
             yield f"results[{place}].case is {result.case}, and the plan has {len(cases)} cases"
         if result.case in seen:

@@ -205,9 +205,16 @@ def test_nobody_is_named_where_all_wait(state: JobState) -> None:
 def test_a_launcher_that_ended_before_its_ranks_is_the_cause() -> None:
     error = failure(local(lost_launcher="mpiexec", first_dead=1, exits={0: -9}))
     assert error["message"] == "mpiexec on here, which starts the ranks, was killed by SIGKILL"
+    assert error["hint"].endswith("OOM killer")
     error = failure(local(lost_launcher="hydra_pmi_proxy", exits={0: 1}))
     assert error["message"] == "hydra_pmi_proxy on here, which starts the ranks, ended before them"
     assert error["rank"] is None
+
+
+def test_the_oom_killer_is_named_for_sigkill_alone() -> None:
+    for code, is_named in ((-9, True), (137, True), (-11, False), (-6, False), (1, False)):
+        hint = failure(processes(exits={0: code}))["hint"]
+        assert hint.endswith("OOM killer") == is_named, code
 
 
 def test_a_rank_that_is_killed_after_its_goodbye_costs_nothing() -> None:
@@ -294,7 +301,7 @@ def test_no_host_is_blamed_that_nobody_named() -> None:
     error = failure(killed(ended(code=14)))
     assert error["message"] == "the launch ended with exit code 14"
     assert (error["rank"], error["host"]) == (None, "")
-    assert error["hint"] == "look at log/ in the run folder, and for its host's OOM killer"
+    assert error["hint"] == "look at log/ in the run folder"
 
 
 def test_the_rank_that_the_engine_saw_end_is_named() -> None:

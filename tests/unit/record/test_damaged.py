@@ -78,6 +78,9 @@ def test_half_a_character_is_replaced_and_a_whole_one_kept() -> None:
         (("results",), [{"case": 99, "status": "good"}], "results[0].case is 99"),
         (("results",), [{"case": 0, "status": "good"}] * 2, "results[1].case is 0 once more"),
         (("results",), [{"case": 0, "status": "good", "evidence": {"single_calls": "x"}}], "single_calls"),
+        (("results",), [{"case": 0, "status": "good", "time_ns": 0}], "results[0].time_ns is 0"),
+        (("results",), [{"case": 0, "status": "good", "high_ns": 0}], "results[0].high_ns is 0"),
+        (("plan", "limits", "precision"), 1e308, "plan.limits.precision is 1e+308"),
         (("world", "size"), 1, "world.size is 1"),
     ],
 )

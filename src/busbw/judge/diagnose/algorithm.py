@@ -20,7 +20,8 @@ from busbw.model.tuning_line import tuning_lines
 from busbw.plan.presets.preset import ENGINE_SECTIONS, Preset, read_preset
 from busbw.units import format_size
 
-# What takes a choice or a path from NCCL, and what that does; a row each.
+# What takes a choice or a path within a host from NCCL, and what that does; a row each. What
+# chooses the network is no algorithm's (``expected``).
 _FORCING: Final[Mapping[str, str]] = {
     "NCCL_ALGO": "restricts the algorithms",
     "NCCL_PROTO": "restricts the protocols",
@@ -28,7 +29,6 @@ _FORCING: Final[Mapping[str, str]] = {
     "NCCL_P2P_LEVEL": "restricts which GPUs reach each other directly",
     "NCCL_SHM_DISABLE": "sends data between ranks of a host through the network",
     "NCCL_NVLS_ENABLE": "switches reduction in the NVSwitch on or off",
-    "NCCL_IB_DISABLE": "sends data over TCP instead of InfiniBand or RoCE",
     "NCCL_COLLNET_ENABLE": "switches reduction in the network on or off",
     "NCCL_MIN_NCHANNELS": "sets the channels",
     "NCCL_MAX_NCHANNELS": "sets the channels",
@@ -41,7 +41,6 @@ _FORCING: Final[Mapping[str, str]] = {
 _NEUTRAL: Final[Mapping[str, str]] = {
     "NCCL_P2P_DISABLE": "0",
     "NCCL_SHM_DISABLE": "0",
-    "NCCL_IB_DISABLE": "0",
     "NCCL_COLLNET_ENABLE": "0",
     "NCCL_NVLS_ENABLE": "2",
     "NCCL_TUNER_PLUGIN": "none",

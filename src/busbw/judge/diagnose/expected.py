@@ -8,6 +8,7 @@ from busbw.judge.diagnose.subject import Subject
 from busbw.judge.expectation import Judged, Judgement
 from busbw.judge.moved import node_bytes
 from busbw.judge.network import cause
+from busbw.judge.traffic import settings_of
 from busbw.model.conclusion import Answer, Conclusion, Fact
 from busbw.model.finding import Severity
 from busbw.model.network import said_in, said_words
@@ -154,13 +155,18 @@ def _why_none(subject: Subject, *, bounded: bool) -> str:
 
 
 def _network(subject: Subject) -> Iterator[Conclusion]:
-    """What NCCL says of its network. Sockets between hosts are a warning where the run is below its
-    reference, or has none and its machine has a fabric (of a log: may have one).
+    """What NCCL says of its network, and the setting that keeps it off a fabric. Sockets between hosts are
+    a warning where the run is below its reference, or has none and its machine has a fabric (of a log: may
+    have one).
     """
     words = "; ".join(said_words(said_in(subject.record)))
-    if not words:
+    parts = [f"{'the log' if subject.imported else 'NCCL'} says: {words}"] if words else []
+    off = settings_of(subject.record).get("NCCL_IB_DISABLE", "")
+    if off not in ("", "0") and subject.nodes != 1 and subject.record.plan.backend != "mpi":
+        parts.append(f"NCCL_IB_DISABLE={off} keeps NCCL off InfiniBand and RoCE")
+    if not parts:
         return
-    said = f"{'the log' if subject.imported else 'NCCL'} says: {words}"
+    said = "; ".join(parts)
     why = cause(subject.record, subject.nodes)
     nics = subject.record.machine.get("nics", {})
     may_have_fabric = subject.imported or bool(nics.get("rdma") or nics.get("cxi"))

@@ -108,6 +108,16 @@ def test_algorithms_by_size_and_what_forced_them() -> None:
     )
 
 
+def test_a_setting_that_chooses_the_network_is_said_of_the_network() -> None:
+    for hosts, is_said in ((2, True), (1, False)):
+        record = record_of({1024: 10.0}, ranks=4, hosts=hosts)
+        record = replace(record, plan=replace(record.plan, backend="nccl"))
+        record = replace(record, environment={"variables": {"NCCL_IB_DISABLE": "1"}})
+        found = conclusions(record)
+        assert "algorithm.forced" not in found
+        assert ("expected.log" in found and "NCCL_IB_DISABLE=1" in found["expected.log"].claim) == is_said
+
+
 def test_defaults_force_nothing_and_a_preset_is_named() -> None:
     record = record_of({1024: 10.0}, ranks=4)
     record = replace(record, plan=replace(record.plan, backend="nccl"))
