@@ -77,7 +77,7 @@ def _form(word: str) -> _Form | None:
 
 def _odd_forms(words: Sequence[str]) -> set[_Form]:
     """Forms of numbers with more decimals than most numbers that are not larger, or with fewer than most that
-    are not smaller.
+    are not smaller; and with more than several that are smaller, though as long before the point.
     """
     counts = Counter(form for word in words if (form := _form(word)) is not None)
 
@@ -86,4 +86,9 @@ def _odd_forms(words: Sequence[str]) -> set[_Form]:
         against = sum(number for form, number in beside.items() if sign * form[1] < sign * own[1])
         return against > 1 and 2 * against > sum(beside.values())
 
-    return {form for form in counts if is_odd(form, 1) or is_odd(form, -1)}
+    def is_alone(own: _Form) -> bool:
+        least = min(float(word) for word in words if _form(word) == own)
+        smaller = (form for word in words if (form := _form(word)) is not None and float(word) < least)
+        return sum(form[0] == own[0] and form[1] < own[1] for form in smaller) > 1
+
+    return {form for form in counts if is_odd(form, 1) or is_odd(form, -1) or is_alone(form)}
