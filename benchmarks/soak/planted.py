@@ -84,9 +84,9 @@ def print_faults(folder: Path, seconds: float, shared_s: float) -> None:
     memory = []
 
     def until(share: float) -> None:
-        while time.monotonic() - began_s < share * seconds:
-            time.sleep(5)
+        while (left_s := began_s + share * seconds - time.monotonic()) > 0:
             memory.append(resident_kb(first))
+            time.sleep(min(5, left_s))
 
     until(0.3)
     stopped = now()
