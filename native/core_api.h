@@ -8,7 +8,7 @@
 #define BUSBW_API extern "C" __attribute__((visibility("default")))
 
 // Raised with every change of a struct or signature below; core.py refuses a library of another number.
-constexpr int32_t kCoreAbi = 10;
+constexpr int32_t kCoreAbi = 11;
 BUSBW_API int32_t busbw_core_abi();
 
 // ---- status of every function that returns int32_t -------------------------------------------------
@@ -17,7 +17,6 @@ BUSBW_API int32_t busbw_core_abi();
 enum BusbwStatus : int32_t {
   kOk = 0,
   kBadArgument = -1,
-  kInterrupted = -2,  // the caller raised the interrupt flag while we waited
   kTimedOut = -3,
   kNcclError = 1 << 20,
   kCudaError = 2 << 20,
@@ -40,9 +39,6 @@ enum BusbwCollective : int32_t {
   kAllGatherv = 12,
   kPermute = 13,
 };
-
-// ---- monotonic clock (native/clock.hpp) -------------------------------------------------------------
-BUSBW_API int64_t busbw_now_ns();
 
 // ---- data to move and to check (native/pattern.hpp, shared with the GPU kernels) ---------------------
 struct BusbwPattern;      // what all ranks agree on: seed, ranks, type, operation
@@ -191,7 +187,6 @@ struct BusbwStream {
   void* comm;
   void* stream;
   void** events;
-  const volatile int32_t* interrupt;  // raised by another thread to end a wait
   int64_t timeout_ns;                 // of one wait; 0 = none
 };
 BUSBW_API int32_t busbw_time_events(const BusbwCall* call, const BusbwStream* stream, uint64_t lead,

@@ -23,8 +23,8 @@ inline int32_t record(const BusbwStream& s, void* event) {
   return tagged(kCudaError, as_function<EventRecord>(s.cuda->event_record)(event, s.stream));
 }
 
-// A failed peer shows up here (network transports) or not at all (NVLink kernels spin for ever), which is
-// why the interrupt flag exists beside it.
+// A failed peer shows up here (network transports) or not at all: NVLink kernels spin for ever, and only the
+// time limit ends the wait.
 inline int32_t async_error(const BusbwStream& s) {
   if (s.nccl == nullptr) return kOk;
   int error = 0;
@@ -41,7 +41,6 @@ int32_t wait(const BusbwStream& s, void* event, Errors errors) {
   for (int64_t polls = 1;; ++polls) {
     const int code = query(event);
     if (code != kCudaNotReady) return tagged(kCudaError, code);
-    if (*s.interrupt != 0) return kInterrupted;
     if (polls % kPollsPerLook == 0) {
       if (const int32_t status = errors(); status != kOk) return status;
       if (now_ns() > deadline) return kTimedOut;

@@ -90,8 +90,6 @@ int32_t isolated_event_sample(const BusbwCall* barrier, const BusbwStream& s, Wa
 
 int32_t busbw_core_abi() { return kCoreAbi; }
 
-int64_t busbw_now_ns() { return busbw::now_ns(); }
-
 void busbw_call_free(BusbwCall* call) { delete call; }
 
 int32_t busbw_issue(const BusbwCall* call, uint64_t slot) { return busbw::issue_counted(*call, slot); }

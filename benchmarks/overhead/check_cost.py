@@ -16,13 +16,13 @@ import argparse
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 
 import numpy as np
 
 from busbw.machine.host import read_processors
 from busbw.machine.mpi import find_mpi
-from busbw.machine.native import core
 from busbw.model.collective import collective
 from busbw.model.datatype import data_type, reduce_op
 from busbw.model.plan import Limits, Plan
@@ -83,9 +83,9 @@ def measure(size_bytes: int, repeats: int) -> None:
 def timed(world: World, work: Callable[[], object]) -> float:
     """Nanoseconds of ``work``, maximum over ranks."""
     world.barrier()
-    start = core.now_ns()
+    start = time.monotonic_ns()
     work()
-    return float(world.max(np.array([core.now_ns() - start]))[0])
+    return float(world.max(np.array([time.monotonic_ns() - start]))[0])
 
 
 def report(steps: dict[str, list[float]], size_bytes: int, ranks: int) -> None:

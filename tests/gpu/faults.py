@@ -18,8 +18,7 @@ from busbw.model.case import Case
 from busbw.model.collective import Holds, Role
 from busbw.rank.backends.buffers import BAND_BYTES
 from busbw.rank.backends.nccl import NcclBackend
-from busbw.rank.backends.nccl_case import NcclCase, nccl_call
-from busbw.rank.backends.parts import native_segments
+from busbw.rank.backends.nccl_case import NcclCase, case_spec, nccl_call
 from busbw.rank.world.base import World
 
 Meddle = Callable[[NcclCase, int], None]  # (prepared case, slot)
@@ -167,9 +166,8 @@ class SwappedRanks:
             op = nccl.premul_sum_create(self._comm, scalar, self._backend._support.element(case).datatype)
         role = Role(self._rank, buffers.role.ranks, buffers.role.root)
         element = self._backend._support.element(case)
-        segments = native_segments(buffers.shape, role, element.per_element)
-        arguments = replace(self._backend._arguments(buffers, op), role=role, segments=segments)
-        call = nccl_call(replace(self._channel, comm=self._comm), arguments)
+        channel = replace(self._channel, comm=self._comm)
+        call = nccl_call(channel, case_spec(channel, replace(buffers, role=role), element, op))
         with self._channel.errors:
             call.issue(slot)
             core.stream_wait(self._channel.timed_stream)

@@ -248,7 +248,7 @@ def check_fault(
 ) -> tuple[int, int]:
     """One call, and the fault around it or in it; what is noticed, in elements and bytes."""
 
-    def run() -> None:
+    def run(slot: int) -> None:
         fault.before(prepared, slot)
         if swapped is not None:
             swapped.run(prepared, slot)
@@ -264,7 +264,7 @@ def check_fault(
         if noticed(first) or any(astuple(prepared.strays())):
             return 0, 0  # nothing was wrong yet
     prepared.load(seed, slot)
-    found = prepared.checked(seed, slot, run)
+    found = prepared.run_checked(seed, slot, run)
     return noticed(found), found.digest
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from busbw.errors import BusbwError
 from busbw.rank.world import nccl, select
-from busbw.rank.world.base import PeerFailure, World
+from busbw.rank.world.base import PeerFailure, World, distinct_hosts
 from busbw.rank.world.identity import identify
 from busbw.rank.world.sockets import Timing
 
@@ -56,7 +56,7 @@ def collectives(world: World) -> None:
         rank=rank,
         size=size,
         members=[[member.rank, member.host, member.pid, member.local_rank] for member in world.members],
-        hosts=list(world.hosts),
+        hosts=list(distinct_hosts(world.members)),
         empty=len(empty),
         same_plan=None if digests is None else len(set(digests)),
         gathered=None if gathered is None else [[len(part), sorted(set(part))] for part in gathered],

@@ -31,6 +31,7 @@ from busbw.machine.native.nvml import (
     nvml_meanwhile,
 )
 from busbw.machine.sysfs import numa_node, pcie_gb_per_s
+from busbw.units import first_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -133,8 +134,7 @@ def _is_broken(error: CudaError, dev: Path) -> bool:
 
 def _gpu_nodes(dev: Path) -> str:
     """Device nodes of NVIDIA GPUs, for a message; empty where there are none."""
-    nodes = [str(path) for path in sorted(dev.glob("nvidia*")) if _GPU_NODE.fullmatch(path.name)]
-    return ", ".join(nodes[:2]) + (f" and {len(nodes) - 2} more" if len(nodes) > 2 else "")
+    return first_of((str(path) for path in sorted(dev.glob("nvidia*")) if _GPU_NODE.fullmatch(path.name)), 2)
 
 
 def cuda_version(driver: CudaDriver) -> str:
@@ -184,12 +184,8 @@ def read_own_gpu(local_rank: int) -> tuple[Gpu | None, str]:
     try:
         driver = CudaDriver()
         driver.init()
-        visible = driver.device_count()
+        ordinal = driver.own_ordinal(local_rank)
     except SiteError:
-        return None, ""
-    # As the backend chooses: a launcher that binds shows each rank its own GPU only, as number 0.
-    ordinal = 0 if visible == 1 else local_rank
-    if ordinal >= visible:
         return None, ""
     with nvml_meanwhile() as nvml:
         version = (nvml.driver_version() or "") if nvml else ""
@@ -232,8 +228,7 @@ def copy_rates(local_rank: int) -> dict[str, float]:
     """
     driver = CudaDriver()
     driver.init()
-    ordinal = 0 if driver.device_count() == 1 else local_rank
-    device = driver.device(ordinal)
+    device = driver.device(driver.own_ordinal(local_rank))
     driver.set_current_context(driver.primary_context_retain(device))
     host = driver.host_alloc(_COPY_BYTES)
     gpu = driver.mem_alloc(_COPY_BYTES)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -23,32 +23,18 @@ from busbw.stats import stopping
 from busbw.stats.interval import Estimate, Float64Array
 from busbw.stats.rounds import p99_ratio, ratio_of_rounds
 
+if TYPE_CHECKING:
+    from busbw.rank.backends.load import Load
+    from busbw.rank.backends.operation import OperationBeside
+
+    # On this rank. ``how`` says what it is; ``unit`` is what its work is counted in, empty where it is not.
+    Company = Load | OperationBeside
+
 # A look takes this part of a case's time. The least rounds are as many as an interval takes.
 LOOKS: Final = 32
 MOST_ROUNDS: Final = 16
 LEAST_ROUNDS: Final = stopping.FIRST_LOOK
 MOST_CASE_TIMES: Final = 16  # of calls that are so slow that the least rounds do not fit
-
-T = TypeVar("T")
-
-
-class Company(Protocol):
-    """A neighbour on this rank. ``how`` says what it is; ``unit`` is what its work is counted in, empty where
-    it is not.
-    """
-
-    @property
-    def how(self) -> str: ...
-    @property
-    def unit(self) -> str: ...
-
-    def by_itself(self, seconds: float) -> float:
-        """Work a second while no collective runs."""
-
-    def beside(self, prepared: PreparedCase, take: Callable[[PreparedCase], T]) -> tuple[T, float]:
-        """What ``take`` makes of the case with the neighbour beside it, and work a second meanwhile; without
-        a unit, the share of the case's time in which the neighbour was under way.
-        """
 
 
 @dataclass
@@ -109,8 +95,9 @@ class _Rounds:
         self._given.world.barrier()
         seen.by_itself.append(neighbour.by_itself(look_s) if neighbour.unit else 0.0)
         self.spent_ns += look_s * 1e9 if neighbour.unit else 0.0
-        _, work = neighbour.beside(self._prepared, lambda prepared: self._look(seen, samples, prepared))
-        seen.work.append(work)
+        seen.work.append(
+            neighbour.beside(self._prepared, lambda prepared: self._look(seen, samples, prepared))
+        )
 
     def _look(self, seen: _Seen, samples: int, prepared: PreparedCase, taken: Taken | None = None) -> Taken:
         self._given.world.barrier()

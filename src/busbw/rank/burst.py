@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from busbw.machine.counters import Counted, events, read_counters, sent_received
 from busbw.model.traffic import NVLINK, Burst, Link, Window
 from busbw.rank.measure import agreed_call_ns
+from busbw.rank.world.base import speaks_for_host
 
 if TYPE_CHECKING:
     from busbw.model.case import Case
@@ -50,8 +51,7 @@ def burst_cases(plan: Plan) -> tuple[Case, ...]:
 
 def reader(world: World, device_uuid: str) -> Read:
     """What this rank reads: its GPU's NVLinks, and as the first of its host the NICs."""
-    host = world.members[world.rank].host
-    first = next(member.rank for member in world.members if member.host == host) == world.rank
+    first = speaks_for_host(world)
 
     def read() -> Sequence[Counted]:
         nics = read_counters() if first else ()

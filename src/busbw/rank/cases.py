@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from busbw.rank.backends.base import Backend, DeviceState, Int64Array, PreparedC
 from busbw.rank.backends.buffers import checkable
 from busbw.rank.backends.create import neighbours
 from busbw.rank.backends.operation import AtOnce, OperationBeside
-from busbw.rank.beside import Company, measure_beside
+from busbw.rank.beside import measure_beside
 from busbw.rank.measure import (
     Conditions,
     Samples,
@@ -44,11 +44,14 @@ from busbw.rank.race import losers, race_of
 from busbw.rank.reduce_samples import Grouping
 from busbw.rank.retain import NOTHING_KEPT, Kept, retain
 from busbw.rank.summarize import summarize
-from busbw.rank.verify import Checkable, Saves, Verified, WrongKeeper, verify, verify_after
+from busbw.rank.verify import Issue, Saves, Verified, WrongKeeper, verify, verify_after
 from busbw.rank.world.base import World, agreed
 from busbw.rank.world.clock import Recheck, recheck, synchronise
 from busbw.rank.world.mpi import MpiWorld
 from busbw.units import format_size
+
+if TYPE_CHECKING:
+    from busbw.rank.beside import Company
 
 # NVML's reasons are bits of one number; a maximum over ranks needs them apart.
 _THROTTLE_BITS: Final = 16
@@ -147,12 +150,12 @@ class Session:
             for reason, skipped in zip(own, anywhere, strict=True)
         ]
 
-    def _made_neighbours(self) -> list[Company]:
+    def _made_neighbours(self) -> tuple[Company, ...]:
         """What runs beside the cases, on every rank or on none. Collective."""
         world, plan = self._given.world, self._plan
         if not plan.beside:
-            return []
-        made = agreed(world, lambda: list[Company](neighbours(plan, self._backend, world)))
+            return ()
+        made = agreed(world, lambda: neighbours(plan, self._backend, world))
         for each in made:
             if isinstance(each, OperationBeside):
                 each.connect()
@@ -231,10 +234,8 @@ class Session:
         """End arms that are out of their race, with the passes that they have. Collective."""
         opened = {place: entry for place, entry in enumerate(window) if isinstance(entry, _Open)}
         for place in losers({place: (entry.case, entry.samples) for place, entry in opened.items()}):
-            entry = opened[place]
-            samples = replace(entry.samples, passes=len(entry.samples.stops))
-            parts = (entry.verdict, None, entry.limits, entry.given, entry.choice)
-            window[place] = self._result(entry.case, samples, *parts)
+            samples = replace(opened[place].samples, passes=len(opened[place].samples.stops))
+            window[place] = self._result(replace(opened[place], samples=samples), None)
 
     def _show(self, entries: Sequence[Entry]) -> None:
         """What the first pass has shown, to rank 0's observer: a run that is killed keeps it."""
@@ -287,7 +288,9 @@ class Session:
         step = backend.prepare_step(cases)
         try:
             first_ns = first_calls_ns(step, self._given, plan.streams)
-            verdicts = [self._verdict(case, part) for case, part in zip(cases, step.parts, strict=True)]
+            verdicts = [
+                self._verdict(case, part, step.run) for case, part in zip(cases, step.parts, strict=True)
+            ]
             choices = [self._choice(case, part) for case, part in zip(cases, step.parts, strict=True)]
             for part, (verdict, _) in zip(step.parts, verdicts, strict=True):
                 _guard(part, verdict)
@@ -299,14 +302,14 @@ class Session:
             found = measure_together(step, givens, plan.streams, limits, first_ns)
             device = backend.device_state()
             after = [
-                self._verdict_after(case, part, verdict, device)
+                self._verdict_after(case, part, verdict, device, step.run)
                 for case, part, verdict in zip(cases, step.parts, verdicts, strict=True)
             ]
         finally:
             step.close()
         each = zip(cases, found, after, givens, choices, strict=True)
         return [
-            self._result(case, part.samples, verdict, state, limits, given, choice, part.overlap)
+            self._result(_Open(case, limits, given, verdict, choice, part.samples), state, part.overlap)
             for case, part, (verdict, state), given, choice in each
         ]
 
@@ -383,38 +386,25 @@ class Session:
         clock = _worse(opened.clock, found)
         entry: Entry
         if complete:
-            case, given = opened.case, opened.given
-            verdict, state = self._verdict_after(case, prepared, opened.verdict, device)
-            entry = self._result(
-                case, opened.samples, verdict, state, opened.limits, given, opened.choice, clock=clock
-            )
+            verdict, state = self._verdict_after(opened.case, prepared, opened.verdict, device)
+            entry = self._result(replace(opened, verdict=verdict, clock=clock), state)
         else:
             entry = replace(opened, clock=clock)
         self._keep_clock(found)
         return entry
 
-    def _result(
-        self,
-        case: Case,
-        samples: Samples,
-        verdict: Verdict,
-        device: DeviceState | None,
-        limits: Limits,
-        given: Conditions,
-        choice: Choice | None,
-        overlap: float | None = None,
-        clock: Recheck | None = None,
-    ) -> Done:
+    def _result(self, opened: _Open, device: DeviceState | None, overlap: float | None = None) -> Done:
         """What is told and what is kept of a measured case. Collective."""
-        plan = self._plan
-        if limits.case_seconds < plan.limits.case_seconds:
+        plan, case, given, samples = self._plan, opened.case, opened.given, opened.samples
+        if opened.limits.case_seconds < plan.limits.case_seconds:
             stops = (StopReason.BUDGET if stop is StopReason.CASE_TIME else stop for stop in samples.stops)
             samples = replace(samples, stops=tuple(stops))
-        checked, conditions = verdict
+        checked, conditions = opened.verdict
         marks = (PART_ALONE,) if overlap is not None and overlap < LEAST_OVERLAP else ()
         result = summarize(
-            case, samples, checked, given, show=plan.show, marks=marks, device=device, clock=clock
+            case, samples, checked, given, show=plan.show, marks=marks, device=device, clock=opened.clock
         )
+        choice = opened.choice
         words = choice.words if choice is not None else ""
         result = replace(result, conditions=conditions, overlap=overlap, algorithm=words, choice=choice)
         result = self._with_bytes(case, replace(result, neighbours=samples.neighbours))
@@ -447,7 +437,7 @@ class Session:
         most = world.max(np.array(own, np.int64)).tolist()
         return replace(result, input_bytes=most[0], output_bytes=most[1])
 
-    def _verdict(self, case: Case, prepared: Checkable) -> Verdict:
+    def _verdict(self, case: Case, prepared: PreparedCase, issue: Issue = None) -> Verdict:
         world = self._given.world
         conditions = (*self._conditions(), *self._backend.conditions(case))
         plan = self._plan.of_case(case)
@@ -457,7 +447,8 @@ class Session:
             return None, (*conditions, "unchecked")
         on_wrong = self._keeper.of(case.index, prepared) if plan.save_wrong else None
         progress.phase(Phase.CHECK, progress.expected_seconds(case.size_bytes))
-        return verify(case, prepared, world, plan.seed, plan.checks, plan.groups, on_wrong), conditions
+        found = verify(case, prepared, world, plan.seed, plan.checks, plan.groups, on_wrong, issue)
+        return found, conditions
 
     def _conditions(self) -> tuple[str, ...]:
         """Those of the whole run, words of ``model.mark``."""
@@ -471,7 +462,12 @@ class Session:
         return tuple(name for name, holds in found.items() if holds)
 
     def _verdict_after(
-        self, case: Case, prepared: Checkable, before: Verdict, device: DeviceState | None
+        self,
+        case: Case,
+        prepared: PreparedCase,
+        before: Verdict,
+        device: DeviceState | None,
+        issue: Issue = None,
     ) -> tuple[Verdict, DeviceState | None]:
         """With what is found after the timed calls, where the case was checked; and the worst state of any
         rank's device. One message has both. Collective.
@@ -484,7 +480,7 @@ class Session:
         plan = self._plan.of_case(case)
         on_wrong = self._keeper.of(case.index, prepared) if plan.save_wrong else None
         verified, state = verify_after(
-            case, prepared, world, plan.seed, verified, plan.groups, on_wrong, state
+            case, prepared, world, plan.seed, verified, plan.groups, on_wrong, state, issue
         )
         return (verified, conditions), _worst_state(state)
 
@@ -536,7 +532,7 @@ def _named(case: Case) -> str:
     return f"{case.collective}{size}"
 
 
-def _guard(prepared: Checkable, verified: Verified | None) -> None:
+def _guard(prepared: PreparedCase, verified: Verified | None) -> None:
     """Before a checked case is timed."""
     if verified is not None:
         prepared.guard()

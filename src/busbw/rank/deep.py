@@ -28,6 +28,7 @@ from busbw.model.case import Case
 from busbw.model.collective import Placement
 from busbw.model.finding import Finding
 from busbw.rank.facts import read_node
+from busbw.rank.world.base import distinct_hosts, speaks_for_host
 
 if TYPE_CHECKING:
     from busbw.machine.preflight.facts import NicFacts
@@ -73,8 +74,7 @@ def examine(
     _copy_host(plan, me.local_rank, found, reasons)
     world.barrier()
     _copy_between(world, plan, backend, found, reasons)
-    first = next(member.rank for member in world.members if member.host == me.host)
-    reports = [_run(tool) for tool in _TOOLS] if first == world.rank else []
+    reports = [_run(tool) for tool in _TOOLS] if speaks_for_host(world) else []
     rates: dict[str, float] = {}
     reports += _between_hosts(world, rates)
     domain = nvlink_domain(backend.identity.device_uuid)
@@ -153,13 +153,13 @@ def _between_hosts(world: World, rates: dict[str, float]) -> list[ToolReport]:
     """The second host of every pair writes to the first, over each device that both have. Collective."""
     me = world.members[world.rank]
     first_of = {member.host: member.rank for member in reversed(world.members)}
-    leads = first_of[me.host] == world.rank
+    leads = speaks_for_host(world)
     installed = leads and shutil.which("ib_write_bw") is not None
     ports = _testable(read_node().nics) if installed else {}
     told = world.gather(json.dumps([installed, list(ports)]).encode())
     everyone = world.broadcast(None if told is None else b"[" + b",".join(told) + b"]")
     answers = json.loads(everyone)
-    hosts = list(world.hosts)
+    hosts = list(distinct_hosts(world.members))
     place = hosts.index(me.host)
     other = place ^ 1  # 0 with 1, 2 with 3, ...
     shared: list[str] = []

@@ -13,7 +13,7 @@ from busbw.machine.libraries import build_id
 from busbw.machine.place import read_place
 from busbw.model.record import HostInfo, RankInfo, WorldInfo
 from busbw.rank.backends.base import Backend
-from busbw.rank.world.base import World
+from busbw.rank.world.base import World, speaks_for_host
 
 
 def describe(world: World, backend: Backend, facts: Mapping[str, Any] | None = None) -> WorldInfo | None:
@@ -47,9 +47,3 @@ def describe(world: World, backend: Backend, facts: Mapping[str, Any] | None = N
         if of_host is not None:
             places.append(HostInfo(**of_host))
     return WorldInfo(world.kind, world.launcher, world.size, tuple(told), tuple(places))
-
-
-def speaks_for_host(world: World) -> bool:
-    """Whether this rank is the first of its host."""
-    host = world.members[world.rank].host
-    return next(each.rank for each in world.members if each.host == host) == world.rank

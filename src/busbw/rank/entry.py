@@ -19,8 +19,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from busbw.errors import BusbwError, ExitCode, LauncherMismatch, RankFailed, UndecidedError, of_system
-from busbw.model.case import Case
+from busbw.errors import BusbwError, ExitCode, LauncherMismatch, RankFailed, of_system
 from busbw.model.event import Emit, Event, EventKind, error_event, event, stall_event
 from busbw.model.hunt import BY_NIC
 from busbw.model.plan import Plan
@@ -95,20 +94,6 @@ class _Rank:
         self._say_goodbye()
         os._exit(ExitCode.RANK_FAILED)
 
-    def expired(self, world: World, case: Case, seconds: float) -> None:
-        """A case takes longer than -T allows, on this rank and soon on all."""
-        text = f"{case.collective} {case.dtype} {case.size_bytes} B {case.placement}"
-        hint = "give -T more seconds, or look for a rank or link that hangs"
-        self._stop_waiting(world, RankFailed(f"{text}: did not end within {seconds:g} s (-T)", hint=hint))
-
-    def stuck(self, world: World, doing: str, seconds: float) -> None:
-        """A round of a hunt does not end."""
-        text = f"{doing}: did not end within {seconds:g} s (--round-timeout)"
-        hint = (
-            "give a smaller -b or a longer --round-timeout, or look for a link that carries next to nothing"
-        )
-        self._stop_waiting(world, UndecidedError(text, hint=hint))
-
     def _stop_waiting(self, world: World, error: BusbwError) -> None:
         """Every rank that can, says that it waits, and leaves: a rank that says nothing hangs."""
         own = world.members[world.rank]
@@ -157,13 +142,11 @@ class _Rank:
         hear_signals = exit_on_signal(self.interrupted)
         progress.phase(Phase.JOINING)
         world = create(identity, choice, self.peer_lost)
-        progress.joined(world.size)
+        progress.note(ranks=world.size)
         hear_signals()
         try:
             plan = self._plan(world)
-            deadline = Deadline(
-                plan.options.timeout_s, partial(self.expired, world), partial(self.stuck, world)
-            )
+            deadline = Deadline(plan.options.timeout_s, partial(self._stop_waiting, world))
             outcome = run(world, plan, self.lead, deadline)
         except RefusedTogether as error:
             self.tell(error)
@@ -195,7 +178,7 @@ class _Rank:
         told = json.loads(world.broadcast(None if message is None else json.dumps(message).encode()))
         if "error" in told:
             code = ExitCode(told["exit_code"])
-            raise RefusedTogether(told["error"], hint=told["hint"], exit_code=code, rank=None, host="")
+            raise RefusedTogether(told["error"], hint=told["hint"], exit_code=code)
         if world.rank != 0 and told.get("guard_host") == world.members[world.rank].host:
             self._guarded = report_to(told["guard"], world.rank)
         return Plan.from_json(told["plan"])
@@ -204,7 +187,7 @@ class _Rank:
         """Rank 0 makes the plan and opens the record."""
         plan = director.plan(world.size)
         request = director.request()
-        progress.writes_to(request.folder)
+        progress.note(folder=request.folder)
         self.lead = Lead(request, plan, director.emit)
         if director.guard is not None:
             director.guard.watch(request.folder, len({member.host for member in world.members}))

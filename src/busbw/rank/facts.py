@@ -25,6 +25,7 @@ from busbw.machine.preflight.facts import (
     RankFacts,
 )
 from busbw.machine.sysfs import read_int, read_text
+from busbw.rank.world.base import speaks_for_host
 from busbw.rank.world.mpi import MpiWorld
 
 if TYPE_CHECKING:
@@ -56,7 +57,6 @@ def read_rank(world: World, plan: Plan) -> RankFacts:
     gpu, driver = _gpu(me.local_rank) if plan.backend == "nccl" else (None, "")
     if driver:
         versions["NVIDIA driver"] = driver
-    first = next(member.rank for member in world.members if member.host == me.host)
     return RankFacts(
         rank=world.rank,
         host=me.host,
@@ -68,7 +68,7 @@ def read_rank(world: World, plan: Plan) -> RankFacts:
         missing=tuple(missing_files(os.environ)),
         limits=read_limits(),
         gpu=gpu,
-        node=read_node(plan.preflight.folder) if first == world.rank else None,
+        node=read_node(plan.preflight.folder) if speaks_for_host(world) else None,
     )
 
 

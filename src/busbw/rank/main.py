@@ -6,8 +6,7 @@ import math
 import os
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -15,78 +14,31 @@ from busbw.errors import ExitCode
 from busbw.machine.host import read_processors
 from busbw.model.plan import Plan
 from busbw.model.progress import Phase, expected_s
-from busbw.model.record import Method, WorldInfo
-from busbw.model.result import CaseResult, Status
-from busbw.model.traffic import Burst
+from busbw.model.record import Method
+from busbw.model.result import Status
 from busbw.rank import progress
 from busbw.rank.backends.base import Backend
 from busbw.rank.backends.create import create, is_profiled, preflight
 from busbw.rank.cases import Session, grouping
 from busbw.rank.describe import describe
 from busbw.rank.measure import SINGLE_CALLS, Conditions
-from busbw.rank.preflight import CheckFirst, Finder
+from busbw.rank.preflight import CheckFirst
 from busbw.rank.process import Deadline
-from busbw.rank.retain import Kept, rule
+from busbw.rank.retain import rule
 from busbw.rank.summarize import statistics_in
-from busbw.rank.world.base import World, agreed
+from busbw.rank.world.base import World, agreed, members_here
 from busbw.rank.world.clock import GlobalClock, synchronise
 from busbw.rank.world.mpi import MpiWorld
 from busbw.stats.percentile import least_samples
+from busbw.units import ranges
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from busbw.hunt.field import Field
-    from busbw.model.finding import Finding
-    from busbw.model.hunt import RoundResult
-    from busbw.model.record import HostInfo
     from busbw.rank.nccl_output import NcclDump
-    from busbw.rank.soak_log import Soaked
+    from busbw.rank.rank0 import Lead
 
 
 # Levels of small messages last for milliseconds to tenths of a second; passes that lie closer see one.
 SPAN_S: Final = 0.3
-
-
-class Observer(Finder, Protocol):
-    """What rank 0 reports to the part that writes and shows the run. For hunts see ``hunt.rounds.Hunter``."""
-
-    def tested(self, field: Field, found: RoundResult) -> None:
-        """See Hunter."""
-
-    def switches(self, places: Sequence[HostInfo]) -> dict[str, str]:
-        """See Hunter."""
-
-    def judged(self, verdict: dict[str, Any], findings: tuple[Finding, ...], code: ExitCode) -> None:
-        """See Hunter."""
-
-    def started(self, world: WorldInfo, method: Method) -> None:
-        """Everybody is there and connected."""
-
-    def passed(self, result: CaseResult) -> None:
-        """What is known of a case so far; ``finished`` follows, unless the run ends before."""
-
-    def finished(self, result: CaseResult, kept: Kept) -> None:
-        """One case is done."""
-
-    def soaked(self, soaked: Soaked) -> None:
-        """See Soaker."""
-
-    def carried(self, burst: Burst) -> None:
-        """What links carried in an untimed burst."""
-
-    def saved(self, name: str, content: bytes) -> None:
-        """A file of what a failed check found."""
-
-    @property
-    def folder(self) -> Path:
-        """Where the run is written."""
-
-    def used(self, memory_bytes: dict[str, int]) -> None:
-        """What the run took of memory: the most of any rank."""
-
-    def complete(self) -> None:
-        """All cases are done."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +50,7 @@ class Outcome:
     nothing_measured: bool = False  # the budget ended before the first case
 
 
-def run(world: World, plan: Plan, observer: Observer | None, deadline: Deadline | None = None) -> Outcome:
+def run(world: World, plan: Plan, observer: Lead | None, deadline: Deadline | None = None) -> Outcome:
     """Measure all cases of the plan. Collective over the world; ``observer`` is rank 0's and None elsewhere.
 
     Raises RefusedTogether on all ranks where the run cannot start, and BusbwError on the rank where it broke.
@@ -120,12 +72,12 @@ def run(world: World, plan: Plan, observer: Observer | None, deadline: Deadline 
     if observer is not None and info is not None:
         observer.started(info, _method(plan, given))
     if plan.preflight.stops or plan.hunt is not None:
-        progress.without_limit()
+        progress.note(limit_s=0.0)  # the rounds of a hunt have their own
     if plan.preflight.stops:
         checks.go_deep(backend)
         backend.close()
         return Outcome(0)
-    deadline = deadline or Deadline.none()
+    deadline = deadline or Deadline()
     if plan.hunt is not None:
         from busbw.rank.hunt.rounds import go_hunting
 
@@ -149,7 +101,7 @@ def run(world: World, plan: Plan, observer: Observer | None, deadline: Deadline 
     return outcome
 
 
-def _measured(session: Session, plan: Plan, observer: Observer | None) -> Outcome:
+def _measured(session: Session, plan: Plan, observer: Lead | None) -> Outcome:
     """All cases, and what links carried. Collective."""
     ended = Counter[Status]()
     for result, kept in session.results():
@@ -171,11 +123,11 @@ def _connect(backend: Backend, plan: Plan, world: World) -> dict[str, str]:
 
     with own_ras(world, os.environ) as address:
         backend.connect(world)
-    progress.answers_at(address)  # not before: NCCL's RAS has crashed where it was asked earlier
+    progress.note(ras=address)  # not before: NCCL's RAS has crashed where it was asked earlier
     return {"ras": address}
 
 
-def _watch_links(session: Session, plan: Plan, observer: Observer | None) -> None:
+def _watch_links(session: Session, plan: Plan, observer: Lead | None) -> None:
     """What links carry, where that was asked for. Collective."""
     if "counters" in plan.evidence:
         for burst in session.bursts():  # on rank 0; the others only take part
@@ -183,7 +135,7 @@ def _watch_links(session: Session, plan: Plan, observer: Observer | None) -> Non
                 observer.carried(burst)
 
 
-def _dump(plan: Plan, observer: Observer | None) -> NcclDump | None:
+def _dump(plan: Plan, observer: Lead | None) -> NcclDump | None:
     """Ready on every rank before NCCL reads its variables."""
     if not plan.nccl_topology or plan.backend != "nccl":
         return None
@@ -235,8 +187,7 @@ def _single_calls(plan: Plan) -> int:
 
 def _shares_cores(world: World) -> bool:
     """Whether this host has more ranks than cores that they may use."""
-    here = world.members[world.rank].host
-    ranks = sum(member.host == here for member in world.members)
+    ranks = len(members_here(world))
     cores = world.local_cores if isinstance(world, MpiWorld) else os.cpu_count() or 1
     quota = read_processors().quota_cores  # a pod with a limit of 2 on a host of 64 cores has 2
     return ranks > (cores if quota is None else min(cores, quota))
@@ -320,21 +271,10 @@ def pin(world: World) -> str:
     what it has. Local to the rank.
     """
     member = world.members[world.rank]
-    here = sum(other.host == member.host for other in world.members)
+    here = len(members_here(world))
     cpus = sorted(os.sched_getaffinity(0))
     if len(cpus) < (os.cpu_count() or 1) and len(cpus) <= (os.cpu_count() or 1) // here:
-        return _words(cpus)
+        return ranges(cpus)
     own = share(cpus, here, member.local_rank)
     os.sched_setaffinity(0, own)
-    return _words(own)
-
-
-def _words(cpus: list[int]) -> str:
-    """As taskset writes them: 0-3,8."""
-    runs: list[list[int]] = []
-    for cpu in cpus:
-        if runs and cpu == runs[-1][-1] + 1:
-            runs[-1].append(cpu)
-        else:
-            runs.append([cpu])
-    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
+    return ranges(own)

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Final
 
 from busbw.model.finding import Finding, Severity
+from busbw.rank.backends.nccl_variables import exchanged
 from busbw.record.folder import NCCL_FILES
 
 _LEVEL, _PARTS, _FILE = "NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE"
@@ -47,7 +48,7 @@ class NcclEar:
         self._own_file = environ.get(_FILE, "") if self._level in _FULL_LEVELS else ""
         # NCCL opens the file for warnings too: those lines go there from here.
         self._warnings_file = environ.get(_FILE, "") if self._level == "WARN" else ""
-        self._saved: dict[str, str | None] = {}
+        self._lent = contextlib.ExitStack()
         self._heard = bytearray()
         self._marked = threading.Event()
         self._write_fd = -1
@@ -56,12 +57,7 @@ class NcclEar:
 
     def lines(self) -> list[str]:
         """What NCCL wrote so far, and its settings as they were before."""
-        for name, value in self._saved.items():
-            if value is None:
-                self._environ.pop(name, None)
-            else:
-                self._environ[name] = value
-        self._saved = {}
+        self._lent.close()
         if self._own_file:
             path = Path(_expanded(self._own_file))
             # A terminal or a pipe of the user's is not ours to read, and would wait for ever.
@@ -82,8 +78,7 @@ class NcclEar:
         ours = {_FILE: path}
         if self._level not in _FULL_LEVELS:
             ours |= {_LEVEL: "INFO", _PARTS: _OUR_PARTS}
-        self._saved = {name: self._environ.get(name) for name in ours}
-        self._environ.update(ours)
+        self._lent.enter_context(exchanged(self._environ, ours))
         threading.Thread(target=self._drain, args=(read_fd,), name="busbw-nccl-log", daemon=True).start()
 
     def _drain(self, read_fd: int) -> None:
@@ -137,23 +132,22 @@ class NcclDump:
     """
 
     def __init__(self, environ: MutableMapping[str, str], folder: Path | None) -> None:
-        self._environ = environ
         self._files = (
             {}
             if folder is None
             else {name: folder / file for name, file in zip(_DUMP_VARIABLES, NCCL_FILES, strict=True)}
         )
         self._users = {name: environ[name] for name in _DUMP_VARIABLES if name in environ}
-        for name in _DUMP_VARIABLES:
-            path = self._files.get(name, Path(os.devnull))
+        paths = {name: self._files.get(name, Path(os.devnull)) for name in _DUMP_VARIABLES}
+        for path in self._files.values():
             path.parent.mkdir(exist_ok=True)
-            environ.setdefault(name, str(path))
+        self._lent = contextlib.ExitStack()
+        values = {name: self._users.get(name, str(path)) for name, path in paths.items()}
+        self._lent.enter_context(exchanged(environ, values))
 
     def finish(self) -> tuple[Finding, ...]:
         """What NCCL did not write, on rank 0. The variables are as they were before."""
-        for name in _DUMP_VARIABLES:
-            if name not in self._users:
-                del self._environ[name]
+        self._lent.close()
         missing = []
         for name, path in self._files.items():
             try:

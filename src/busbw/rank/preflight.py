@@ -2,89 +2,57 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from busbw.errors import ExitCode
 from busbw.machine.preflight.facts import decode, encode
 from busbw.model.finding import Finding, errors
 from busbw.model.network import FACT
-from busbw.rank.describe import speaks_for_host
 from busbw.rank.facts import read_rank
-from busbw.rank.world.base import RefusedTogether
+from busbw.rank.world.base import RefusedTogether, agreed, speaks_for_host
+from busbw.units import counted
 
 if TYPE_CHECKING:
     from busbw.machine.preflight.facts import Gathered
     from busbw.model.plan import Plan
     from busbw.rank.backends.base import Backend
     from busbw.rank.nccl_output import NcclEar
+    from busbw.rank.rank0 import Lead
     from busbw.rank.world.base import World
 
 
-@dataclass(frozen=True)
-class Refusal:
-    """Why the run must not go on, the same on all ranks."""
-
-    message: str
-    hint: str
-    rank: int | None
-    host: str
+Judge = Callable[[list[bytes]], tuple[Finding, ...]]
 
 
-@dataclass(frozen=True)
-class Judged:
-    """``findings`` on rank 0 only; ``refusal`` on all ranks, None where nothing speaks against the run."""
-
-    findings: tuple[Finding, ...] = ()
-    refusal: Refusal | None = None
-
-
-def compare_ranks(world: World, plan: Plan) -> tuple[Judged, Gathered | None]:
-    """Read this rank's facts, and compare those of all; rank 0 keeps them. Collective over the world."""
-    kept: list[Gathered] = []
-
-    def judge(parts: list[bytes]) -> tuple[Finding, ...]:
-        # Rank 0 alone needs the rules.
-        from busbw.machine.preflight import rules
-        from busbw.machine.preflight.facts import Gathered
-
-        kept.append(Gathered(tuple(decode(part) for part in parts), plan.backend, plan.preflight))
-        return rules.judge(kept[0])
-
-    verdict = agree(world, encode(read_rank(world, plan)), judge)
-    return verdict, kept[0] if kept else None
-
-
-def agree(world: World, own: bytes, judge: Callable[[list[bytes]], tuple[Finding, ...]]) -> Judged:
-    """Gather every rank's ``own``, judge on rank 0, and send all the result. Collective over the world."""
+def judged_together(world: World, own: bytes, judge: Judge, observer: Lead | None) -> None:
+    """Gather every rank's ``own``; rank 0 judges, and tells the ``observer``. Collective; raises
+    RefusedTogether on all ranks where a finding speaks against the run.
+    """
     gathered = world.gather(own)
-    if gathered is None:
-        told = json.loads(world.broadcast(None))
-        return Judged((), Refusal(**told) if told else None)
-    findings = judge(gathered)
-    refusal = refusal_of(findings)
-    world.broadcast(json.dumps({} if refusal is None else asdict(refusal)).encode())
-    return Judged(findings, refusal)
+
+    def step() -> None:
+        findings = judge(gathered) if gathered is not None else ()
+        if observer is not None and findings:
+            observer.found(findings)
+        if (refusal := refusal_of(findings)) is not None:
+            raise refusal
+
+    agreed(world, step)
 
 
-def refusal_of(findings: tuple[Finding, ...]) -> Refusal | None:
-    """The first error's words, and how many more there are."""
+def refusal_of(findings: tuple[Finding, ...]) -> RefusedTogether | None:
+    """The first error's words, and how many more there are; None without one."""
     bad = errors(findings)
     if not bad:
         return None
     first, others = bad[0], len(bad) - 1
-    more = f" (and {others} more error)" if others == 1 else f" (and {others} more errors)" if others else ""
-    return Refusal(first.claim + more, first.hint, first.rank, first.host)
-
-
-class Finder(Protocol):
-    """Rank 0's ear for findings."""
-
-    def found(self, findings: tuple[Finding, ...]) -> None:
-        """What was noticed, the worst first."""
+    more = f" (and {counted(others, 'more error')})" if others else ""
+    code = ExitCode.ENVIRONMENT
+    return RefusedTogether(
+        first.claim + more, hint=first.hint, exit_code=code, rank=first.rank, host=first.host
+    )
 
 
 class CheckFirst:
@@ -92,7 +60,7 @@ class CheckFirst:
     excepted, and raise RefusedTogether on all ranks where the run must not go on.
     """
 
-    def __init__(self, world: World, plan: Plan, observer: Finder | None) -> None:
+    def __init__(self, world: World, plan: Plan, observer: Lead | None) -> None:
         self._world, self._plan, self._observer = world, plan, observer
         self._level = plan.preflight.level
         self._gathered: Gathered | None = None  # rank 0's
@@ -102,8 +70,7 @@ class CheckFirst:
     def compare(self) -> None:
         """Are the ranks alike, and is what they need there?"""
         if self._level != "off":
-            verdict, self._gathered = compare_ranks(self._world, self._plan)
-            self._act_on(verdict)
+            self._judge(encode(read_rank(self._world, self._plan)), self._judged_ranks)
 
     def listen(self) -> None:
         """To what NCCL says while it connects."""
@@ -123,14 +90,26 @@ class CheckFirst:
         use = read_use(self._ear.lines(), hosts)
         if speaks_for_host(self._world) and (said := said_of(use)):
             self.said = {FACT: said}
-        self._act_on(agree(self._world, encode_use(use), self._judged_use))
+        self._judge(encode_use(use), self._judged_use)
 
     def go_deep(self, backend: Backend) -> None:
         """Copy, and run the tools that are there, where that was asked for."""
         if self._level == "deep":
             from busbw.rank.deep import examine
 
-            self._act_on(agree(self._world, *examine(self._world, self._plan, backend)))
+            self._judge(*examine(self._world, self._plan, backend))
+
+    def _judge(self, own: bytes, judge: Judge) -> None:
+        judged_together(self._world, own, judge, self._observer)
+
+    def _judged_ranks(self, parts: list[bytes]) -> tuple[Finding, ...]:
+        # Rank 0 alone needs the rules.
+        from busbw.machine.preflight import rules
+        from busbw.machine.preflight.facts import Gathered
+
+        ranks = tuple(decode(part) for part in parts)
+        self._gathered = Gathered(ranks, self._plan.backend, self._plan.preflight)
+        return rules.judge(self._gathered)
 
     def _judged_use(self, parts: list[bytes]) -> tuple[Finding, ...]:
         from busbw.machine.preflight.nccl_log import decode_use
@@ -138,15 +117,3 @@ class CheckFirst:
 
         assert self._gathered is not None, "compare comes first"
         return judge_use(Used(self._gathered, tuple(decode_use(part) for part in parts)))
-
-    def _act_on(self, verdict: Judged) -> None:
-        if self._observer is not None and verdict.findings:
-            self._observer.found(verdict.findings)
-        if verdict.refusal is not None:
-            raise RefusedTogether(
-                verdict.refusal.message,
-                hint=verdict.refusal.hint,
-                exit_code=ExitCode.ENVIRONMENT,
-                rank=verdict.refusal.rank,
-                host=verdict.refusal.host,
-            )

@@ -17,14 +17,15 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from busbw.errors import ExitCode
+from busbw.errors import ExitCode, RankFailed, UndecidedError
 from busbw.model.event import Event, encode_parts
 
 if TYPE_CHECKING:
+    from busbw.errors import BusbwError
     from busbw.model.case import Case
 
 # Set by busbw for ranks that it starts with its own MPI: hydra's -bind-to leaves files in /tmp when it is
@@ -129,38 +130,34 @@ def keep_to_loopback(environ: MutableMapping[str, str]) -> None:
 
 class Deadline:
     """A limit for one case (-T) or round of a hunt, kept by a thread: an MPI call that never returns can only
-    be left.
-
-    ``expired(case, seconds)`` is called from another thread when a case takes longer, ``stuck(doing,
-    seconds)`` when a round does; they do not return.
+    be left. ``stop(error)`` is called from another thread when one takes longer, and does not return. Of 0
+    seconds: no limit.
     """
 
-    def __init__(
-        self,
-        seconds: float,
-        expired: Callable[[Case, float], None],
-        stuck: Callable[[str, float], None] = lambda doing, seconds: None,
-    ) -> None:
-        self._seconds = seconds
-        self._expired = expired
-        self._stuck = stuck
+    def __init__(self, seconds: float = 0.0, stop: Callable[[BusbwError], None] = lambda error: None) -> None:
+        self._seconds, self._stop = seconds, stop
 
-    @classmethod
-    def none(cls) -> Deadline:
-        """No limit."""
-        return cls(0.0, lambda case, seconds: None)
-
-    @contextmanager
-    def for_case(self, case: Case) -> Iterator[None]:
+    def for_case(self, case: Case) -> AbstractContextManager[None]:
         """Watch over one case."""
-        with _timer(self._seconds, lambda: self._expired(case, self._seconds)):
-            yield
+        return _timer(self._seconds, lambda: self._stop(_expired(case, self._seconds)))
 
-    @contextmanager
-    def watch(self, seconds: float, doing: str) -> Iterator[None]:
+    def watch(self, seconds: float, doing: str) -> AbstractContextManager[None]:
         """Watch over what this rank is ``doing``."""
-        with _timer(seconds, lambda: self._stuck(doing, seconds)):
-            yield
+        return _timer(seconds, lambda: self._stop(_stuck(doing, seconds)))
+
+
+def _expired(case: Case, seconds: float) -> RankFailed:
+    """A case takes longer than -T allows, on this rank and soon on all."""
+    text = f"{case.collective} {case.dtype} {case.size_bytes} B {case.placement}"
+    hint = "give -T more seconds, or look for a rank or link that hangs"
+    return RankFailed(f"{text}: did not end within {seconds:g} s (-T)", hint=hint)
+
+
+def _stuck(doing: str, seconds: float) -> UndecidedError:
+    """A round of a hunt does not end."""
+    text = f"{doing}: did not end within {seconds:g} s (--round-timeout)"
+    hint = "give a smaller -b or a longer --round-timeout, or look for a link that carries next to nothing"
+    return UndecidedError(text, hint=hint)
 
 
 @contextmanager

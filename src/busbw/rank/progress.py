@@ -14,7 +14,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from busbw.errors import ExitCode
 from busbw.model.progress import (
@@ -106,8 +106,7 @@ def end() -> None:
     """This rank has done its part: it may take what time it wants, but a process that is stopped before it
     has ended is still seen. The page stays, where calls are counted.
     """
-    if (own := _own) is not None:
-        own.publish(replace(own.page, phase=Phase.END, limit_s=0.0))
+    note(phase=Phase.END, limit_s=0.0)
 
 
 def phase(now: Phase, call_s: float = 0.0) -> None:
@@ -140,28 +139,12 @@ def timed(size_bytes: int, call_s: float) -> None:
         _own.measured = size_bytes, call_s
 
 
-def joined(ranks: int) -> None:
-    """All are there; not every launcher says before how many."""
+def note(**told: Any) -> None:  # noqa: ANN401 (fields of Page)
+    """What has become known: how many ``ranks`` there are, the ``folder`` of the run (rank 0's), at which
+    address NCCL answers questions (``ras``), or a ``limit_s`` of 0: others end what hangs.
+    """
     if (own := _own) is not None:
-        own.publish(replace(own.page, ranks=ranks))
-
-
-def without_limit() -> None:
-    """From now on somebody else ends what does not come back (the rounds of a hunt)."""
-    if (own := _own) is not None:
-        own.publish(replace(own.page, limit_s=0.0))
-
-
-def writes_to(folder: str) -> None:
-    """Where rank 0 writes the run."""
-    if (own := _own) is not None:
-        own.publish(replace(own.page, folder=folder))
-
-
-def answers_at(address: str) -> None:
-    """Where NCCL answers questions (RAS)."""
-    if (own := _own) is not None:
-        own.publish(replace(own.page, ras=address))
+        own.publish(replace(own.page, **told))
 
 
 def counts_address() -> int | None:

@@ -128,6 +128,7 @@ class Lead:
         self._hardware = _begun_reading()
 
     def found(self, findings: tuple[Finding, ...]) -> None:
+        """What was noticed, the worst first."""
         with self._lock:
             if self._ended:
                 return
@@ -136,6 +137,7 @@ class Lead:
                 self._emit(event(EventKind.FINDING, finding=finding))
 
     def started(self, world: WorldInfo, method: Method) -> None:
+        """Everybody is there and connected."""
         from busbw.machine.machine import read_environment_record, with_libraries
 
         machine = with_libraries(self._hardware())
@@ -162,6 +164,7 @@ class Lead:
             )
 
     def passed(self, result: CaseResult) -> None:
+        """What is known of a case so far; ``finished`` follows, unless the run ends before."""
         with self._lock:
             if self._ended:
                 return
@@ -180,7 +183,7 @@ class Lead:
             self._emit(event(EventKind.PROGRESS, **self._pace.after(result, time.monotonic(), final=True)))
 
     def soaked(self, soaked: Soaked) -> None:
-        """See Soaker. What a kill leaves is a second older than the newest window at most."""
+        """A window is over. What a kill leaves is a second older than the newest window at most."""
         with self._lock:
             if self._ended:
                 return
@@ -199,11 +202,13 @@ class Lead:
             self._writer.hold(result)
 
     def carried(self, burst: Burst) -> None:
+        """What links carried in an untimed burst."""
         with self._lock:
             if not self._ended:
                 self._writer.describe(bursts=(*self._writer.record.bursts, burst))
 
     def tested(self, field: Field, found: RoundResult) -> None:
+        """A round of a hunt was run."""
         with self._lock:
             if self._ended:
                 return
@@ -225,7 +230,7 @@ class Lead:
             self._emit(event(EventKind.VERDICT, hunt=told))
 
     def saved(self, name: str, content: bytes) -> None:
-        """See Observer; into wrong/ of the run folder."""
+        """A file of what a failed check found; into wrong/ of the run folder."""
         folder = self._writer.folder / WRONG_FOLDER
         folder.mkdir(exist_ok=True)
         (folder / name).write_bytes(content)
@@ -235,6 +240,7 @@ class Lead:
         return self._writer.folder
 
     def used(self, memory_bytes: dict[str, int]) -> None:
+        """What the run took of memory: the most of any rank."""
         with self._lock:
             if self._ended or not memory_bytes:
                 return
@@ -242,7 +248,7 @@ class Lead:
             self._emit(event(EventKind.MEMORY, most_bytes=memory_bytes))
 
     def complete(self) -> None:
-        """See Observer."""
+        """All cases are done."""
         self.end(RunStatus.COMPLETE)
 
     def end(

@@ -14,44 +14,24 @@ import numpy.typing as npt
 
 from busbw.model.case import Case
 from busbw.model.result import WrongData
-from busbw.rank.backends.base import CheckOutcome, Strays
+from busbw.rank.backends.base import CheckOutcome, PreparedCase, Strays
 from busbw.rank.world.base import World
 from busbw.units import counted
 
 # A rank's vote on one check: wrong elements, first wrong offset and 1, digest (two halves, to stay exact in
-# int64), changed elements of the send buffer, and the four numbers of Strays in one; none is below 0.
-_FIELDS = 6
+# int64), changed elements of the send buffer, and the four numbers of Strays; none is below 0.
+_FIELDS = 9
+_FOUND = [0, *range(4, _FIELDS)]  # those that are 0 where nothing is wrong
 _LOW_HALF = 2**32 - 1
-_STRAY_BITS = 15
 # Added to the seed of a run for the check after timing: beyond the seeds of the other checks.
 AFTER_SEED: Final = 2**48
 _AFTER: Final = "in the check after the timed calls"
 KEPT_RANKS: Final = 4  # of one check
 KEPT_CHECKS: Final = 16  # of a run
 OnWrong = Callable[[int, int, int], None]
+Issue = Callable[[int], object] | None
 Int64Array = npt.NDArray[np.int64]
 NOTHING_BESIDE: Final[Int64Array] = np.empty(0, np.int64)
-
-
-class Checkable(Protocol):
-    """What a check needs of a prepared case; see PreparedCase."""
-
-    slots: int
-
-    def load(self, seed: int, slot: int) -> None:
-        """See PreparedCase."""
-
-    def tensors(self, seed: int, slot: int, first_wrong: int) -> bytes:
-        """See PreparedCase."""
-
-    def run_checked(self, seed: int, slot: int) -> CheckOutcome:
-        """See PreparedCase."""
-
-    def guard(self) -> None:
-        """See PreparedCase."""
-
-    def strays(self) -> Strays:
-        """See PreparedCase."""
 
 
 @dataclass(frozen=True)
@@ -71,12 +51,13 @@ class Verified:
 
 def verify(
     case: Case,
-    prepared: Checkable,
+    prepared: PreparedCase,
     world: World,
     seed: int,
     checks: int,
     groups: tuple[tuple[int, ...], ...] = (),
     on_wrong: OnWrong | None = None,
+    issue: Issue = None,
 ) -> Verified:
     """Run ``checks`` independent checks, each with its own data and on the next slot of the rotation.
 
@@ -84,13 +65,14 @@ def verify(
     ``groups``, or all) but differ in their digests are counted as wrong even if each passed its own
     comparison. ``on_wrong(seed, slot, offset)`` is called on every rank after a check that failed anywhere,
     while its data are still there; ``offset`` is the first wrong element of this rank, -1 where it has none.
+    ``issue``: see PreparedCase.run_checked.
     """
     verified = Verified(0, ())
     for i in range(checks):
         check_seed = seed + case.index * checks + i
         slot = i % prepared.slots
         prepared.load(check_seed, slot)
-        outcome = prepared.run_checked(check_seed, slot)
+        outcome = prepared.run_checked(check_seed, slot, issue)
         found, _ = _judged(case, world, outcome, groups)
         if found.wrong and on_wrong is not None:
             on_wrong(check_seed, slot, outcome.first_offset)
@@ -100,13 +82,14 @@ def verify(
 
 def verify_after(
     case: Case,
-    prepared: Checkable,
+    prepared: PreparedCase,
     world: World,
     seed: int,
     before: Verified,
     groups: tuple[tuple[int, ...], ...] = (),
     on_wrong: OnWrong | None = None,
     beside: Int64Array = NOTHING_BESIDE,
+    issue: Issue = None,
 ) -> tuple[Verified, Int64Array]:
     """What ``verify`` found ``before``, and what is found after the timed calls: what they have written
     beside their buffers since ``guard``, and one check more, with its own data, on the last slot. Its only
@@ -116,7 +99,7 @@ def verify_after(
     strays = prepared.strays()
     check_seed, slot = seed + AFTER_SEED + case.index, prepared.slots - 1
     prepared.load(check_seed, slot)
-    outcome = prepared.run_checked(check_seed, slot)
+    outcome = prepared.run_checked(check_seed, slot, issue)
     furthest = Strays(*map(max, astuple(strays), astuple(outcome.strays)))
     found, most = _judged(case, world, replace(outcome, strays=furthest), groups, beside)
     if found.wrong and on_wrong is not None:
@@ -156,16 +139,16 @@ def _judged(
         outcome.digest >> 32,
         outcome.digest & _LOW_HALF,
         outcome.sent_changed,
-        _packed(outcome.strays),
+        *astuple(outcome.strays),
     )
     # Each row is its rank's alone, so that the maximum is what the rank said.
     most = world.max(np.concatenate((own.reshape(-1), beside)))
     votes = most[: own.size].reshape(own.shape)
     type_bytes = case.data_type.size_bytes
     where = []
-    for rank in np.flatnonzero(votes[:, [0, 4, 5]].any(axis=1)).tolist():
-        wrong, after_first, _, _, sent_changed, packed = votes[rank].tolist()
-        strays = _unpacked(packed)
+    for rank in np.flatnonzero(votes[:, _FOUND].any(axis=1)).tolist():
+        wrong, after_first, _, _, sent_changed, *reached = votes[rank].tolist()
+        strays = Strays(*reached)
         stray = sum(-(-reach // type_bytes) for reach in astuple(strays))
         place = WrongData(rank, world.members[rank].host, wrong + stray + sent_changed, after_first - 1)
         where.append(replace(place, fault=_fault(strays, sent_changed)))
@@ -177,17 +160,6 @@ def _judged(
             if (votes[rank, 2:4] != votes[members[0], 2:4]).any()
         ]
     return Verified(sum(place.wrong for place in where), tuple(where)), most[own.size :]
-
-
-def _packed(strays: Strays) -> int:
-    packed = 0
-    for reach in astuple(strays):
-        packed = packed << _STRAY_BITS | reach
-    return packed
-
-
-def _unpacked(packed: int) -> Strays:
-    return Strays(*(packed >> _STRAY_BITS * place & 2**_STRAY_BITS - 1 for place in (3, 2, 1, 0)))
 
 
 def _fault(strays: Strays, sent_changed: int) -> str:
@@ -217,7 +189,7 @@ class WrongKeeper:
         self._saves = saves
         self._left = KEPT_CHECKS
 
-    def of(self, case: int, prepared: Checkable) -> OnWrong:
+    def of(self, case: int, prepared: PreparedCase) -> OnWrong:
         """What ``verify`` calls after a failed check of the case; collective over the world."""
 
         def keep(seed: int, slot: int, first_wrong: int) -> None:

@@ -18,7 +18,7 @@ from busbw.rank import measure, streams
 from busbw.rank.backends.base import CheckOutcome, DeviceState, Identity, Look, Strays
 from busbw.rank.descheduled import CoreClock
 from busbw.rank.measure import Conditions, Samples
-from busbw.rank.world.base import Member, WorldKind, distinct_hosts, reducible
+from busbw.rank.world.base import Member, WorldKind, reducible
 
 # Long enough for a slow machine; a test that gets here has found ranks that wait for each other.
 HANG_SECONDS = 20.0
@@ -56,10 +56,6 @@ class ThreadWorld:
         self.members = tuple(Member(i, f"host{i // 8}", 100 + i, i % 8) for i in range(size))
         self.calls: list[str] = []
         self._exchange = exchange
-
-    @property
-    def hosts(self) -> tuple[str, ...]:
-        return distinct_hosts(self.members)
 
     def _all(self, kind: str, value: object) -> list[Any]:
         self.calls.append(kind)
@@ -117,8 +113,8 @@ class ScriptedCase:
         self.log.append(("check", seed, slot))
         return self.check_outcomes.pop(0) if self.check_outcomes else CheckOutcome(0, -1, 0)
 
-    def run_checked(self, seed: int, slot: int) -> CheckOutcome:
-        self.run(slot)
+    def run_checked(self, seed: int, slot: int, issue: Any = None) -> CheckOutcome:
+        (issue or self.run)(slot)
         return self.check(seed, slot)
 
     def guard(self) -> None:

@@ -34,12 +34,13 @@ class ScriptedCompany:
         self.log.append("by itself")
         return self.rate
 
-    def beside(self, prepared: Any, take: Callable[[Any], Any]) -> tuple[Any, float]:
+    def beside(self, prepared: Any, take: Callable[[Any], object]) -> float:
         self.log.append("beside")
         alone = prepared.call_ns
         prepared.call_ns = lambda call: alone(call) * self.longer
         try:
-            return take(prepared), self.rate * self.left
+            take(prepared)
+            return self.rate * self.left
         finally:
             prepared.call_ns = alone
 

@@ -39,7 +39,7 @@ def evidence_of(
             plan = plan_of("all_reduce", ranks=1, limits=Limits(calls=10))
             given = conditions(world, limits=plan.limits, timing=Timing(mode="latency"), clock=clock(100.0))
             session = Session(
-                plan, scripted_backend(scripted(lambda call: 1e6), 10.0), given, Deadline.none(), None
+                plan, scripted_backend(scripted(lambda call: 1e6), 10.0), given, Deadline(), None
             )
             return [result.evidence for result, _ in session.results()]
 

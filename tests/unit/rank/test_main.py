@@ -347,7 +347,7 @@ def test_a_case_has_its_deadline_and_no_other(on_ranks: OnRanks) -> None:
             seen.append(case.index)
             return super().for_case(case)
 
-    deadline = Watched(60.0, lambda case, seconds: None)
+    deadline = Watched(60.0)
     on_ranks(1, lambda world: main.run(world, plan_of("sendrecv", ranks=1), None, deadline))
     assert sorted({*seen}) == [0, 2]  # what does not apply takes no time
 

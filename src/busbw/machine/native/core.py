@@ -1,14 +1,14 @@
 """Typed access to ``libbusbw_core.so``: the timing loops, prepared calls, and the data to move and check.
 
 A ctypes call here is a *look* (many calls of the collective) or a set-up step, never one iteration, so what
-the binding costs does not show. ``structs`` mirrors ``native/core_api.h``; ``busbw_core_abi`` guards the
+the binding costs does not show. The structures mirror ``native/core_api.h``; ``busbw_core_abi`` guards the
 pair.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -17,62 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from busbw.errors import SiteError
-from busbw.machine.native.structs import (
-    CheckResult,
-    CudaTable,
-    LaneSpec,
-    MpiSpec,
-    NcclSpec,
-    NcclTable,
-    Pattern,
-    Region,
-    Rotation,
-    Rounds,
-    Segments,
-    Stream,
-)
 
-__all__ = [
-    "CORE_ABI",
-    "CUDA_ERROR",
-    "INTERRUPTED",
-    "LIBRARY_PATH",
-    "NCCL_ERROR",
-    "NO_WRONG_ELEMENT",
-    "TIMED_OUT",
-    "Call",
-    "CallError",
-    "CheckResult",
-    "CudaTable",
-    "Int64Array",
-    "Lane",
-    "MpiSpec",
-    "NcclSpec",
-    "NcclTable",
-    "Pattern",
-    "Region",
-    "Rotation",
-    "Rounds",
-    "Segments",
-    "Stream",
-    "check",
-    "count_progress",
-    "fill",
-    "mpi_user_function",
-    "new_check_result",
-    "now_ns",
-    "pattern",
-    "premul_scalar",
-    "stream_wait",
-    "time_lanes_events",
-    "time_lanes_host",
-]
-
-CORE_ABI: Final = 10
+CORE_ABI: Final = 11
 LIBRARY_PATH: Final = Path(__file__).with_name("libbusbw_core.so")
 
 # Statuses as in core_api.h.
-INTERRUPTED: Final = -2
 TIMED_OUT: Final = -3
 NCCL_ERROR: Final = 1 << 20
 CUDA_ERROR: Final = 2 << 20
@@ -81,6 +30,211 @@ _CODE_BITS: Final = (1 << 20) - 1
 NO_WRONG_ELEMENT: Final = 2**64 - 1
 
 Int64Array = npt.NDArray[np.int64]
+
+
+class Pattern(ctypes.Structure):
+    """What all ranks agree on about check data (native/pattern.hpp)."""
+
+    _fields_ = (
+        ("seed", ctypes.c_uint64),
+        ("ranks", ctypes.c_uint32),
+        ("dtype", ctypes.c_int32),
+        ("op", ctypes.c_int32),
+        ("modulus_log2", ctypes.c_uint32),
+        ("group", ctypes.c_uint32),
+        ("ranks_div_group", ctypes.c_uint32),
+        ("ranks_mod_group", ctypes.c_uint32),
+        ("type_bytes", ctypes.c_uint32),
+    )
+
+
+class Region(ctypes.Structure):
+    """A run of elements and what they hold; offset and count in elements."""
+
+    _fields_ = (
+        ("offset", ctypes.c_uint64),
+        ("count", ctypes.c_uint64),
+        ("first_index", ctypes.c_uint64),
+        ("kind", ctypes.c_int32),
+        ("rank", ctypes.c_int32),
+    )
+
+
+class CheckResult(ctypes.Structure):
+    """Wrong elements, the first of them, and an order-independent digest of all that were looked at."""
+
+    _fields_ = (
+        ("wrong", ctypes.c_uint64),
+        ("first_wrong", ctypes.c_uint64),
+        ("digest", ctypes.c_uint64),
+    )
+
+
+class Rotation(ctypes.Structure):
+    """Slot ``s`` starts ``s * stride`` bytes into an allocation."""
+
+    _fields_ = (
+        ("send_stride", ctypes.c_uint64),
+        ("recv_stride", ctypes.c_uint64),
+        ("slots", ctypes.c_uint64),
+    )
+
+
+class Segments(ctypes.Structure):
+    """Counts and offsets by peer, and the peers of a permute; see BusbwSegments. ``arrays`` keeps alive what
+    the pointers point to.
+    """
+
+    arrays: tuple[Int64Array, ...] = ()
+
+    _fields_ = (
+        ("send_counts", ctypes.c_void_p),
+        ("send_offsets", ctypes.c_void_p),
+        ("recv_counts", ctypes.c_void_p),
+        ("recv_offsets", ctypes.c_void_p),
+        ("target", ctypes.c_int32),
+        ("source", ctypes.c_int32),
+    )
+
+
+class MpiSpec(ctypes.Structure):
+    """A prepared MPI call; see BusbwMpiSpec. ``arrays`` keeps its segments alive."""
+
+    arrays: tuple[Int64Array, ...] = ()
+
+    _fields_ = (
+        ("collective", ctypes.c_int32),
+        ("handle_bytes", ctypes.c_int32),
+        ("large_count", ctypes.c_int32),
+        ("rank", ctypes.c_int32),
+        ("ranks", ctypes.c_int32),
+        ("root", ctypes.c_int32),
+        ("dtype", ctypes.c_int32),
+        ("scale_op", ctypes.c_int32),
+        ("function", ctypes.c_void_p),
+        ("in_place", ctypes.c_void_p),
+        ("datatype", ctypes.c_uint64),
+        ("op", ctypes.c_uint64),
+        ("comm", ctypes.c_uint64),
+        ("send", ctypes.c_void_p),
+        ("recv", ctypes.c_void_p),
+        ("send_count", ctypes.c_int64),
+        ("recv_count", ctypes.c_int64),
+        ("type_bytes", ctypes.c_uint64),
+        ("rotation", Rotation),
+        ("segments", Segments),
+        ("no_peer", ctypes.c_int32),
+        ("start_function", ctypes.c_void_p),
+    )
+
+
+_NCCL_FUNCTIONS: Final = {
+    "all_reduce": "ncclAllReduce",
+    "all_gather": "ncclAllGather",
+    "reduce_scatter": "ncclReduceScatter",
+    "broadcast": "ncclBroadcast",
+    "reduce": "ncclReduce",
+    "alltoall": "ncclAlltoAll",
+    "gather": "ncclGather",
+    "scatter": "ncclScatter",
+    "send": "ncclSend",
+    "recv": "ncclRecv",
+    "group_start": "ncclGroupStart",
+    "group_end": "ncclGroupEnd",
+    "get_async_error": "ncclCommGetAsyncError",
+}
+_CUDA_FUNCTIONS: Final = {
+    "event_record": "cuEventRecord",
+    "event_query": "cuEventQuery",
+    "event_elapsed_time": "cuEventElapsedTime",
+    "memcpy_async": "cuMemcpyDtoDAsync_v2",
+    "graph_launch": "cuGraphLaunch",
+    "stream_wait_event": "cuStreamWaitEvent",
+}
+
+
+class NcclTable(ctypes.Structure):
+    """Function addresses of the libnccl in use."""
+
+    _fields_ = tuple((name, ctypes.c_void_p) for name in _NCCL_FUNCTIONS)
+
+    @classmethod
+    def of(cls, address: Callable[[str], int], without: Collection[str]) -> NcclTable:
+        """All but those that are not to be called."""
+        return cls(**{name: address(of) for name, of in _NCCL_FUNCTIONS.items() if name not in without})
+
+
+class CudaTable(ctypes.Structure):
+    """Function addresses of the libcuda in use."""
+
+    _fields_ = tuple((name, ctypes.c_void_p) for name in _CUDA_FUNCTIONS)
+
+    @classmethod
+    def of(cls, address: Callable[[str], int]) -> CudaTable:
+        """All of them."""
+        return cls(**{name: address(of) for name, of in _CUDA_FUNCTIONS.items()})
+
+
+class NcclSpec(ctypes.Structure):
+    """A prepared NCCL call; see BusbwNcclSpec. ``arrays`` keeps its segments alive."""
+
+    arrays: tuple[Int64Array, ...] = ()
+
+    _fields_ = (
+        ("collective", ctypes.c_int32),
+        ("datatype", ctypes.c_int32),
+        ("op", ctypes.c_int32),
+        ("rank", ctypes.c_int32),
+        ("ranks", ctypes.c_int32),
+        ("root", ctypes.c_int32),
+        ("aggregate", ctypes.c_int32),
+        ("type_bytes", ctypes.c_int32),
+        ("nccl", ctypes.POINTER(NcclTable)),
+        ("cuda", ctypes.POINTER(CudaTable)),
+        ("comm", ctypes.c_void_p),
+        ("stream", ctypes.c_void_p),
+        ("send", ctypes.c_void_p),
+        ("recv", ctypes.c_void_p),
+        ("count", ctypes.c_uint64),
+        ("rotation", Rotation),
+        ("segments", Segments),
+    )
+
+
+class Stream(ctypes.Structure):
+    """A stream with its preallocated events; see BusbwStream."""
+
+    _fields_ = (
+        ("cuda", ctypes.POINTER(CudaTable)),
+        ("nccl", ctypes.POINTER(NcclTable)),
+        ("comm", ctypes.c_void_p),
+        ("stream", ctypes.c_void_p),
+        ("events", ctypes.POINTER(ctypes.c_void_p)),
+        ("timeout_ns", ctypes.c_int64),
+    )
+
+
+class LaneSpec(ctypes.Structure):
+    """One of several calls at once; see BusbwLane."""
+
+    _fields_ = (
+        ("call", ctypes.c_void_p),
+        ("stream", ctypes.POINTER(Stream)),
+        ("calls", ctypes.c_uint64),
+        ("slot", ctypes.c_uint64),
+    )
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """When each lane's calls began and ended, [lane, round], in nanoseconds that compare within a round."""
+
+    begin_ns: Int64Array
+    end_ns: Int64Array
+    issue_ns: Int64Array
+
+
+# ---- the library -------------------------------------------------------------------------------------
 
 
 def _load() -> ctypes.CDLL:
@@ -103,7 +257,6 @@ _P = ctypes.c_void_p
 _U64 = ctypes.c_uint64
 _I64 = ctypes.c_int64
 _SIGNATURES: Final = {
-    "busbw_now_ns": (_I64, ()),
     "busbw_pattern_init": (
         ctypes.c_int32,
         (ctypes.POINTER(Pattern), _U64, ctypes.c_uint32, ctypes.c_int32, ctypes.c_int32),
@@ -146,11 +299,6 @@ _core = _load()
 for _name, (_restype, _argtypes) in _SIGNATURES.items():
     _function = getattr(_core, _name)
     _function.restype, _function.argtypes = _restype, _argtypes
-
-
-def now_ns() -> int:
-    """The clock of the timing loops: CLOCK_MONOTONIC in nanoseconds."""
-    return int(_core.busbw_now_ns())
 
 
 def pattern(seed: int, ranks: int, dtype: int, op: int) -> Pattern:
@@ -214,7 +362,7 @@ def _require_ok(status: int) -> None:
 
 @dataclass(frozen=True)
 class CallError(Exception):
-    """A library's own error code, or why our wait ended (INTERRUPTED, TIMED_OUT)."""
+    """A library's own error code, or TIMED_OUT."""
 
     status: int
 

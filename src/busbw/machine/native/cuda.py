@@ -170,6 +170,18 @@ class CudaDriver:
         """GPUs that this process may use (CUDA_VISIBLE_DEVICES applied)."""
         return self._new("cuDeviceGetCount")
 
+    def own_ordinal(self, local_rank: int) -> int:
+        """Which visible GPU a rank takes. A launcher that binds shows each rank its own GPU alone, as number
+        0. Raises SiteError where there is none for it.
+        """
+        visible = self.device_count()
+        if visible != 1 and local_rank >= visible:
+            raise SiteError(
+                f"rank {local_rank} of this host has no GPU: {visible} visible",
+                hint="start one rank per GPU on each host, or check CUDA_VISIBLE_DEVICES",
+            )
+        return 0 if visible == 1 else local_rank
+
     def device(self, ordinal: int) -> int:
         """The CUdevice of the ordinal-th visible GPU."""
         return self._new("cuDeviceGet", ordinal)

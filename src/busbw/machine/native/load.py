@@ -6,8 +6,7 @@ import ctypes
 import threading
 from collections.abc import Callable
 
-from busbw.machine.native.core import LIBRARY_PATH, CallError
-from busbw.machine.native.structs import Stream
+from busbw.machine.native.core import LIBRARY_PATH, CallError, Stream
 
 
 class HostLoad(ctypes.Structure):

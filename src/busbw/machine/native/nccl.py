@@ -173,6 +173,7 @@ _SIGNATURES: Final[dict[str, tuple[Any, ...]]] = {
     "ncclGetUniqueId": (POINTER(_UniqueId),),
     "ncclCommInitRank": (POINTER(c_void_p), c_int, _UniqueId, c_int),
     "ncclCommDestroy": (c_void_p,),
+    "ncclCommSplit": (c_void_p, c_int, c_int, POINTER(c_void_p), c_void_p),
     "ncclRedOpCreatePreMulSum": (POINTER(c_int), c_void_p, c_int, c_int, c_void_p),
     "ncclRedOpDestroy": (c_int, c_void_p),
 }
@@ -185,7 +186,6 @@ _LATER_SIGNATURES: Final[dict[str, tuple[Any, ...]]] = {
     "ncclCommDeregister": (c_void_p, c_void_p),
     "ncclCommWindowRegister": (c_void_p, c_void_p, c_size_t, POINTER(c_void_p), c_int),
     "ncclCommWindowDeregister": (c_void_p, c_void_p),
-    "ncclCommSplit": (c_void_p, c_int, c_int, POINTER(c_void_p), c_void_p),
 }
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from busbw.model.finding import Finding, Severity
+from busbw.units import first_of
 
 V = TypeVar("V", bound=Hashable)
 _MOST_NAMED: Final = 4
@@ -57,9 +58,7 @@ def name_ranks(ranks: Sequence[int], hosts: Sequence[str]) -> str:
 
 def few(names: Sequence[str]) -> str:
     """The first names, and how many more there are."""
-    shown = ", ".join(names[:_MOST_NAMED])
-    more = len(names) - _MOST_NAMED
-    return f"{shown} and {more} more" if more > 0 else shown
+    return first_of(names, _MOST_NAMED)
 
 
 def odd_ranks(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -92,7 +92,7 @@ class CallFailed(BusbwError):
     exit_code = ExitCode.RANK_FAILED
 
 
-class PreparedCase(Protocol):
+class PreparedCase:
     """One case, ready to be issued on this rank. ``slots`` is how many places the buffers rotate through;
     calls come in multiples of ``calls_per_issue``, no more than ``max_calls`` a sample.
     """
@@ -106,42 +106,47 @@ class PreparedCase(Protocol):
 
     def check(self, seed: int, slot: int) -> CheckOutcome:
         """Compare the slot's receive buffer with what check ``seed`` must give, where it lies."""
+        raise NotImplementedError
 
     def tensors(self, seed: int, slot: int, first_wrong: int) -> bytes:
         """What was sent, received and expected around the first wrong element, as a NumPy archive."""
+        raise NotImplementedError
 
     def guard(self) -> None:
         """Write the bands before the first slot and behind the last one, of both buffers."""
 
     def strays(self) -> Strays:
         """What the calls since ``guard`` have written into the bands."""
+        raise NotImplementedError
 
     def run(self, slot: int, calls: int = 1) -> None:
         """Issue ``calls`` calls and wait for them, untimed."""
 
-    def run_checked(self, seed: int, slot: int) -> CheckOutcome:
+    def run_checked(self, seed: int, slot: int, issue: Callable[[int], object] | None = None) -> CheckOutcome:
         """Issue one call on what ``load`` put there, and compare: as ``run`` and ``check``, and what else the
-        call may have changed.
+        call may have changed. ``issue(slot)`` takes the place of ``run`` where the call runs beside others.
         """
-
-    def checked(self, seed: int, slot: int, run: Callable[[], object]) -> CheckOutcome:
-        """As ``run_checked``, of the call that ``run`` issues."""
+        raise NotImplementedError
 
     def time(self, lead: int, samples: int, k: int) -> Look:
         """Time ``samples`` x ``k`` back-to-back calls, behind ``lead`` untimed ones without a gap."""
+        raise NotImplementedError
 
     def time_isolated(self, samples: int, delay_ns: Int64Array | None, *, barrier: bool) -> Look:
         """Time single calls, each behind a barrier of the library and this rank's delay."""
+        raise NotImplementedError
 
     def time_loop(self, calls: int) -> int:
         """As nccl-tests times: host nanoseconds of ``calls`` calls and their completion."""
+        raise NotImplementedError
 
     def close(self) -> None:
         """Give back what prepare took."""
 
 
-class Backend(Protocol):
-    """A way to issue collectives. Made on each rank alone (libraries, memory), then connected together.
+class Backend:
+    """A way to issue collectives. Made on each rank alone (libraries, memory), then connected together. What
+    it inherits says that there is nothing to do, or to say.
 
     ``timing_cost_ns`` is what one reading of time costs the timed calls (a clock read, or an event in the
     stream), measured at start; ``max_samples_per_look`` bounds a look.
@@ -168,6 +173,7 @@ class Backend(Protocol):
 
     def prepare(self, case: Case) -> PreparedCase:
         """Make the case ready on this rank."""
+        raise NotImplementedError
 
     def together(
         self, prepared: Sequence[Any], calls: Sequence[int], slot: int, lead: int, rounds: int
@@ -175,12 +181,17 @@ class Backend(Protocol):
         """Time rounds in which cases run at once, each with so many calls from ``slot`` on, behind ``lead``
         untimed ones. The cases were prepared by backends of this kind, each on a communicator of its own.
         """
+        raise NotImplementedError
 
     def inapplicable(self, case: Case) -> str:
         """Why this library or device cannot do the case; empty where it can."""
+        del case
+        return ""
 
     def conditions(self, case: Case) -> tuple[str, ...]:
         """Words of ``model.mark`` about how the case is done."""
+        del case
+        return ()
 
     def choice(self, case: Case, prepared: Any) -> Choice | None:  # noqa: ANN401 (a case of this backend)
         """How the library was seen to do the prepared case; None where nothing reports it. Issues one untimed
@@ -192,49 +203,33 @@ class Backend(Protocol):
 
     def memory_report(self) -> dict[str, int]:
         """Bytes by what uses them, on this rank."""
+        return {}
 
     def close(self) -> None:
         """Release buffers and communicator."""
 
 
-class WithoutData:
+class WithoutData(PreparedCase):
     """What cases that communicate nothing have alike; how long they take is theirs to say."""
 
     slots = 1
     max_calls = sys.maxsize
     calls_per_issue = 1
 
-    def load(self, seed: int, slot: int) -> None:
-        """No data."""
-
     def check(self, seed: int, slot: int) -> CheckOutcome:
-        """Nothing arrived, nothing can be wrong."""
+        del seed, slot
         return CheckOutcome(0, -1, 0)
 
     def tensors(self, seed: int, slot: int, first_wrong: int) -> bytes:
-        """No data."""
         del seed, slot, first_wrong
         return b""
 
-    def run(self, slot: int, calls: int = 1) -> None:
-        """Nothing."""
-
-    def guard(self) -> None:
-        """No buffers."""
-
     def strays(self) -> Strays:
-        """No buffers."""
         return Strays()
 
-    def run_checked(self, seed: int, slot: int) -> CheckOutcome:
-        return self.checked(seed, slot, lambda: self.run(slot))
-
-    def checked(self, seed: int, slot: int, run: Callable[[], object]) -> CheckOutcome:
-        run()
+    def run_checked(self, seed: int, slot: int, issue: Callable[[int], object] | None = None) -> CheckOutcome:
+        (issue or self.run)(slot)
         return self.check(seed, slot)
-
-    def close(self) -> None:
-        """Nothing."""
 
 
 class IdleCase(WithoutData):
@@ -244,17 +239,14 @@ class IdleCase(WithoutData):
         self.calls_per_issue = calls_per_issue
 
     def time(self, lead: int, samples: int, k: int) -> Look:
-        """No time."""
         del lead, k
         none = np.zeros(samples, np.int64)
         return Look(none, none, took_part=False)
 
     def time_isolated(self, samples: int, delay_ns: Int64Array | None, *, barrier: bool) -> Look:
-        """No time."""
         del delay_ns, barrier
         return self.time(0, samples, 1)
 
     def time_loop(self, calls: int) -> int:
-        """No time."""
         del calls
         return 0

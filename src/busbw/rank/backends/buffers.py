@@ -173,23 +173,13 @@ class CaseBuffers:
 
     def load(self, seed: int, slot: int) -> None:
         """Make everything that the call must write wrong in every bit, then write this rank's own data."""
-        at = slot * self.stride_bytes
-        if self.data != values.EXACT:
-            HostChecked(self, self.source(seed)).load(at)
-            return
-        pattern = pattern_of(self, seed)
-        poisoned = [native_region(region, COMPLEMENT) for region in self._receives]
-        self.pair.memory.fill(self.recv + at, pattern, *poisoned)
-        self.pair.memory.fill(self.send + at, pattern, *map(native_region, self._sends))
+        at, data = slot * self.stride_bytes, self._check_data(seed)
+        data.write(self.recv + at, self._receives, inverted=True)
+        data.write(self.send + at, self._sends)
 
     def check(self, seed: int, slot: int) -> CheckOutcome:
         """Compare the slot's receive part, the whole of it, with what the collective must have written."""
-        at = slot * self.stride_bytes
-        if self.data != values.EXACT:
-            return HostChecked(self, self.source(seed)).check(at)
-        pattern = pattern_of(self, seed)
-        result = self.pair.memory.check(self.recv + at, pattern, map(native_region, self._receives))
-        return _outcome(result)
+        return self._check_data(seed).compared(self.recv + slot * self.stride_bytes, self._receives)
 
     def check_sums(self, seed: int, slot: int) -> CheckOutcome:
         """Compare the sums of a mean before they are divided. Of exact data."""
@@ -203,11 +193,12 @@ class CaseBuffers:
         """
         if self.is_in_place:
             return 0
-        at = slot * self.stride_bytes
-        if self.data != values.EXACT:
-            return HostChecked(self, self.source(seed)).sent_changed(at)
-        regions = map(native_region, self._sends)
-        return int(self.pair.memory.check(self.send + at, pattern_of(self, seed), regions).wrong)
+        return self._check_data(seed).compared(self.send + slot * self.stride_bytes, self._sends).wrong
+
+    def _check_data(self, seed: int) -> ExactData | HostData:
+        if self.data == values.EXACT:
+            return ExactData(self.pair.memory, pattern_of(self, seed))
+        return HostData(self.pair.memory, self.source(seed))
 
     @property
     def is_in_place(self) -> bool:
@@ -301,30 +292,44 @@ class CaseBuffers:
         return values.Source(self.data, self.own_seed(seed), self.role.ranks, case.data_type, case.op)
 
 
-class HostChecked:
+@dataclass(frozen=True)
+class ExactData:
+    """Data that are made and compared where the buffers lie."""
+
+    memory: Memory
+    pattern: core.Pattern
+
+    def write(self, address: int, regions: Iterable[Region], *, inverted: bool = False) -> None:
+        """Fill regions of the buffer at ``address``; with every bit inverted."""
+        flags = COMPLEMENT if inverted else 0
+        self.memory.fill(address, self.pattern, *(native_region(region, flags) for region in regions))
+
+    def compared(self, address: int, regions: Iterable[Region]) -> CheckOutcome:
+        """What the regions hold against what they must."""
+        return _outcome(self.memory.check(address, self.pattern, map(native_region, regions)))
+
+
+@dataclass(frozen=True)
+class HostData:
     """Data that are made and compared on the host, piece by piece, wherever the buffers lie."""
 
-    def __init__(self, buffers: CaseBuffers, source: values.Source) -> None:
-        self._buffers = buffers
-        self._source = source
-        self._memory = buffers.pair.memory
-        self._type_bytes = source.dtype.size_bytes
+    memory: Memory
+    source: values.Source
 
-    def load(self, at: int) -> None:
-        """See CaseBuffers.load; ``at`` is the slot's offset in bytes."""
-        buffers = self._buffers
-        for region in pieces(buffers.case.row.receives(buffers.shape, buffers.role)):
-            self._write(buffers.recv + at, region, ~values.contents(self._source, region))
-        for region in pieces(buffers.case.row.sends(buffers.shape, buffers.role)):
-            self._write(buffers.send + at, region, values.contents(self._source, region))
+    def write(self, address: int, regions: Iterable[Region], *, inverted: bool = False) -> None:
+        """See ExactData."""
+        for region in pieces(regions):
+            bits = values.contents(self.source, region)
+            place = address + region.offset * self.source.dtype.size_bytes
+            self.memory.write(place, (~bits if inverted else bits).view(np.uint8))
 
-    def check(self, at: int) -> CheckOutcome:
-        buffers = self._buffers
-        wrong, first, digest = 0, -1, 0
-        for region in pieces(buffers.case.row.receives(buffers.shape, buffers.role)):
-            place = buffers.recv + at + region.offset * self._type_bytes
-            actual = self._memory.read(place, region.count * self._type_bytes).view(self._source.unsigned)
-            bad = np.flatnonzero(values.wrong_elements(self._source, region, actual))
+    def compared(self, address: int, regions: Iterable[Region]) -> CheckOutcome:
+        """See ExactData."""
+        wrong, first, digest, type_bytes = 0, -1, 0, self.source.dtype.size_bytes
+        for region in pieces(regions):
+            held = self.memory.read(address + region.offset * type_bytes, region.count * type_bytes)
+            actual = held.view(self.source.unsigned)
+            bad = np.flatnonzero(values.wrong_elements(self.source, region, actual))
             if len(bad):
                 wrong += len(bad)
                 found = region.offset + int(bad[0])
@@ -332,18 +337,6 @@ class HostChecked:
             index = np.arange(region.first_index, region.first_index + region.count, dtype=np.uint64)
             digest += values.digest(index, actual)
         return CheckOutcome(wrong, first, digest % 2**64)
-
-    def sent_changed(self, at: int) -> int:
-        """See CaseBuffers."""
-        buffers, changed = self._buffers, 0
-        for region in pieces(buffers.case.row.sends(buffers.shape, buffers.role)):
-            place = buffers.send + at + region.offset * self._type_bytes
-            actual = self._memory.read(place, region.count * self._type_bytes).view(self._source.unsigned)
-            changed += int((actual != values.contents(self._source, region)).sum())
-        return changed
-
-    def _write(self, address: int, region: Region, bits: values.Bits) -> None:
-        self._memory.write(address + region.offset * self._type_bytes, bits.view(np.uint8))
 
 
 def _outcome(result: core.CheckResult) -> CheckOutcome:

@@ -8,6 +8,7 @@ from busbw.errors import SiteError
 from busbw.machine.native import core, nvtx
 from busbw.rank import progress
 from busbw.rank.backends.base import Backend
+from busbw.rank.world.base import members_here
 
 if TYPE_CHECKING:
     from busbw.model.neighbour import Neighbour
@@ -23,8 +24,7 @@ def preflight(plan: Plan, world: World) -> None:
         return
     from busbw.rank.backends.host_memory import require_host_memory
 
-    here = world.members[world.rank].host
-    ranks = sum(member.host == here for member in world.members)
+    ranks = len(members_here(world))
     reduces = plan.backend == "mpi" and any(case.op != "none" for case in plan.cases)
     buffers = [plan.buffer_bytes, *(plan.of_neighbour(n).buffer_bytes for n in plan.beside if n.is_operation)]
     require_host_memory(sum(buffers), ranks, reduces=reduces, has_gaps=plan.has_gaps)

@@ -37,7 +37,7 @@ class _Ahead:
 
             driver = CudaDriver()
             driver.init()
-            ordinal = own_ordinal(driver.device_count(), self._local_rank)
+            ordinal = driver.own_ordinal(self._local_rank)
             driver.set_current_context(driver.primary_context_retain(driver.device(ordinal)))
             self.module = load_kernels(driver)
         from busbw.machine.native.nvml import open_nvml
@@ -67,17 +67,3 @@ def load_kernels(driver: CudaDriver) -> int:
     from busbw.machine.native.cuda import DEVICE_CODE_PATH
 
     return driver.module_load(DEVICE_CODE_PATH.read_bytes() + b"\0")
-
-
-def own_ordinal(visible: int, local_rank: int) -> int:
-    """Which visible GPU a rank takes. A launcher that binds shows each rank its own GPU only, as number 0.
-    Raises SiteError where there is none for it.
-    """
-    if visible == 1:
-        return 0
-    if local_rank >= visible:
-        raise SiteError(
-            f"rank {local_rank} of this host has no GPU: {visible} visible",
-            hint="start one rank per GPU on each host, or check CUDA_VISIBLE_DEVICES",
-        )
-    return local_rank

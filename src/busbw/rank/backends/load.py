@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Final
 
 import numpy as np
 
@@ -64,8 +64,6 @@ _TICKET_BYTES: Final = 256
 # A block's shared memory has its number of a tile beside what it takes.
 _OWN_SHARED_BYTES: Final = 1024
 
-T = TypeVar("T")
-
 
 @dataclass(frozen=True)
 class Load:
@@ -81,21 +79,20 @@ class Load:
 
     def by_itself(self, seconds: float) -> float:
         """Work a second while no collective runs."""
-        _, rate = self._during(lambda: time.sleep(seconds))
-        return rate
+        return self._during(lambda: time.sleep(seconds))
 
-    def beside(self, prepared: PreparedCase, take: Callable[[PreparedCase], T]) -> tuple[T, float]:
-        """What ``take`` makes of the case under load, and the load's work a second meanwhile."""
+    def beside(self, prepared: PreparedCase, take: Callable[[PreparedCase], object]) -> float:
+        """``take`` the case under load; the load's work a second meanwhile."""
         return self._during(lambda: take(prepared))
 
-    def _during(self, act: Callable[[], T]) -> tuple[T, float]:
+    def _during(self, act: Callable[[], object]) -> float:
         with self.errors, self.worker:
             while self.busy and not self.worker.done[0] and self.worker.is_running:
                 time.sleep(PIECE_NS / 1e9)
             first, began_ns = self.worker.done
-            found = act()
+            act()
             done, ended_ns = self.worker.done
-        return found, (done - first) * self.work / max(1, ended_ns - began_ns)
+        return (done - first) * self.work / max(1, ended_ns - began_ns)
 
 
 def host_load(neighbour: Neighbour) -> Load:
@@ -128,7 +125,7 @@ def device_load(neighbour: Neighbour, driver: CudaDriver, device: int) -> Load:
         )
     kernel = _Kernel.loaded(neighbour.what, max(1, wanted), driver, device)
     turns = kernel.turns_in(neighbour.length_ns)
-    cuda = CudaTable(event_record=driver.address("cuEventRecord"), event_query=driver.address("cuEventQuery"))
+    cuda = CudaTable.of(driver.address)
     # What takes no time would be launched without end: as often as work is.
     depth, pause_ns = (_DEPTH, _PAUSE_NS) if wanted else (1, PIECE_NS)
     events = (ctypes.c_void_p * depth)(*(driver.event_create() for _ in range(depth)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -18,9 +18,9 @@ from busbw.model.collective import Role, collective
 from busbw.model.datatype import reduce_op
 from busbw.model.plan import Plan
 from busbw.rank.backends.base import (
+    Backend,
     CallFailed,
     CheckOutcome,
-    DeviceState,
     Groups,
     Identity,
     IdleCase,
@@ -104,11 +104,11 @@ class MpiCase(CheckedParts):
             for _ in range(calls):
                 self._call.issue(slot)
 
-    def run_checked(self, seed: int, slot: int) -> CheckOutcome:
+    def run_checked(self, seed: int, slot: int, issue: Callable[[int], object] | None = None) -> CheckOutcome:
         """See PreparedCase. A mean is taken in its two steps: MPI's sum is looked at before it is divided."""
         if self._sum is None:
-            return super().run_checked(seed, slot)
-        found = self.checked(seed, slot, lambda: self._sum_and_divide(seed, slot))
+            return super().run_checked(seed, slot, issue)
+        found = super().run_checked(seed, slot, lambda slot: self._sum_and_divide(seed, slot))
         # A wrong mean has a wrong sum, or all means are wrong: the larger number counts both.
         firsts = [place for place in (self._sums.first_offset, found.first_offset) if place >= 0]
         return replace(found, wrong=max(self._sums.wrong, found.wrong), first_offset=min(firsts, default=-1))
@@ -145,7 +145,7 @@ class MpiCase(CheckedParts):
             self._sum.close()
 
 
-class MpiBackend:
+class MpiBackend(Backend):
     """MPI on a communicator of its own, so that control traffic never shares one with timed calls."""
 
     name = "mpi"
@@ -274,14 +274,6 @@ class MpiBackend:
         if group is None:
             return world.comm.Split(self._mpi.UNDEFINED, 0)
         return world.comm.Split(group.group, group.rank)
-
-    def choice(self, case: Case, prepared: object) -> None:
-        """MPI libraries do not report it."""
-        del case, prepared
-
-    def device_state(self) -> DeviceState | None:
-        """No device."""
-        return None
 
     def memory_report(self) -> dict[str, int]:
         """The two buffers; what the library takes for itself cannot be asked."""

@@ -16,23 +16,22 @@ import numpy as np
 from busbw.errors import SiteError
 from busbw.machine.native import core
 from busbw.machine.native.cuda import CudaDriver
-from busbw.machine.native.nccl import UNIQUE_ID_BYTES, NcclLibrary, load_nccl
+from busbw.machine.native.nccl import load_nccl
 from busbw.machine.native.nvml import CLOCK_SM, open_nvml
 from busbw.model.arm import Arm
 from busbw.model.case import Case
 from busbw.model.choice import Choice
-from busbw.model.collective import Placement, Role, collective
+from busbw.model.collective import Placement, Role
 from busbw.model.neighbour import Neighbour
 from busbw.rank.backends import nccl_tuner
-from busbw.rank.backends.base import DeviceState, Groups, Identity, IdleCase, Pairs, PreparedCase
+from busbw.rank.backends.base import Backend, DeviceState, Groups, Identity, IdleCase, Pairs, PreparedCase
 from busbw.rank.backends.buffers import BufferPair, CaseBuffers, hint_of_size
 from busbw.rank.backends.device_memory import DeviceMemory, choose_allocator
-from busbw.rank.backends.gpu_ahead import own_ordinal
 from busbw.rank.backends.load import Load, device_load
 from busbw.rank.backends.nccl_algorithm import AlgorithmWatch, ProfilerWatch, joined, offered
-from busbw.rank.backends.nccl_case import Arguments, CallErrors, Channel, NcclCase, nccl_call
+from busbw.rank.backends.nccl_case import CallErrors, Channel, NcclCase, barrier_spec, case_spec, nccl_call
 from busbw.rank.backends.nccl_registration import Registration, require_registrable
-from busbw.rank.backends.nccl_support import LATE_FUNCTIONS, Support, support_of
+from busbw.rank.backends.nccl_support import LATE_FUNCTIONS, support_of
 from busbw.rank.backends.parts import PartedBuffers
 from busbw.units import format_size
 
@@ -60,7 +59,7 @@ _LEAST_EVENT_COST_NS: Final = 2000.0
 _BARRIER_BYTES: Final = 8
 
 
-class NcclBackend:
+class NcclBackend(Backend):
     """NCCL on this rank's GPU. Made in two steps, so that what fails on one rank alone fails before the
     others wait for it: the constructor is local, ``connect`` is collective.
 
@@ -74,7 +73,7 @@ class NcclBackend:
     def __init__(self, plan: Plan, local_rank: int, *, grouped: bool = False) -> None:
         self._driver = driver = CudaDriver()
         driver.init()
-        self._device = driver.device(own_ordinal(driver.device_count(), local_rank))
+        self._device = driver.device(driver.own_ordinal(local_rank))
         driver.set_current_context(driver.primary_context_retain(self._device))
         self._nccl = load_nccl(plan.nccl_path or None)
         self._options = options = plan.options
@@ -95,12 +94,11 @@ class NcclBackend:
         self._events = (ctypes.c_void_p * (MAX_SAMPLES_PER_LOOK + 1))(
             *(driver.event_create() for _ in range(MAX_SAMPLES_PER_LOOK + 1))
         )
-        self._interrupt = ctypes.c_int32(0)
         self._channel: Channel | None = None
         self._registration: Registration | None = None
         self._barrier: core.Call | None = None
         self._plan = plan
-        self._world_comm = 0  # which the groups' stand on; 0 where they were made without it
+        self._world_comm = 0  # which the groups' stand on; 0 until ``connect``
         self._role: Role | None = Role(0, 1)
         self._nvml = open_nvml()
         self._nvml_device = (
@@ -121,14 +119,14 @@ class NcclBackend:
         its stream.
         """
         self._role = self._plan.group_of(world.rank, world.size)
-        unique_ids = self._unique_ids(world)
+        unique_id = world.broadcast(self._nccl.unique_id() if world.rank == 0 else None)
         world.barrier()
         start = time.monotonic_ns()
         with (
             offered(os.environ) if self._plan.watches else nullcontext(),
             nccl_tuner.offered(self._plan, os.environ) if self._plan.tunes else nullcontext(),
         ):
-            comm = self._communicator(world, unique_ids)
+            comm = self._communicator(world, unique_id)
         self._facts["communicator_ns"] = time.monotonic_ns() - start
         self._free.note("communicator")
         self._join(comm)
@@ -144,7 +142,7 @@ class NcclBackend:
         self._leave()
         self._plan = replace(self._plan, groups=groups)
         self._role = self._plan.group_of(world.rank, world.size)
-        self._join(self._communicator(world, self._unique_ids(world)))
+        self._join(self._communicator(world))
 
     def prepare(self, case: Case) -> NcclCase | IdleCase:
         """Lay the case out on this rank. With graphs, collective over its group: the case's calls run once
@@ -219,10 +217,8 @@ class NcclBackend:
         """A call after which all ranks have entered it: an all_reduce of one float of our own, since NCCL has
         no barrier. Close it before the backend.
         """
-        number = collective("barrier").number
-        return nccl_call(
-            self._connected(), Arguments.of_barrier(number, self._own_role(), self._barrier_word)
-        )
+        channel = self._connected()
+        return nccl_call(channel, barrier_spec(channel, self._own_role(), self._barrier_word))
 
     def close(self) -> None:
         """Take registration and communicator down, then give back memory and stream. All cases are closed."""
@@ -273,33 +269,17 @@ class NcclBackend:
         assert self._role is not None, "a rank that sits out prepares no calls"
         return self._role
 
-    def _unique_ids(self, world: World) -> list[bytes]:
-        """The id of the world's communicator, where there is none yet, or where this NCCL cannot split it,
-        the ids of the groups' communicators; from rank 0.
+    def _communicator(self, world: World, unique_id: bytes = b"") -> int:
+        """That of this rank's group, split from the world's, which is made first; 0 where it has none.
+        Collective over the world.
         """
-        of_world = self._splits or not self._plan.groups
-        if of_world and self._world_comm:
-            return []
-        wanted = 1 if of_world else len(self._plan.groups)
-        own = b"".join(self._nccl.unique_id() for _ in range(wanted)) if world.rank == 0 else None
-        joined = world.broadcast(own)
-        return [joined[at : at + UNIQUE_ID_BYTES] for at in range(0, len(joined), UNIQUE_ID_BYTES)]
-
-    @property
-    def _splits(self) -> bool:
-        return bool(self._plan.groups) and self._nccl.has("ncclCommSplit")
-
-    def _communicator(self, world: World, unique_ids: list[bytes]) -> int:
-        """That of this rank's group; 0 where it has none. Collective over the world."""
-        role = self._role
-        if self._plan.groups and not self._splits:
-            return 0 if role is None else self._nccl.comm_init(role.ranks, unique_ids[role.group], role.rank)
         if not self._world_comm:
-            self._world_comm = self._nccl.comm_init(world.size, unique_ids[0], world.rank)
-        if self._plan.groups:
-            colour = None if role is None else role.group
-            return self._nccl.comm_split(self._world_comm, colour, 0 if role is None else role.rank)
-        return self._world_comm
+            self._world_comm = self._nccl.comm_init(world.size, unique_id, world.rank)
+        role = self._role
+        if not self._plan.groups:
+            return self._world_comm
+        colour, key = (None, 0) if role is None else (role.group, role.rank)
+        return self._nccl.comm_split(self._world_comm, colour, key)
 
     def _prepare(self, case: Case, *, aggregate: int, graph: bool) -> NcclCase:
         if self._registration is not None:
@@ -319,7 +299,7 @@ class NcclBackend:
         return NcclCase(
             channel,
             parts,
-            [self._arguments(part, op if premultiplied is None else premultiplied) for part in parts.parts],
+            [self._spec(part, op if premultiplied is None else premultiplied) for part in parts.parts],
             aggregate=aggregate,
             graph=graph,
             barrier=self._barrier,
@@ -328,10 +308,10 @@ class NcclBackend:
             else partial(self._nccl.reduction_destroy, channel.comm, premultiplied),
         )
 
-    def _arguments(self, buffers: CaseBuffers, op: int) -> Arguments:
+    def _spec(self, buffers: CaseBuffers, op: int) -> core.NcclSpec:
         if buffers.case.collective == "barrier":
-            return Arguments.of_barrier(buffers.case.row.number, buffers.role, self._barrier_word)
-        return Arguments.of(buffers, self._support.element(buffers.case), op)
+            return barrier_spec(self._connected(), buffers.role, self._barrier_word)
+        return case_spec(self._connected(), buffers, self._support.element(buffers.case), op)
 
     def _premultiplied_sum(self, case: Case) -> int | None:
         """The reduction of mulsum, made for the case: NCCL has none until each rank names its scalar."""
@@ -342,15 +322,14 @@ class NcclBackend:
         return self._nccl.premul_sum_create(self._connected().comm, scalar, datatype)
 
     def _open_channel(self, comm: int) -> Channel:
-        nccl_table = _nccl_table(self._nccl, self._support)
-        cuda_table = _cuda_table(self._driver)
+        nccl_table = core.NcclTable.of(self._nccl.address, LATE_FUNCTIONS.keys() - self._support.functions)
+        cuda_table = core.CudaTable.of(self._driver.address)
         timed_stream = core.Stream(
             cuda=ctypes.pointer(cuda_table),
             nccl=ctypes.pointer(nccl_table),
             comm=comm,
             stream=self._stream,
             events=self._events,
-            interrupt=ctypes.pointer(self._interrupt),
             timeout_ns=round(self._options.timeout_s * 1e9),
         )
         errors = CallErrors(self._driver, self._nccl, self._options.timeout_s)
@@ -419,34 +398,6 @@ def _rounds_of(probe: PreparedCase, world: World) -> int:
     call_ns = world.max(np.array([float(probe.time(0, 1, 1).elapsed_ns[0])]))[0]
     rounds = int(_PROBE_SECONDS * 1e9 / (2 * (_PROBE_K + _PROBE_CALLS) * max(call_ns, 1.0)))
     return min(rounds, _PROBE_ROUNDS) if rounds >= _LEAST_ROUNDS else 0
-
-
-def _nccl_table(nccl: NcclLibrary, support: Support) -> core.NcclTable:
-    late = {name: nccl.address(LATE_FUNCTIONS[name]) for name in support.functions}
-    return core.NcclTable(
-        all_reduce=nccl.address("ncclAllReduce"),
-        all_gather=nccl.address("ncclAllGather"),
-        reduce_scatter=nccl.address("ncclReduceScatter"),
-        broadcast=nccl.address("ncclBroadcast"),
-        reduce=nccl.address("ncclReduce"),
-        send=nccl.address("ncclSend"),
-        recv=nccl.address("ncclRecv"),
-        group_start=nccl.address("ncclGroupStart"),
-        group_end=nccl.address("ncclGroupEnd"),
-        get_async_error=nccl.address("ncclCommGetAsyncError"),
-        **late,
-    )
-
-
-def _cuda_table(driver: CudaDriver) -> core.CudaTable:
-    return core.CudaTable(
-        event_record=driver.address("cuEventRecord"),
-        event_query=driver.address("cuEventQuery"),
-        event_elapsed_time=driver.address("cuEventElapsedTime"),
-        memcpy_async=driver.address("cuMemcpyDtoDAsync_v2"),
-        graph_launch=driver.address("cuGraphLaunch"),
-        stream_wait_event=driver.address("cuStreamWaitEvent"),
-    )
 
 
 def _require_memory(driver: CudaDriver, plan: Plan) -> None:

@@ -21,7 +21,7 @@ from busbw.machine.native.core import LIBRARY_PATH
 from busbw.machine.native.nccl import NcclLibrary
 from busbw.model.choice import Choice
 from busbw.model.tuning_line import tuning_lines
-from busbw.rank.backends.nccl_variables import lent
+from busbw.rank.backends.nccl_variables import exchanged, lent
 
 RESET: Final = "ncclResetDebugInit"
 _LEVEL, _SUBSYSTEM, _FILE = "NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE"
@@ -56,18 +56,13 @@ class AlgorithmWatch:
         if not self.can_tell:
             call()
             return None
-        before = {name: self._environ.get(name) for name in (_LEVEL, _SUBSYSTEM, _FILE)}
         with tempfile.TemporaryDirectory(prefix="busbw-") as folder:
             log = Path(folder) / "nccl.log"
-            self._environ.update({_LEVEL: "INFO", _SUBSYSTEM: "TUNING", _FILE: str(log)})
-            self._reset()
             try:
-                call()
+                with exchanged(self._environ, {_LEVEL: "INFO", _SUBSYSTEM: "TUNING", _FILE: str(log)}):
+                    self._reset()
+                    call()
             finally:
-                for name, value in before.items():
-                    self._environ.pop(name)
-                    if value is not None:
-                        self._environ[name] = value
                 self._reset()
             return choice_in(log.read_text(errors="replace")) if log.is_file() else None
 

@@ -8,15 +8,15 @@ import contextlib
 import ctypes
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from busbw.errors import UsageError
 from busbw.machine.native import core
 from busbw.machine.native.cuda import CudaDriver, CudaError
 from busbw.machine.native.nccl import NcclLibrary
-from busbw.model.collective import Role
+from busbw.model.collective import Role, collective
 from busbw.rank.backends.base import CallFailed, Int64Array, Look
 from busbw.rank.backends.buffers import CaseBuffers
 from busbw.rank.backends.nccl_support import Element
@@ -46,64 +46,53 @@ class Channel:
     errors: CallErrors
 
 
-@dataclass(frozen=True)
-class Arguments:
-    """What differs between the calls of one channel, beside the buffers."""
-
-    collective: int
-    role: Role
-    element: Element
-    op: int
-    send: int
-    recv: int
-    count: int
-    rotation: core.Rotation
-    segments: core.Segments = field(default_factory=core.Segments)
-
-    @classmethod
-    def of(cls, buffers: CaseBuffers, element: Element, op: int) -> Arguments:
-        """A case's, on its buffers."""
-        shape, type_bytes = buffers.shape, buffers.case.data_type.size_bytes
-        return cls(
-            collective=buffers.case.row.number,
-            role=buffers.role,
-            element=element,
-            op=op,
-            send=buffers.send + gathered_offset(buffers.case.row, shape) * type_bytes,
-            recv=buffers.recv,
-            count=buffers.shape.call_count * element.per_element,
-            rotation=core.Rotation(buffers.stride_bytes, buffers.stride_bytes, buffers.slots),
-            segments=native_segments(shape, buffers.role, element.per_element),
-        )
-
-    @classmethod
-    def of_barrier(cls, number: int, role: Role, address: int) -> Arguments:
-        """An all_reduce of one float in place. Of zeros, it stays zero however often it is called."""
-        return cls(number, role, _FLOAT, _SUM, address, address, 1, core.Rotation(0, 0, 1))
+def case_spec(channel: Channel, buffers: CaseBuffers, element: Element, op: int) -> core.NcclSpec:
+    """One call of a case, on its buffers."""
+    shape, row = buffers.shape, buffers.case.row
+    segments = native_segments(shape, buffers.role, element.per_element)
+    spec = _spec(
+        channel,
+        buffers.role,
+        element,
+        collective=row.number,
+        op=op,
+        send=buffers.send + gathered_offset(row, shape) * buffers.case.data_type.size_bytes,
+        recv=buffers.recv,
+        count=shape.call_count * element.per_element,
+        rotation=core.Rotation(buffers.stride_bytes, buffers.stride_bytes, buffers.slots),
+        segments=segments,
+    )
+    spec.arrays = segments.arrays  # of the value itself: a structure gives out copies of its fields
+    return spec
 
 
-def nccl_call(channel: Channel, arguments: Arguments, aggregate: int = 1) -> core.Call:
-    """The prepared call; ``aggregate`` of them in one group are one issue."""
-    spec = core.NcclSpec(
-        collective=arguments.collective,
-        datatype=arguments.element.datatype,
-        op=arguments.op,
-        rank=arguments.role.rank,
-        ranks=arguments.role.ranks,
-        root=arguments.role.root,
-        aggregate=aggregate,
-        type_bytes=arguments.element.type_bytes,
+def barrier_spec(channel: Channel, role: Role, address: int) -> core.NcclSpec:
+    """An all_reduce of one float in place. Of zeros, it stays zero however often it is called."""
+    barrier, once = collective("barrier").number, core.Rotation(0, 0, 1)
+    return _spec(
+        channel, role, _FLOAT, collective=barrier, op=_SUM, send=address, recv=address, count=1, rotation=once
+    )
+
+
+def _spec(channel: Channel, role: Role, element: Element, **own: Any) -> core.NcclSpec:  # noqa: ANN401
+    return core.NcclSpec(
+        datatype=element.datatype,
+        type_bytes=element.type_bytes,
+        rank=role.rank,
+        ranks=role.ranks,
+        root=role.root,
+        aggregate=1,
         nccl=ctypes.pointer(channel.nccl_table),
         cuda=ctypes.pointer(channel.cuda_table),
         comm=channel.comm,
         stream=channel.stream,
-        send=arguments.send,
-        recv=arguments.recv,
-        count=arguments.count,
-        rotation=arguments.rotation,
-        segments=arguments.segments,
+        **own,
     )
-    return core.Call.nccl(spec, (channel, spec, arguments))
+
+
+def nccl_call(channel: Channel, spec: core.NcclSpec) -> core.Call:
+    """The prepared call; so many as its ``aggregate`` in one group are one issue."""
+    return core.Call.nccl(spec, (channel, spec))
 
 
 class NcclCase(CheckedParts):
@@ -115,7 +104,7 @@ class NcclCase(CheckedParts):
         self,
         channel: Channel,
         parts: PartedBuffers,
-        arguments: Sequence[Arguments],
+        specs: Sequence[core.NcclSpec],
         *,
         aggregate: int = 1,
         graph: bool = False,
@@ -129,12 +118,15 @@ class NcclCase(CheckedParts):
         self._channel = channel
         self._barrier = barrier
         self._at_close = at_close
-        calls = [nccl_call(channel, part) for part in arguments]
+        calls = [nccl_call(channel, spec) for spec in specs]
         single = calls[0] if len(calls) == 1 else core.Call.nccl_parts(calls, channel.nccl_table)
         self._single = ranged(single, parts.case)
         # Parts are a group already: the plan has no aggregate of them.
-        group = nccl_call(channel, arguments[0], aggregate) if aggregate > 1 else None
-        self._timed = self._single if group is None else ranged(group, parts.case, aggregate)
+        self._timed = self._single
+        if aggregate > 1:
+            group = core.NcclSpec.from_buffer_copy(specs[0])
+            group.aggregate = aggregate
+            self._timed = ranged(nccl_call(channel, group), parts.case, aggregate)
         self._graphs: GraphCache | None = None
         if graph:
             self._run_before_capture()
@@ -262,7 +254,6 @@ class CallErrors:
                 hint="raise -T if calls may take so long, else look for the rank that does not take part"
                 " (NCCL_DEBUG=INFO)",
             ) from error
-        raise CallFailed("the wait for the GPU was interrupted") from error
 
 
 class Graph:

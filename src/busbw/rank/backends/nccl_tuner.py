@@ -14,6 +14,7 @@ from busbw.machine.native.core import LIBRARY_PATH
 from busbw.model.arm import Arm
 from busbw.model.case import Case
 from busbw.model.plan import Plan
+from busbw.rank.backends.nccl_variables import exchanged
 
 PLUGIN: Final = "NCCL_TUNER_PLUGIN"
 TABLE: Final = "BUSBW_TUNER_FILE"
@@ -37,20 +38,12 @@ def offered(plan: Plan, environ: MutableMapping[str, str]) -> Iterator[None]:
                 f"{name} is set, and NCCL follows it whatever a tuner says",
                 hint=f"unset {name}, in the environment and in nccl.conf",
             )
-    before = {name: environ.get(name) for name in (PLUGIN, TABLE, SITE)}
     with tempfile.NamedTemporaryFile("w", prefix="busbw-tuner-", suffix=".csv") as file:
         file.write(plan.tuner_table)
         file.flush()
-        environ[SITE] = environ.get(SITE) or environ.get(PLUGIN, "")
-        environ[PLUGIN] = str(LIBRARY_PATH)
-        environ[TABLE] = file.name if plan.tuner_table else ""
-        try:
+        site, table = environ.get(SITE) or environ.get(PLUGIN, ""), file.name if plan.tuner_table else ""
+        with exchanged(environ, {PLUGIN: str(LIBRARY_PATH), TABLE: table, SITE: site}):
             yield
-        finally:
-            for name, value in before.items():
-                environ.pop(name, None)
-                if value is not None:
-                    environ[name] = value
     if tuner.version() == 0:
         raise SiteError(
             "NCCL did not load busbw as its tuner",

@@ -5,7 +5,7 @@ are of the user's.
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +18,20 @@ _RAS: Final = "NCCL_RAS_ADDR"
 
 
 @contextmanager
+def exchanged(environ: MutableMapping[str, str], values: Mapping[str, str]) -> Iterator[None]:
+    """The variables have these values meanwhile, and afterwards those that they had before."""
+    before = {name: environ.get(name) for name in values}
+    environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            environ.pop(name, None)
+            if value is not None:
+                environ[name] = value
+
+
+@contextmanager
 def lent(environ: MutableMapping[str, str], name: str, value: str) -> Iterator[str]:
     """The variable has this value meanwhile, or the user's own where a variable or a file of settings names
     it. Yields the one that holds.
@@ -26,11 +40,8 @@ def lent(environ: MutableMapping[str, str], name: str, value: str) -> Iterator[s
     if name in environ or name in files:
         yield environ.get(name, files.get(name, ""))
         return
-    environ[name] = value
-    try:
+    with exchanged(environ, {name: value}):
         yield value
-    finally:
-        del environ[name]
 
 
 @contextmanager

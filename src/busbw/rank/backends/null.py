@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from busbw.machine.native.core import Rounds
 from busbw.model.case import Case
-from busbw.rank.backends.base import DeviceState, Groups, Identity, Int64Array, Look, Pairs, WithoutData
-
-if TYPE_CHECKING:
-    from busbw.rank.world.base import World
+from busbw.rank.backends.base import Backend, Identity, Int64Array, Look, WithoutData
 
 # The scripted time of one call: a latency, and a bandwidth of 100 bytes a nanosecond (100 GB/s).
 LATENCY_NS = 1000
@@ -41,24 +37,13 @@ class NullCase(WithoutData):
         return calls * self.call_ns
 
 
-class NullBackend:
+class NullBackend(Backend):
     """The scripted backend."""
 
     name = "null"
     timing_cost_ns = 10.0
     max_samples_per_look = 4096
     identity = Identity(library="null", version="1", path="", device="scripted times")
-
-    def connect(self, world: World) -> None:
-        """Nobody to connect to."""
-
-    def pair_up(self, pairs: Pairs, pause_ns: int = 0) -> None:
-        """Every pair takes the same time."""
-        del pairs, pause_ns
-
-    def regroup(self, world: World, groups: Groups) -> None:
-        """A call takes the same time in every group."""
-        del world, groups
 
     def prepare(self, case: Case) -> NullCase:
         """A scripted case."""
@@ -72,28 +57,3 @@ class NullBackend:
         elapsed = [[k * case.call_ns] * rounds for case, k in zip(prepared, calls, strict=True)]
         end = np.array(elapsed, np.int64)
         return Rounds(np.zeros_like(end), end, end)
-
-    def inapplicable(self, case: Case) -> str:
-        """Everything can be scripted."""
-        del case
-        return ""
-
-    def conditions(self, case: Case) -> tuple[str, ...]:
-        """Nothing to say."""
-        del case
-        return ()
-
-    def choice(self, case: Case, prepared: object) -> None:
-        """Nothing runs."""
-        del case, prepared
-
-    def device_state(self) -> DeviceState | None:
-        """No device."""
-        return None
-
-    def memory_report(self) -> dict[str, int]:
-        """No memory."""
-        return {}
-
-    def close(self) -> None:
-        """Nothing to release."""

@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -30,11 +30,9 @@ if TYPE_CHECKING:
 # The neighbour's calls take so much longer than the case's: no sample ends without company.
 MARGIN: Final = 1.2
 
-T = TypeVar("T")
-
 
 class OperationBeside:
-    """See ``rank.beside.Company``. ``backend`` is the neighbour's own, on this rank."""
+    """On this rank, of which ``backend`` is the neighbour's own."""
 
     unit = ""
 
@@ -70,14 +68,13 @@ class OperationBeside:
             self._theirs.close()
 
     def by_itself(self, seconds: float) -> float:
-        """See Company."""
         raise NotImplementedError("what it gets done is not counted")
 
-    def beside(self, prepared: PreparedCase, take: Callable[[PreparedCase], T]) -> tuple[T, float]:
-        """See Company."""
+    def beside(self, prepared: PreparedCase, take: Callable[[PreparedCase], object]) -> float:
+        """``take`` the case with its calls beside it; the share of its time in which they were under way."""
         assert self._theirs is not None, "ready for the case"
-        found = take(Accompanied(prepared, self._theirs, self))
-        return found, self._covered
+        take(Accompanied(prepared, self._theirs, self))
+        return self._covered
 
     def calls(self, own: int) -> int:
         """How many of its calls last longer than so many of the case; the same on all ranks."""

@@ -17,7 +17,7 @@ from busbw.model.case import Case
 from busbw.model.collective import Collective, InPlace, Region, Role, Shape
 from busbw.model.ranges import CallRange
 from busbw.rank.backends import values
-from busbw.rank.backends.base import CheckOutcome, Strays
+from busbw.rank.backends.base import CheckOutcome, PreparedCase, Strays
 from busbw.rank.backends.buffers import BufferPair, CaseBuffers, Uint8Array, native_region, pattern_of
 
 # Parts have data of their own, so that one in another's place is found; above the groups' share of a seed.
@@ -64,44 +64,27 @@ class PartedBuffers:
             first += part.requested_bytes // type_bytes
         return cls(case, replace(whole, parts=tuple(parts)), tuple(parts), tuple(firsts))
 
-    def load(self, seed: int, slot: int) -> None:
-        for number, part in enumerate(self.parts):
-            part.load(_seed(seed, number), slot)
 
-    def check(self, seed: int, slot: int) -> CheckOutcome:
-        """See CaseBuffers; offsets are those of the whole buffer."""
-        found = [part.check(_seed(seed, number), slot) for number, part in enumerate(self.parts)]
-        wrong = [
-            first + outcome.first_offset
-            for first, outcome in zip(self.first_elements, found, strict=True)
-            if outcome.wrong
-        ]
-        digest = sum(outcome.digest for outcome in found) % 2**64
-        return CheckOutcome(sum(outcome.wrong for outcome in found), min(wrong, default=-1), digest)
-
-    def sent_changed(self, seed: int, slot: int) -> int:
-        return sum(part.sent_changed(_seed(seed, number), slot) for number, part in enumerate(self.parts))
-
-    def tensors(self, seed: int, slot: int, first_wrong: int) -> bytes:
-        """See PreparedCase; of the part in which the first wrong element lies."""
-        number = max(i for i, first in enumerate(self.first_elements) if first <= first_wrong)
-        inside = first_wrong - self.first_elements[number]
-        return saved_tensors(self.parts[number], _seed(seed, number), slot, inside)
-
-
-class CheckedParts:
+class CheckedParts(PreparedCase):
     """What a prepared case leaves to its buffers."""
 
     _parts: PartedBuffers
 
     def load(self, seed: int, slot: int) -> None:
-        self._parts.load(seed, slot)
+        for number, part in enumerate(self._parts.parts):
+            part.load(_seed(seed, number), slot)
 
     def check(self, seed: int, slot: int) -> CheckOutcome:
-        return self._parts.check(seed, slot)
-
-    def run(self, slot: int, calls: int = 1) -> None:
-        raise NotImplementedError
+        """See PreparedCase; offsets are those of the whole buffer."""
+        parts = self._parts
+        found = [part.check(_seed(seed, number), slot) for number, part in enumerate(parts.parts)]
+        wrong = [
+            first + outcome.first_offset
+            for first, outcome in zip(parts.first_elements, found, strict=True)
+            if outcome.wrong
+        ]
+        digest = sum(outcome.digest for outcome in found) % 2**64
+        return CheckOutcome(sum(outcome.wrong for outcome in found), min(wrong, default=-1), digest)
 
     def guard(self) -> None:
         self._parts.whole.guard(0, self._parts.whole.slots - 1)
@@ -109,21 +92,19 @@ class CheckedParts:
     def strays(self) -> Strays:
         return self._parts.whole.strays(0, self._parts.whole.slots - 1)
 
-    def run_checked(self, seed: int, slot: int) -> CheckOutcome:
-        return self.checked(seed, slot, lambda: self.run(slot))
-
-    def checked(self, seed: int, slot: int, run: Callable[[], object]) -> CheckOutcome:
+    def run_checked(self, seed: int, slot: int, issue: Callable[[int], object] | None = None) -> CheckOutcome:
         whole = self._parts.whole
         whole.guard(slot, slot)
-        run()
-        return replace(
-            self.check(seed, slot),
-            sent_changed=self._parts.sent_changed(seed, slot),
-            strays=whole.strays(slot, slot),
-        )
+        (issue or self.run)(slot)
+        sent = (part.sent_changed(_seed(seed, at), slot) for at, part in enumerate(self._parts.parts))
+        return replace(self.check(seed, slot), sent_changed=sum(sent), strays=whole.strays(slot, slot))
 
     def tensors(self, seed: int, slot: int, first_wrong: int) -> bytes:
-        return self._parts.tensors(seed, slot, first_wrong)
+        """See PreparedCase; of the part in which the first wrong element lies."""
+        firsts = self._parts.first_elements
+        number = max(at for at, first in enumerate(firsts) if first <= first_wrong)
+        part = self._parts.parts[number]
+        return saved_tensors(part, _seed(seed, number), slot, first_wrong - firsts[number])
 
 
 def _seed(seed: int, part: int) -> int:

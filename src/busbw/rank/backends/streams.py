@@ -15,15 +15,11 @@ from busbw.model.case import Case
 from busbw.model.choice import Choice
 from busbw.rank.backends.base import (
     Backend,
-    CheckOutcome,
     DeviceState,
-    Groups,
     Identity,
     IdleCase,
     Look,
-    Pairs,
     PreparedCase,
-    Strays,
 )
 
 if TYPE_CHECKING:
@@ -41,48 +37,17 @@ class StreamsLook:
     overlap: Float64Array
 
 
-class StreamCase:
-    """One stream of a step, as what is checked: filled and compared by itself, run beside the others."""
-
-    def __init__(self, step: PreparedStep, own: PreparedCase) -> None:
-        self._step, self.own = step, own
-        self.slots = own.slots
-
-    def load(self, seed: int, slot: int) -> None:
-        self.own.load(seed, slot)
-
-    def check(self, seed: int, slot: int) -> CheckOutcome:
-        return self.own.check(seed, slot)
-
-    def tensors(self, seed: int, slot: int, first_wrong: int) -> bytes:
-        return self.own.tensors(seed, slot, first_wrong)
-
-    def run(self, slot: int) -> None:
-        """One call of every stream, at once."""
-        self._step.run(slot)
-
-    def guard(self) -> None:
-        self.own.guard()
-
-    def strays(self) -> Strays:
-        return self.own.strays()
-
-    def run_checked(self, seed: int, slot: int) -> CheckOutcome:
-        return self.own.checked(seed, slot, lambda: self.run(slot))
-
-
 class PreparedStep:
     """One case of every stream, ready to be issued at once on this rank, which may sit out of some."""
 
     def __init__(self, backends: Sequence[Backend], cases: Sequence[Case]) -> None:
-        self._prepared = [backend.prepare(case) for backend, case in zip(backends, cases, strict=True)]
-        self._present = [number for number, own in enumerate(self._prepared) if not isinstance(own, IdleCase)]
+        self.parts = tuple(backend.prepare(case) for backend, case in zip(backends, cases, strict=True))
+        self._present = [number for number, own in enumerate(self.parts) if not isinstance(own, IdleCase)]
         self._backend = backends[self._present[0] if self._present else 0]
-        self.parts = tuple(StreamCase(self, own) for own in self._prepared)
 
     def run(self, slot: int) -> None:
         """One call of every stream, untimed."""
-        self._rounds([1] * len(self._prepared), slot, 0, 1)
+        self._rounds([1] * len(self.parts), slot, 0, 1)
 
     def time(self, calls: Sequence[int], lead: int, samples: int) -> StreamsLook:
         """Time rounds of so many calls of each stream, behind ``lead`` untimed rounds. All streams of a round
@@ -90,8 +55,8 @@ class PreparedStep:
         the others have no time with it.
         """
         idle = IdleCase().time(0, samples, 1)
-        looks = [idle] * len(self._prepared)
-        overlap = np.full((len(self._prepared), samples), np.nan)
+        looks = [idle] * len(self.parts)
+        overlap = np.full((len(self.parts), samples), np.nan)
         if rounds := self._rounds(calls, 0, lead, samples):
             elapsed = rounds.end_ns - rounds.begin_ns
             active = self._active(calls)
@@ -103,14 +68,14 @@ class PreparedStep:
 
     def close(self) -> None:
         """Give back what prepare took."""
-        for own in self._prepared:
+        for own in self.parts:
             own.close()
 
     def _rounds(self, calls: Sequence[int], slot: int, lead: int, samples: int) -> Rounds | None:
         active = self._active(calls)
         if not active:
             return None
-        prepared = [self._prepared[number] for number in active]
+        prepared = [self.parts[number] for number in active]
         return self._backend.together(prepared, [calls[n] for n in active], slot, lead, samples)
 
     def _active(self, calls: Sequence[int]) -> list[int]:
@@ -124,7 +89,7 @@ def overlaps(rounds: Rounds) -> Float64Array:
     return np.asarray(np.clip(common, 0, None) / np.maximum(own, 1), np.float64)
 
 
-class StreamsBackend:
+class StreamsBackend(Backend):
     """See Backend; ``prepare_step`` makes ready what runs at once."""
 
     def __init__(self, backends: Sequence[Backend]) -> None:
@@ -143,16 +108,6 @@ class StreamsBackend:
         self.identity = replace(first, facts={**first.facts, "streams": len(self._backends)})
         self.timing_cost_ns = max(backend.timing_cost_ns for backend in self._backends)
 
-    def pair_up(self, pairs: Pairs, pause_ns: int = 0) -> None:
-        """See Backend; of all streams."""
-        for backend in self._backends:
-            backend.pair_up(pairs, pause_ns)
-
-    def regroup(self, world: World, groups: Groups) -> None:
-        """See Backend; of all streams."""
-        for backend in self._backends:
-            backend.regroup(world, groups)
-
     def prepare(self, case: Case) -> PreparedCase:
         """One stream by itself."""
         return self._backends[case.stream].prepare(case)
@@ -161,20 +116,15 @@ class StreamsBackend:
         """One case of every stream, in their order."""
         return PreparedStep(self._backends, cases)
 
-    def together(
-        self, prepared: Sequence[PreparedCase], calls: Sequence[int], slot: int, lead: int, rounds: int
-    ) -> Rounds:
-        return self._backends[0].together(prepared, calls, slot, lead, rounds)
-
     def inapplicable(self, case: Case) -> str:
         return self._backends[case.stream].inapplicable(case)
 
     def conditions(self, case: Case) -> tuple[str, ...]:
         return self._backends[case.stream].conditions(case)
 
-    def choice(self, case: Case, prepared: StreamCase) -> Choice | None:
+    def choice(self, case: Case, prepared: PreparedCase) -> Choice | None:
         """See Backend; of the stream's call by itself."""
-        return self._backends[case.stream].choice(case, prepared.own)
+        return self._backends[case.stream].choice(case, prepared)
 
     def device_state(self) -> DeviceState | None:
         """See Backend; the streams share the device."""

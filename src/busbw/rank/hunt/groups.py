@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from busbw.errors import ExitCode
@@ -15,8 +14,7 @@ from busbw.hunt.rounds import rails
 from busbw.model.case import Case
 from busbw.model.hunt import GroupTest, Hunt, Round, RoundResult, Stage
 from busbw.model.layout import SHARE_ALIGNMENT_BYTES, Placement
-from busbw.rank.hunt.round_time import LEAST_PAUSE_NS, LOOKS, Pace, pace_of
-from busbw.rank.measure import agreed_call_ns
+from busbw.rank.hunt.round_time import Messages
 from busbw.rank.world.base import RefusedTogether
 
 if TYPE_CHECKING:
@@ -49,15 +47,14 @@ def _field(kind: str, groups: Sequence[tuple[str, tuple[int, ...]]]) -> Field:
     return Field(kind, names, ranks, (tuple(range(len(groups))),))
 
 
-class GroupTester:
-    """Runs the rounds of a stage. ``sleeps``: waits always do."""
+class GroupTester(Messages):
+    """Runs the rounds of a stage."""
 
     def __init__(
         self, world: World, hunt: Hunt, backend: Backend, deadline: Deadline, *, sleeps: bool
     ) -> None:
-        self._world, self._hunt = world, hunt
-        self._backend, self._deadline = backend, deadline
-        self._sleeps = sleeps
+        super().__init__(world, hunt, backend, sleeps=sleeps)
+        self._deadline = deadline
 
     def run(
         self, stage: Stage, field: Field, first: int, tell: Callable[[RoundResult], None] | None
@@ -66,19 +63,20 @@ class GroupTester:
         elsewhere. The backend's communicators are the groups' afterwards. Collective.
         """
         self._require_shares(field)
+        case = _case(self.hunt.size_bytes)
         mine = next(
-            (name for name, ranks in zip(field.names, field.ranks, strict=True) if self._world.rank in ranks),
+            (name for name, ranks in zip(field.names, field.ranks, strict=True) if self.world.rank in ranks),
             "",
         )
         doing = f"{COLLECTIVE} in {mine}" if mine else f"{COLLECTIVE} in other groups"
         history: tuple[RoundResult, ...] = ()
-        with self._deadline.watch(self._hunt.timeout_s, doing):
-            self._backend.regroup(self._world, field.ranks)
-            pace = self._find_pace(field)
-        with self._prepared(pace.pause_ns) as prepared:
+        with self._deadline.watch(self.hunt.timeout_s, doing):
+            self.backend.regroup(self.world, field.ranks)
+            pace = self.pace(case, (), field.kind)
+        with self.prepared(case, (), pace.pause_ns) as prepared:
             while self._goes_on(history):
                 start_s = time.monotonic()
-                with self._deadline.watch(self._hunt.timeout_s, doing):
+                with self._deadline.watch(self.hunt.timeout_s, doing):
                     everyone = self._measure(prepared, pace.calls)
                 if everyone is not None:
                     chosen = Round(first + len(history), stage, (), field.ranks)
@@ -90,54 +88,31 @@ class GroupTester:
 
     def _goes_on(self, history: Sequence[RoundResult]) -> bool:
         told = None
-        if self._world.rank == 0:
-            told = json.dumps(wants_more(self._hunt.rules, history)).encode()
-        return bool(json.loads(self._world.broadcast(told)))
-
-    def _find_pace(self, field: Field) -> Pace:
-        with self._prepared(LEAST_PAUSE_NS if self._sleeps else 0) as prepared:
-            self._world.barrier()
-            call_ns = min(agreed_call_ns(prepared, self._world, 1) for _ in range(LOOKS))
-        return pace_of(self._hunt, call_ns, sleeps=self._sleeps, slowest=field.kind)
+        if self.world.rank == 0:
+            told = json.dumps(wants_more(self.hunt.rules, history)).encode()
+        return bool(json.loads(self.world.broadcast(told)))
 
     def _measure(self, prepared: PreparedCase, calls: int) -> list[list[float]] | None:
-        """Nanoseconds of a call in each sample, of every rank; on rank 0. Every sample begins behind a
-        barrier of all groups, so that they run at once.
-        """
-        prepared.run(0)
-        own = []
-        for _ in range(self._hunt.samples):
-            self._world.barrier()
-            own.append(float(prepared.time(0, 1, calls).elapsed_ns[0]) / calls)
-        told = self._world.gather(json.dumps(own).encode())
+        """Nanoseconds of a call in each sample, of every rank; on rank 0. All groups run at once."""
+        told = self.world.gather(json.dumps(self.samples(prepared, calls)).encode())
         # A rank that left early could not report that a round does not end, and would seem to hang.
-        self._world.barrier()
+        self.world.barrier()
         return None if told is None else [json.loads(each) for each in told]
-
-    @contextmanager
-    def _prepared(self, pause_ns: int) -> Iterator[PreparedCase]:
-        self._backend.pair_up((), pause_ns)
-        size = self._hunt.size_bytes
-        count = size // ELEMENT_BYTES
-        case = Case(0, COLLECTIVE, "float", "", -1, size, size, count, Placement.OUT_OF_PLACE)
-        prepared = self._backend.prepare(case)
-        try:
-            yield prepared
-        finally:
-            prepared.close()
 
     def _require_shares(self, field: Field) -> None:
         """Every rank has something for every other one. Raises RefusedTogether."""
         least = SHARE_ALIGNMENT_BYTES * max(map(len, field.ranks))
-        if self._hunt.size_bytes < least:
+        if self.hunt.size_bytes < least:
             raise RefusedTogether(
-                f"{self._hunt.size_bytes} B are less than {SHARE_ALIGNMENT_BYTES} for each rank"
+                f"{self.hunt.size_bytes} B are less than {SHARE_ALIGNMENT_BYTES} for each rank"
                 f" of a {field.kind}",
                 hint=f"give -b {least} or more",
                 exit_code=ExitCode.USAGE,
-                rank=None,
-                host="",
             )
+
+
+def _case(size: int) -> Case:
+    return Case(0, COLLECTIVE, "float", "", -1, size, size, size // ELEMENT_BYTES, Placement.OUT_OF_PLACE)
 
 
 def _result(chosen: Round, everyone: Sequence[Sequence[float]], seconds: float) -> RoundResult:

@@ -8,7 +8,7 @@ import contextlib
 import fcntl
 import json
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +17,7 @@ from busbw.machine.counters import read_counters, sent_received
 from busbw.machine.nics import is_rdma_name, read_nics
 from busbw.machine.sysfs import read_text
 from busbw.model.finding import Finding, Severity
+from busbw.units import first_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -116,10 +117,12 @@ def judge(hunt: Hunt, rounds: int, moved: Mapping[str, Mapping[str, int]]) -> tu
     if wrong:
         host, own = next(iter(wrong.items()))
         amounts = ", ".join(f"{name} {value / 1e6:.1f} MB" for name, value in sorted(own.items()))
-        claim = f"could not decide: the traffic of {_many(list(wrong))} did not go through {hunt.nic}"
+        claim = f"could not decide: the traffic of {first_of(wrong, 3)} did not go through {hunt.nic}"
         return Finding(Severity.WARNING, claim, f"{host}: {amounts}", _HINT, check=CHECK), False
     if unseen:
-        claim = f"not covered: {hunt.nic} has no counters on {_many(unseen)}, so its traffic was not seen"
+        claim = (
+            f"not covered: {hunt.nic} has no counters on {first_of(unseen, 3)}, so its traffic was not seen"
+        )
         return Finding(Severity.INFO, claim, check=CHECK), True
     low, high = (f(_of(hunt.nic, own) or 0 for own in moved.values()) / 1e6 for f in (min, max))
     claim = f"{hunt.nic} carried what was sent, by its counters: {low:.0f} to {high:.0f} MB a host"
@@ -136,7 +139,3 @@ def _of(nic: str, own: Mapping[str, int]) -> int | None:
     """Bytes of a NIC; of all ports of a device whose port was not named."""
     found = [value for name, value in own.items() if nic in (name, name.partition(":")[0])]
     return sum(found) if found else None
-
-
-def _many(hosts: Sequence[str]) -> str:
-    return ", ".join(hosts[:3]) + (f" and {len(hosts) - 3} more" if len(hosts) > 3 else "")

@@ -5,13 +5,21 @@ fits into its time, which is known before it is run.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from busbw.errors import UndecidedError
+from busbw.errors import ExitCode
 from busbw.model.hunt import BANDWIDTH, BOTH_WAYS, Hunt
+from busbw.rank.measure import agreed_call_ns
 from busbw.rank.world.base import RefusedTogether
 from busbw.units import format_duration, format_size
+
+if TYPE_CHECKING:
+    from busbw.model.case import Case
+    from busbw.rank.backends.base import Backend, Pairs, PreparedCase
+    from busbw.rank.world.base import World
 
 LOOKS: Final = 2  # messages by which the pace is found
 _WAYS: Final = {BANDWIDTH: 2, BOTH_WAYS: 1}  # how often a round sends what is sampled
@@ -49,21 +57,15 @@ def refuse_long(hunt: Hunt, calls: int, call_ns: float, slowest: str = "pair") -
     """Raise RefusedTogether where a round takes longer than it may even if no part is slow. All ranks know
     the same pace, so all raise.
     """
-    long = _too_long(hunt, calls, call_ns, slowest)
-    if long is not None:
-        raise RefusedTogether(long.message, hint=long.hint, exit_code=long.exit_code, rank=None, host="")
-
-
-def _too_long(hunt: Hunt, calls: int, call_ns: float, slowest: str) -> UndecidedError | None:
     least_s = least_round_s(hunt, calls, call_ns)
     if least_s <= hunt.timeout_s:
-        return None
+        return
     took, limit, one = map(format_duration, (least_s, hunt.timeout_s, call_ns / 1e9))
-    size = format_size(hunt.size_bytes)
-    return UndecidedError(
-        f"a round takes {took} or more, and --round-timeout is {limit}: {size} takes {one}"
-        f" in the slowest {slowest}",
+    raise RefusedTogether(
+        f"a round takes {took} or more, and --round-timeout is {limit}: {format_size(hunt.size_bytes)} takes"
+        f" {one} in the slowest {slowest}",
         hint=f"give a smaller -b, or --round-timeout {round(_SPARE * least_s) + 1}s",
+        exit_code=ExitCode.UNDECIDED,
     )
 
 
@@ -73,3 +75,39 @@ def least_round_s(hunt: Hunt, calls: int, call_ns: float) -> float:
     """
     ways = 1 if hunt.kind == "rails" else sum(_WAYS.get(metric, 0) for metric in hunt.rules.metrics)
     return (LOOKS + ways * (1 + hunt.samples * calls)) * call_ns / 1e9
+
+
+class Messages:
+    """The calls of a hunt, timed. ``sleeps``: waits always do. What it does is collective over the world."""
+
+    def __init__(self, world: World, hunt: Hunt, backend: Backend, *, sleeps: bool) -> None:
+        self.world, self.hunt, self.backend, self.sleeps = world, hunt, backend, sleeps
+
+    @contextmanager
+    def prepared(self, case: Case, pairs: Pairs, pause_ns: int) -> Iterator[PreparedCase]:
+        """The case, ready for a while; between these pairs where it is a permute."""
+        self.backend.pair_up(pairs, pause_ns)
+        prepared = self.backend.prepare(case)
+        try:
+            yield prepared
+        finally:
+            prepared.close()
+
+    def pace(self, case: Case, pairs: Pairs, slowest: str) -> Pace:
+        """How many messages make a sample, and how long a wait may sleep: from a few."""
+        with self.prepared(case, pairs, LEAST_PAUSE_NS if self.sleeps else 0) as prepared:
+            self.world.barrier()
+            call_ns = min(agreed_call_ns(prepared, self.world, 1) for _ in range(LOOKS))
+        return pace_of(self.hunt, call_ns, sleeps=self.sleeps, slowest=slowest)
+
+    def samples(self, prepared: PreparedCase, calls: int) -> list[float]:
+        """Nanoseconds of a call on this rank, in each sample. Every sample begins behind a barrier of all
+        ranks: of back-to-back samples, a rank that reads the clock late at the end of one makes the next look
+        short.
+        """
+        prepared.run(0)
+        return [self._sample(prepared, calls) for _ in range(self.hunt.samples)]
+
+    def _sample(self, prepared: PreparedCase, calls: int) -> float:
+        self.world.barrier()
+        return float(prepared.time(0, 1, calls).elapsed_ns[0]) / calls

@@ -10,11 +10,10 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -48,14 +47,14 @@ from busbw.model.layout import Placement
 from busbw.rank.hunt.groups import GroupTester, stages
 from busbw.rank.hunt.nic import by_host, carried, named
 from busbw.rank.hunt.nic import judge as judge_nic
-from busbw.rank.hunt.round_time import LEAST_PAUSE_NS, LOOKS, SMALL_PAUSE_NS, Pace, pace_of
-from busbw.rank.measure import agreed_call_ns
+from busbw.rank.hunt.round_time import SMALL_PAUSE_NS, Messages, Pace
 from busbw.rank.world.mpi import MpiWorld
 
 if TYPE_CHECKING:
     from busbw.model.record import HostInfo
-    from busbw.rank.backends.base import Backend, PreparedCase
+    from busbw.rank.backends.base import Backend
     from busbw.rank.process import Deadline
+    from busbw.rank.rank0 import Lead
     from busbw.rank.world.base import World
 
 _ELEMENT_BYTES: Final = 4
@@ -75,33 +74,26 @@ _NO_OTHER: Final = Finding(
 )
 
 
-class Hunter(Protocol):
-    """Rank 0's ear for a hunt."""
-
-    def tested(self, field: Field, found: RoundResult) -> None:
-        """A round was run."""
-
-    def switches(self, places: Sequence[HostInfo]) -> dict[str, str]:
-        """The lowest switch of each host, where that is known."""
-
-    def judged(self, verdict: dict[str, Any], findings: tuple[Finding, ...], code: ExitCode) -> None:
-        """The hunt is over."""
-
-
 def go_hunting(
     world: World,
     hunt: Hunt,
     backend: Backend,
     deadline: Deadline,
-    observer: Hunter | None,
+    observer: Lead | None,
     places: Sequence[HostInfo],
 ) -> ExitCode:
     """All rounds in all fields. Collective over the world; ``observer`` and ``places`` are rank 0's."""
     tester = _Tester(world, hunt, backend, deadline)
+    code = _gone(tester, observer, places)
+    return ExitCode(int(world.max(np.array([int(code)]))[0]))
+
+
+def _gone(tester: _Tester, observer: Lead | None, places: Sequence[HostInfo]) -> ExitCode:
+    """The hunt's exit code, on rank 0."""
+    world, hunt, backend = tester.world, tester.hunt, tester.backend
     hosts = [member.host for member in world.members]
     if hunt.kind == "rails":
-        code = _go_rails(tester, hosts, observer, places)
-        return ExitCode(int(world.max(np.array([int(code)]))[0]))
+        return _go_rails(tester, hosts, observer, places)
     among = {"isolate": fields(hosts), "pairs": fields(hosts)[-1:]}[hunt.kind]
     among = tuple(_with_gpus(field, hosts, backend.name, os.environ) for field in among)
     if observer is not None:
@@ -111,10 +103,9 @@ def go_hunting(
     before = carried() if hunt.nic else {}
     histories = [_rounds(tester, field, observer) for field in among]
     moved = by_host(world, before) if hunt.nic else None
-    code = ExitCode.OK
-    if observer is not None:
-        code = _tell(hunt, among, histories, observer, places, moved)
-    return ExitCode(int(world.max(np.array([int(code)]))[0]))
+    if observer is None:
+        return ExitCode.OK
+    return _tell(hunt, among, histories, observer, places, moved)
 
 
 def _with_gpus(field: Field, hosts: Sequence[str], backend: str, environ: Mapping[str, str]) -> Field:
@@ -130,7 +121,7 @@ def _with_gpus(field: Field, hosts: Sequence[str], backend: str, environ: Mappin
 
 
 def _go_rails(
-    tester: _Tester, hosts: Sequence[str], observer: Hunter | None, places: Sequence[HostInfo]
+    tester: _Tester, hosts: Sequence[str], observer: Lead | None, places: Sequence[HostInfo]
 ) -> ExitCode:
     """A collective in each rail and in each host, by which they are compared; then the steps of their rings,
     which are shown. Collective.
@@ -154,7 +145,7 @@ def _tell_rails(
     hunt: Hunt,
     among: Sequence[tuple[Stage, Field]],
     histories: Sequence[tuple[RoundResult, ...]],
-    observer: Hunter,
+    observer: Lead,
     places: Sequence[HostInfo],
 ) -> ExitCode:
     """Judge what was measured."""
@@ -175,7 +166,7 @@ def _tell(
     hunt: Hunt,
     among: Sequence[Field],
     histories: Sequence[tuple[RoundResult, ...]],
-    observer: Hunter,
+    observer: Lead,
     places: Sequence[HostInfo],
     moved: Mapping[str, Mapping[str, int]] | None,
 ) -> ExitCode:
@@ -223,7 +214,7 @@ def _by_nic(
 
 
 def _rounds(
-    tester: _Tester, field: Field, observer: Hunter | None, history: tuple[RoundResult, ...] = ()
+    tester: _Tester, field: Field, observer: Lead | None, history: tuple[RoundResult, ...] = ()
 ) -> tuple[RoundResult, ...]:
     """Round after round until rank 0 says that it is enough; all of them on rank 0, none elsewhere."""
     while (chosen := _agreed(tester, field, history)) is not None:
@@ -261,21 +252,21 @@ def _next(hunt: Hunt, field: Field, history: tuple[RoundResult, ...]) -> Round |
     return Round(number, Stage.MATRIX, turn(parts, number)) if number < turns(parts) else None
 
 
-class _Tester:
+class _Tester(Messages):
     """Runs rounds. The pace is found in the first one over the same links and kept, so that tests of a field
     are alike: what a sample within a host takes says nothing of one between hosts.
     """
 
     def __init__(self, world: World, hunt: Hunt, backend: Backend, deadline: Deadline) -> None:
-        self.world, self.hunt = world, hunt
-        self.backend, self.deadline = backend, deadline
+        self.deadline = deadline
         self._links = ("", False)  # what the pace is of: the kind of the parts, whether a ring within hosts
         self._pace = Pace(0, 0)
         shares_cores = False
         if isinstance(world, MpiWorld):
             # Control traffic is not timed, and a rank that spins there takes a core from the ranks that test.
             shares_cores, world.sleeps = world.sleeps, True
-        self.sleeps = hunt.wait == "sleep" or (hunt.wait == "auto" and shares_cores)
+        sleeps = hunt.wait == "sleep" or (hunt.wait == "auto" and shares_cores)
+        super().__init__(world, hunt, backend, sleeps=sleeps)
 
     def run(self, field: Field, chosen: Round) -> RoundResult | None:
         """Test the pairs of a round; the result on rank 0, None elsewhere. Collective."""
@@ -287,7 +278,7 @@ class _Tester:
             links = (field.kind, chosen.stage is Stage.NODES)
             if links != self._links:
                 self._links = links
-                self._find_pace(there)
+                self._pace = self.pace(_case(self.hunt.size_bytes), there, "pair")
             if chosen.stage in (Stage.RAILS, Stage.NODES):
                 own[BANDWIDTH] = (self._wide(there), [])
             else:
@@ -330,22 +321,10 @@ class _Tester:
         whom = f" with {field.names[partner.pop()]}" if partner else ""
         return f"round {chosen.number + 1}{whom}"
 
-    def _find_pace(self, pairs: tuple[tuple[int, int], ...]) -> None:
-        """How many messages make a sample, and how long a wait may sleep: from a few, of the slowest pair."""
-        with self._prepared(pairs, self.hunt.size_bytes, LEAST_PAUSE_NS if self.sleeps else 0) as prepared:
-            self.world.barrier()
-            call_ns = min(agreed_call_ns(prepared, self.world, 1) for _ in range(LOOKS))
-        self._pace = pace_of(self.hunt, call_ns, sleeps=self.sleeps, slowest="pair")
-
     def _wide(self, pairs: tuple[tuple[int, int], ...]) -> list[float]:
-        """Nanoseconds of a large message on this rank, in each sample.
-
-        Every sample begins behind a barrier. Back-to-back samples would not do: a rank that reads the clock
-        late at the end of one makes the next look short.
-        """
-        with self._prepared(pairs, self.hunt.size_bytes, self._pace.pause_ns) as prepared:
-            prepared.run(0)
-            return [self._sample(prepared, self._pace.calls) for _ in range(self.hunt.samples)]
+        """Nanoseconds of a large message on this rank, in each sample."""
+        with self.prepared(_case(self.hunt.size_bytes), pairs, self._pace.pause_ns) as prepared:
+            return self.samples(prepared, self._pace.calls)
 
     def _small(self, pairs: tuple[tuple[int, int], ...]) -> tuple[list[float], list[float]]:
         """Nanoseconds of a small exchange on this rank, the mean of many, late ones included; how many of
@@ -353,7 +332,8 @@ class _Tester:
         the nanoseconds of an exchange in each block. Blocks follow one another without a barrier: a rank that
         is late at the end of one makes the next longer for its partner, and the longer one counts.
         """
-        with self._prepared(pairs, self.hunt.small_bytes, SMALL_PAUSE_NS if self.sleeps else 0) as prepared:
+        case = _case(self.hunt.small_bytes)
+        with self.prepared(case, pairs, SMALL_PAUSE_NS if self.sleeps else 0) as prepared:
             prepared.run(0, _SMALL_LEAD)
             start_ns, stalled, before_ns = time.monotonic_ns(), stalled_ns(), queued_ns()
             self.world.barrier()
@@ -366,21 +346,6 @@ class _Tester:
             queued = queued_ns() - before_ns if is_judged else 0
             share = (stalled_ns() - stalled) / (time.monotonic_ns() - start_ns)
             return [float(took.sum()) / calls, queued / calls, min(1.0, share)], blocks
-
-    def _sample(self, prepared: PreparedCase, calls: int) -> float:
-        self.world.barrier()
-        return float(prepared.time(0, 1, calls).elapsed_ns[0]) / calls
-
-    @contextmanager
-    def _prepared(
-        self, pairs: tuple[tuple[int, int], ...], size_bytes: int, pause_ns: int
-    ) -> Iterator[PreparedCase]:
-        self.backend.pair_up(pairs, pause_ns)
-        prepared = self.backend.prepare(_case(size_bytes))
-        try:
-            yield prepared
-        finally:
-            prepared.close()
 
 
 def _case(size_bytes: int) -> Case:

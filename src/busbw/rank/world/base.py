@@ -13,7 +13,7 @@ import os
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeVar
 
 import numpy as np
 
@@ -72,8 +72,6 @@ class World(Protocol):
     def launcher(self) -> str: ...
     @property
     def members(self) -> tuple[Member, ...]: ...
-    @property
-    def hosts(self) -> tuple[str, ...]: ...
 
     def barrier(self) -> None:
         """Return when every rank has called it."""
@@ -106,6 +104,17 @@ def this_member(rank: int, local_rank: int) -> Member:
     return Member(rank=rank, host=socket.gethostname(), pid=os.getpid(), local_rank=local_rank)
 
 
+def members_here(world: World) -> tuple[Member, ...]:
+    """The ranks of this rank's host, this one among them."""
+    host = world.members[world.rank].host
+    return tuple(member for member in world.members if member.host == host)
+
+
+def speaks_for_host(world: World) -> bool:
+    """Whether this rank is the first of its host."""
+    return members_here(world)[0].rank == world.rank
+
+
 def distinct_hosts(members: tuple[Member, ...]) -> tuple[str, ...]:
     """Host names without repetition, in the order of their lowest rank."""
     return tuple(dict.fromkeys(member.host for member in members))
@@ -128,7 +137,9 @@ def reducible(values: NDArray[Number]) -> NDArray[Number]:
 class RefusedTogether(BusbwError):
     """One or more ranks refused a step; raised alike on all ranks, so that all of them leave."""
 
-    def __init__(self, message: str, *, hint: str, exit_code: ExitCode, rank: int | None, host: str) -> None:
+    def __init__(
+        self, message: str, *, hint: str, exit_code: ExitCode, rank: int | None = None, host: str = ""
+    ) -> None:
         super().__init__(message, hint=hint, rank=rank, host=host)
         self.exit_code = exit_code
 
@@ -137,7 +148,8 @@ def agreed(world: World, step: Callable[[], T]) -> T:
     """The result of a step that each rank takes alone, once it succeeded on every rank: nobody goes on into a
     collective that others left. Collective over the world.
 
-    Raises RefusedTogether on every rank when it failed on any, with the first failing rank's words.
+    Raises RefusedTogether on every rank when it failed on any, with the first failing rank's words. A step
+    that raises it itself says what it is about.
     """
     result: T | None = None
     failure: BusbwError | None = None
@@ -147,23 +159,18 @@ def agreed(world: World, step: Callable[[], T]) -> T:
         failure = error
     if world.max(np.array([0 if failure is None else 1], np.int64))[0] == 0:
         return result  # type: ignore[return-value]
-    reports = world.gather(b"" if failure is None else json.dumps(_report(failure)).encode())
-    first = b""
-    if reports is not None:
-        failed = [rank for rank, report in enumerate(reports) if report]
-        first = json.dumps(
-            {"rank": failed[0], "others": len(failed) - 1, **json.loads(reports[failed[0]])}
-        ).encode()
-    told = json.loads(world.broadcast(first if world.rank == 0 else None))
-    others = f" (and {told['others']} more)" if told["others"] else ""
-    raise RefusedTogether(
-        told["message"] + others,
-        hint=told["hint"],
-        exit_code=ExitCode(told["exit_code"]),
-        rank=told["rank"],
-        host=world.members[told["rank"]].host,
-    ) from failure
+    own = b"" if failure is None else json.dumps(_report(failure, world.members[world.rank])).encode()
+    gathered = world.gather(own)
+    told = None
+    if gathered is not None:
+        failed = [json.loads(report) for report in gathered if report]
+        others = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
+        told = json.dumps({**failed[0], "message": failed[0]["message"] + others}).encode()
+    fields = json.loads(world.broadcast(told))
+    raise RefusedTogether(**fields | {"exit_code": ExitCode(fields["exit_code"])}) from failure
 
 
-def _report(error: BusbwError) -> dict[str, str | int]:
-    return {"message": error.message, "hint": error.hint, "exit_code": int(error.exit_code)}
+def _report(error: BusbwError, own: Member) -> dict[str, Any]:
+    at = error if isinstance(error, RefusedTogether) else own
+    code = int(error.exit_code)
+    return {"message": error.message, "hint": error.hint, "exit_code": code, "rank": at.rank, "host": at.host}

@@ -26,7 +26,6 @@ from busbw.rank.world.wire import (
     Hello,
     Kind,
     Message,
-    Op,
     Outcome,
     decode_failed,
     decode_members,
@@ -47,52 +46,28 @@ class Welcome:
     members: tuple[Member, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Contribute:
-    """The main thread takes part in a collective call."""
-
-    op: Op
-    call: int
-    body: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Fail:
-    """The main thread cannot go on."""
-
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class Leave:
-    """The main thread is done."""
-
-
-Command = Contribute | Fail | Leave
-
-
 class Link:
     """Two queues between the main thread and the channel thread, and a pipe that wakes its poll()."""
 
     def __init__(self) -> None:
         self.inbox: SimpleQueue[Welcome | Outcome | Failed] = SimpleQueue()
-        self._commands: SimpleQueue[Command] = SimpleQueue()
+        self._wishes: SimpleQueue[Message] = SimpleQueue()
         self.wake_fd, self._wake_write_fd = os.pipe()
         os.set_blocking(self.wake_fd, False)
 
-    def post(self, command: Command) -> None:
-        """Hand a command to the channel thread."""
-        self._commands.put(command)
+    def post(self, wish: Message) -> None:
+        """What the main thread wants, as a message to rank 0: PART, FAIL or BYE."""
+        self._wishes.put(wish)
         os.write(self._wake_write_fd, b"\0")
 
-    def take(self) -> list[Command]:
-        """All commands posted so far, in order."""
+    def take(self) -> list[Message]:
+        """All that was posted so far, in order."""
         with contextlib.suppress(BlockingIOError):
             os.read(self.wake_fd, 4096)
-        commands = []
-        while not self._commands.empty():
-            commands.append(self._commands.get())
-        return commands
+        wishes = []
+        while not self._wishes.empty():
+            wishes.append(self._wishes.get())
+        return wishes
 
     def close(self) -> None:
         os.close(self.wake_fd)
@@ -100,7 +75,7 @@ class Link:
 
 
 class Loop(ABC):
-    """What the two kinds of channel thread share: poll, then commands, messages, lost connections and
+    """What the two kinds of channel thread share: poll, then wishes, messages, lost connections and
     deadlines.
     """
 
@@ -131,8 +106,8 @@ class Loop(ABC):
         while not self._has_left():
             ready = dict(poller.poll(self._poll_timeout_ms()))
             if self._link.wake_fd in ready:
-                for command in self._link.take():
-                    self._obey(command)
+                for wish in self._link.take():
+                    self._obey(wish)
             if self._has_left():
                 return  # rank 0 leaves with the last goodbye: its end is no loss to those that said it
             if socket in ready:
@@ -173,7 +148,7 @@ class Loop(ABC):
     @abstractmethod
     def _own_failure(self, reason: str) -> PeerFailure: ...
     @abstractmethod
-    def _obey(self, command: Command) -> None: ...
+    def _obey(self, wish: Message) -> None: ...
     @abstractmethod
     def _receive_all(self) -> None: ...
     @abstractmethod
@@ -226,19 +201,11 @@ class PeerLoop(Loop):
     def _own_failure(self, reason: str) -> PeerFailure:
         return PeerFailure(self._hello.rank, self._hello.host, reason)
 
-    def _obey(self, command: Command) -> None:
-        if isinstance(command, Contribute):
-            # Only the root contributes to a broadcast; after the end the cause is in the inbox already.
-            if not self._ended:
-                self._send(Message(Kind.PART, command.body, command.op, command.call))
-        elif isinstance(command, Fail):
-            self._own_fault = True
-            if not self._ended:
-                self._send(Message(Kind.FAIL, command.message.encode()))
-        else:
-            if not self._ended:
-                self._send(Message(Kind.BYE))
-            self._done = True
+    def _obey(self, wish: Message) -> None:
+        self._own_fault = self._own_fault or wish.kind is Kind.FAIL
+        self._done = wish.kind is Kind.BYE
+        if not self._ended:  # after it the cause is in the inbox already
+            self._send(wish)
 
     def _receive_all(self) -> None:
         while True:

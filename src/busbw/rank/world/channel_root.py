@@ -13,7 +13,7 @@ import numpy as np
 import zmq
 
 from busbw.rank.world.base import Member, PeerFailure
-from busbw.rank.world.channel import Command, Contribute, Fail, Link, Loop, Welcome, loss_reason
+from busbw.rank.world.channel import Link, Loop, Welcome, loss_reason
 from busbw.rank.world.sockets import Timing
 from busbw.rank.world.wire import (
     Failed,
@@ -28,6 +28,7 @@ from busbw.rank.world.wire import (
     pack,
     unpack,
 )
+from busbw.units import ranges
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
@@ -135,17 +136,13 @@ class RootLoop(Loop):
     def _own_failure(self, reason: str) -> PeerFailure:
         return PeerFailure(0, self._hello.host, reason)
 
-    # ---- the main thread's wishes
-
-    def _obey(self, command: Command) -> None:
-        if isinstance(command, Contribute):
-            self._contribute(0, Message(Kind.PART, command.body, command.op, command.call))
-        elif isinstance(command, Fail):
-            self._begin_failure(Failed(self._own_failure(command.message)))
-        else:
-            self._leaving = True
-            if self._failed is None:
-                self._deadline = time.monotonic() + self._timing.leave_s
+    def _obey(self, wish: Message) -> None:
+        if wish.kind is not Kind.BYE:
+            self._hear(0, wish)
+            return
+        self._leaving = True
+        if self._failed is None:
+            self._deadline = time.monotonic() + self._timing.leave_s
 
     # ---- messages
 
@@ -170,8 +167,7 @@ class RootLoop(Loop):
         if message.kind is Kind.PART:
             self._contribute(rank, message)
         elif message.kind is Kind.FAIL:
-            text = message.body.decode()
-            self._begin_failure(Failed(PeerFailure(rank, self._peers[rank].hello.host, text)))
+            self._begin_failure(Failed(PeerFailure(rank, self._host_of(rank), message.body.decode())))
         elif message.kind is Kind.GOT:
             self._unconfirmed.discard(rank)
         elif message.kind is Kind.BYE:
@@ -293,7 +289,7 @@ class RootLoop(Loop):
             missing[0],
             "",
             f"{len(missing)} of {self._hello.size} ranks did not arrive within {self._timing.connect_s:g} s:"
-            f" {rank_ranges(missing)}",
+            f" {ranges(missing).replace(',', ', ')}",
         )
 
     # ---- sending
@@ -323,14 +319,3 @@ def number_local_ranks(hellos: list[Hello]) -> tuple[Member, ...]:
         told = hello.local_rank is not None
         members.append(hello.member if told else replace(hello.member, local_rank=count))
     return tuple(members)
-
-
-def rank_ranges(ranks: list[int]) -> str:
-    """Ascending rank numbers in short: ``[1, 2, 3, 7]`` gives ``1-3, 7``."""
-    ranges: list[list[int]] = []
-    for rank in ranks:
-        if ranges and rank == ranges[-1][1] + 1:
-            ranges[-1][1] = rank
-        else:
-            ranges.append([rank, rank])
-    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)

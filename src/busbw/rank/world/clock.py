@@ -280,9 +280,7 @@ def clock_source(rank: int, root: str = "/") -> str:
 
 def _shared_clocks(world: MpiWorld, source: str) -> tuple[int, ...]:
     """For each rank the rank whose clock it shares."""
-    digests = world.broadcast(_joined(world.gather(hashlib.sha256(source.encode()).digest())))
-    width = len(digests) // world.size
-    return leaders_of([digests[start : start + width] for start in range(0, len(digests), width)])
+    return leaders_of(_everyone(world, hashlib.sha256(source.encode()).digest()))
 
 
 def _climb(world: MpiWorld, leaders: list[int], read_ns: ReadNs) -> Line:
@@ -337,15 +335,17 @@ def _answer(world: MpiWorld, peer: int, line: Line, read_ns: ReadNs) -> None:
 
 def _all_lines(world: MpiWorld, own: Line) -> list[Line]:
     packed = _LINE.pack(own.origin_ns, own.offset_ns, own.drift, own.drift_error)
-    table = world.broadcast(_joined(world.gather(packed)))
-    return [Line(*fields) for fields in _LINE.iter_unpack(table)]
+    return [Line(*_LINE.unpack(each)) for each in _everyone(world, packed)]
 
 
 def _gather_to_all(world: MpiWorld, row: list[float]) -> npt.NDArray[np.float64]:
     """Every rank's row, shape (ranks, columns), on every rank."""
-    table = world.broadcast(_joined(world.gather(np.array(row, dtype=np.float64).tobytes())))
-    return np.frombuffer(table, dtype=np.float64).reshape(world.size, len(row))
+    rows = _everyone(world, np.array(row, dtype=np.float64).tobytes())
+    return np.array([np.frombuffer(each, dtype=np.float64) for each in rows])
 
 
-def _joined(parts: list[bytes] | None) -> bytes | None:
-    return None if parts is None else b"".join(parts)
+def _everyone(world: MpiWorld, own: bytes) -> list[bytes]:
+    """Every rank's bytes, as many of each, on every rank."""
+    parts = world.gather(own)
+    told = world.broadcast(None if parts is None else b"".join(parts))
+    return [told[at : at + len(own)] for at in range(0, len(told), len(own))]

@@ -12,6 +12,7 @@ import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from busbw.rank.world.base import distinct_hosts
 from busbw.rank.world.select import WorldChoice, create
 from busbw.rank.world.sockets import resolve
 
@@ -79,7 +80,7 @@ def root_for_ranks(world: World, identity: Identity, environ: Mapping[str, str])
         return given
     if world.kind == "nccl":
         return identity.root_host
-    if len(world.hosts) == 1:
+    if len(distinct_hosts(world.members)) == 1:
         return "127.0.0.1"
     return own_address()
 

@@ -25,7 +25,6 @@ from busbw.rank.world.base import (
     OnFailure,
     PeerFailure,
     WorldKind,
-    distinct_hosts,
     reducible,
     this_member,
 )
@@ -151,10 +150,6 @@ class MpiWorld:
         self.local_cores, local_size, local_rank = _local_view(comm)
         self.sleeps = local_size > self.local_cores
         self.members = self._exchange_members(local_rank)
-
-    @property
-    def hosts(self) -> tuple[str, ...]:
-        return distinct_hosts(self.members)
 
     def barrier(self) -> None:
         self._wait(self.comm.Ibarrier())

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from busbw.machine.loader import mapped_files
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, MutableMapping
 
@@ -28,6 +30,7 @@ LAUNCHER_EXECUTABLES: Mapping[MpiFamily, frozenset[str]] = {
     "mpich": frozenset({"hydra_pmi_proxy", "mpiexec", "mpiexec.hydra", "mpirun"}),
 }
 _MAX_ANCESTORS = 8
+_MAPPED = re.compile(r"/libmpi(?:ch|_abi|_cray|_gnu\w*|_intel\w*)?\.so[.\d]*$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +104,8 @@ def launcher_prefix(family: MpiFamily, proc: str = "/proc") -> str | None:
 
 def mapped_libmpi(proc: str = "/proc") -> str:
     """Path of the libmpi that is loaded in this process, or an empty string."""
-    try:
-        maps = Path(proc, "self", "maps").read_text()
-    except OSError:
-        return ""
-    found = re.search(r"(/\S*/libmpi(?:ch|_abi|_cray|_gnu\w*|_intel\w*)?\.so[.\d]*)$", maps, re.MULTILINE)
-    return found[1] if found else ""
+    files = mapped_files(Path(proc, "self", "maps"))
+    return next((path for path in files if _MAPPED.search(path)), "")
 
 
 def loaded_library(version_text: str, proc: str = "/proc") -> Library:

@@ -19,11 +19,11 @@ from busbw._version import __version__
 from busbw.errors import BusbwError, LauncherMismatch, RankFailed, SiteError, UsageError
 from busbw.rank.progress import asking
 from busbw.rank.world import sockets
-from busbw.rank.world.base import Member, Number, OnFailure, WorldKind, distinct_hosts, reducible, this_member
-from busbw.rank.world.channel import Contribute, Fail, Leave, Link, Loop, PeerLoop, Welcome
+from busbw.rank.world.base import Member, Number, OnFailure, WorldKind, reducible, this_member
+from busbw.rank.world.channel import Link, Loop, PeerLoop, Welcome
 from busbw.rank.world.channel_root import RootLoop
 from busbw.rank.world.sockets import Timing
-from busbw.rank.world.wire import Failed, Hello, Op, Outcome
+from busbw.rank.world.wire import Failed, Hello, Kind, Message, Op, Outcome
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -128,10 +128,6 @@ class NcclWorld:
             self.close()
             raise
 
-    @property
-    def hosts(self) -> tuple[str, ...]:
-        return distinct_hosts(self.members)
-
     def barrier(self) -> None:
         self._call(Op.BARRIER, b"")
 
@@ -152,13 +148,13 @@ class NcclWorld:
         self._calls += 1
         self._raise_if_failed()
         with asking():  # counted as on rank 0, which waits for it
-            self._link.post(Contribute(Op.GATHER, self._calls, data))
+            self._link.post(Message(Kind.PART, data, Op.GATHER, self._calls))
         return None
 
     def fail(self, message: str) -> NoReturn:
         error = RankFailed(message, rank=self.rank, host=self._host)
         if self._failed is None and not self._closed:
-            self._link.post(Fail(message))
+            self._link.post(Message(Kind.FAIL, message.encode()))
             try:
                 while not isinstance(event := self._link.inbox.get(timeout=_FAIL_ANSWER_S), Failed):
                     pass
@@ -174,7 +170,7 @@ class NcclWorld:
         if self._closed:
             return
         self._closed = True
-        self._link.post(Leave())
+        self._link.post(Message(Kind.BYE))
         self._loop.thread.join()
         self._context.term()
         self._link.close()
@@ -199,7 +195,7 @@ class NcclWorld:
         self._calls += 1
         self._raise_if_failed()
         if op is not Op.BROADCAST or self.rank == 0:
-            self._link.post(Contribute(op, self._calls, body))
+            self._link.post(Message(Kind.PART, body, op, self._calls))
         with asking():
             event = self._link.inbox.get()
         if not isinstance(event, Outcome):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, NoReturn
 
 from busbw.errors import LauncherMismatch, RankFailed
-from busbw.rank.world.base import Member, Number, WorldKind, distinct_hosts, reducible, this_member
+from busbw.rank.world.base import Member, Number, WorldKind, reducible, this_member
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,7 +25,8 @@ def create(identity: Identity | None, kind: WorldChoice, on_failure: OnFailure) 
     missing, ``RankFailed`` when ranks do not arrive. Heavy libraries are imported here, for the chosen kind
     only.
     """
-    chosen = default_kind(identity) if kind == "auto" else kind
+    chosen: WorldKind = identity.world if identity is not None else "solo"
+    chosen = chosen if kind == "auto" else kind
     started = 1 if identity is None else identity.size
     if chosen == "mpi":
         from busbw.rank.world import mpi
@@ -43,13 +44,6 @@ def create(identity: Identity | None, kind: WorldChoice, on_failure: OnFailure) 
     return SoloWorld(identity.launcher if identity else "none")
 
 
-def default_kind(identity: Identity | None) -> WorldKind:
-    """What ``auto`` means: MPI under an MPI launcher, the TCP channel under any other, solo without one."""
-    if identity is None:
-        return "solo"
-    return identity.world
-
-
 class SoloWorld:
     """One rank, no launcher, no library; see ``base.World`` for the contract."""
 
@@ -59,10 +53,6 @@ class SoloWorld:
         self.size = 1
         self.launcher = launcher
         self.members: tuple[Member, ...] = (this_member(rank=0, local_rank=0),)
-
-    @property
-    def hosts(self) -> tuple[str, ...]:
-        return distinct_hosts(self.members)
 
     def barrier(self) -> None:
         return

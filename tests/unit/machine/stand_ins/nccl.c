@@ -1,5 +1,5 @@
 // A stand-in for libnccl.so.2. VERSION: what ncclGetVersion says, and so which functions there are;
-// INCOMPLETE: without ncclCommDestroy; NO_SPLIT: without ncclCommSplit; NO_WINDOWS: a communicator that supports none; SKIPS:
+// INCOMPLETE: without ncclCommDestroy; NO_WINDOWS: a communicator that supports none; SKIPS:
 // NCCL_LOCAL_REGISTER=0; STREAMS: every communicator is another one; SYMMETRIC, COPIES: calls go by kernels for
 // symmetric memory, by copy engines.
 // With STAND_IN_TIMED in the environment calls take time; STAND_IN_HANGS=0/0/4: of what a tuner chose, this does not
@@ -59,13 +59,11 @@ int ncclCommInitRank(void** comm, int size, UniqueId id, int rank) {
 #endif
   return asked(FAILURE, "CommInitRank", "%d %d", size, rank);
 }
-#ifndef NO_SPLIT
 int ncclCommSplit(void* comm, int colour, int key, void** part, void* config) {
   *part = colour < 0 || config ? 0 : (void*)((Address)comm + 0x100000l * (colour + 1) + key);
   if (*part) profiler_init(0, key);
   return asked(FAILURE, "CommSplit", "%lu %d %d", (Address)comm, colour, key);
 }
-#endif
 #ifndef INCOMPLETE
 int ncclCommDestroy(void* comm) {
   if (!comm) return 4;

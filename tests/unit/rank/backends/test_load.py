@@ -30,8 +30,9 @@ def on_gpu(build_stand_in: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) 
 
 def work(load: Load) -> tuple[float, float]:
     """By itself, and beside something that takes a while."""
-    found, beside = load.beside(PREPARED, lambda prepared: (prepared, load.by_itself(0))[0])
-    assert found == PREPARED
+    seen = []
+    beside = load.beside(PREPARED, lambda prepared: (seen.append(prepared), load.by_itself(0)))
+    assert seen == [PREPARED]
     return load.by_itself(LOOK_S), beside
 
 

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
 from busbw.rank.backends.base import IdleCase
 
 MakeSite = Callable[..., Any]
@@ -57,16 +55,8 @@ def test_calls_go_to_the_groups_communicator_by_the_number_in_it(
     assert [(line[4], line[5]) for line in sends] == [("0", str(0x1000 * 5 + 1 + 0x200000 + 1))]
 
 
-def test_without_a_split_every_group_has_an_identity_of_its_own(make_site: MakeSite) -> None:
-    site = make_site(rank=2, size=5, groups=GROUPS, nccl_defines=("NO_SPLIT",))
-    assert communicators(site) == [("CommInitRank", "2", "1")]
-
-
-@pytest.mark.parametrize("defines", [(), ("NO_SPLIT",)])
-def test_a_rank_in_no_group_issues_nothing(
-    make_site: MakeSite, make_case: Callable[..., Any], defines: tuple[str, ...]
-) -> None:
-    site = make_site(rank=4, size=5, groups=GROUPS, nccl_defines=defines)
+def test_a_rank_in_no_group_issues_nothing(make_site: MakeSite, make_case: Callable[..., Any]) -> None:
+    site = make_site(rank=4, size=5, groups=GROUPS)
     case = make_case("all_reduce", 2)
     site.forget()
     prepared = site.backend.prepare(case)

@@ -41,9 +41,9 @@ def made(
         plan = Plan("nccl", (), 65536, Limits(), 0, 0, nccl_path=path, streams=streams)
         own = [NcclBackend(plan.of_stream(number), 1) for number in range(len(streams))]
         backend = StreamsBackend(own)
-        unique_ids = bytes(i if i % 3 else 0 for i in range(128)) * 2
+        unique_id = bytes(i if i % 3 else 0 for i in range(128))
         world: Any = SimpleNamespace(
-            rank=RANK, size=SIZE, broadcast=lambda _: unique_ids, barrier=lambda: None, max=lambda own: own
+            rank=RANK, size=SIZE, broadcast=lambda _: unique_id, barrier=lambda: None, max=lambda own: own
         )
         backend.connect(world)
         return backend, own, asked
@@ -129,7 +129,7 @@ def test_a_check_runs_all_streams_and_looks_at_one(
     backend, own, asked = made(Stream("all_reduce", 65536), Stream("all_gather", 65536))
     step = prepare(backend, make_case, ["all_reduce", "all_gather"])
     asked()
-    step.parts[1].run(0)
+    step.run(0)
     assert [word for word in words(asked(), own) if word[0].startswith("All")] == [
         ("AllReduce", 0),
         ("AllGather", 1),
@@ -148,7 +148,7 @@ def test_a_rank_that_sits_out_of_a_stream_has_the_others(
     assert [own_look.took_part for own_look in look.looks] == [False, True]
     assert look.looks[0].elapsed_ns.tolist() == [0]
     assert str(look.overlap.tolist()) == "[[nan], [nan]]"  # there is nobody beside it on this rank
-    assert isinstance(step._prepared[0], IdleCase)
+    assert isinstance(step.parts[0], IdleCase)
     step.close()
     backend.close()
 

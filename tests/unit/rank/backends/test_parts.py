@@ -16,9 +16,9 @@ from busbw.model.datatype import data_type, reduce_op
 from busbw.plan.expand import Grid, expand
 from busbw.rank.backends import parts as call_parts
 from busbw.rank.backends import values
-from busbw.rank.backends.buffers import BufferPair, CaseBuffers, HostChecked
+from busbw.rank.backends.buffers import BufferPair, CaseBuffers, HostData
 from busbw.rank.backends.host_memory import HostMemory
-from busbw.rank.backends.parts import PartedBuffers, saved_tensors
+from busbw.rank.backends.parts import CheckedParts, PartedBuffers, saved_tensors
 
 RANKS, RANK, SEED, SLOT = 4, 2, 99, 1
 DATA = (values.EXACT, "random", "all_ones")
@@ -54,9 +54,7 @@ def deliver(buffers: CaseBuffers, seed: int, slot: int) -> None:
             begin, end = region.offset * 4, (region.offset + region.count) * 4
             buffers.pair.memory.write(buffers.recv + at + begin, made[begin:end])
         else:
-            HostChecked(buffers, buffers.source(seed))._write(
-                buffers.recv + at, region, values.contents(buffers.source(seed), region)
-            )
+            HostData(buffers.pair.memory, buffers.source(seed)).write(buffers.recv + at, [region])
 
 
 def archive(content: bytes) -> dict[str, Any]:
@@ -106,13 +104,15 @@ def test_of_a_large_buffer_the_elements_around_the_first_wrong_one_are_kept(
 def test_of_parallel_parts_the_one_with_the_first_wrong_element_is_kept(pair: BufferPair) -> None:
     case = case_of("all_reduce", coalesce=(1, 3))
     parts = PartedBuffers.of(pair, case, case.role(RANK, RANKS), None, rotate=True, data=values.EXACT)
-    parts.load(SEED, 0)
+    checked = CheckedParts()
+    checked._parts = parts
+    checked.load(SEED, 0)
     for number, part in enumerate(parts.parts):
         deliver(part, (SEED + (number << 57)) % 2**64, 0)
-    assert parts.check(SEED, 0).wrong == 0
+    assert checked.check(SEED, 0).wrong == 0
     words(parts.parts[1].recv, 192)[6] += 1
-    outcome = parts.check(SEED, 0)
+    outcome = checked.check(SEED, 0)
     assert (outcome.wrong, outcome.first_offset) == (1, 64 + 6)
-    kept = archive(parts.tensors(SEED, 0, outcome.first_offset))
+    kept = archive(checked.tensors(SEED, 0, outcome.first_offset))
     assert (len(kept["received"]), int(kept["first_wrong"])) == (192, 6)
     assert np.flatnonzero(kept["received"] != kept["expected"]).tolist() == [6]

@@ -126,7 +126,7 @@ def test_a_sample_between_hosts_is_as_long_as_one_within_a_host() -> None:
     hunt = Hunt("isolate", 1 << 20, Rules(metrics=(BANDWIDTH,)), samples=2)
     world: Any = Alone(6)
     backend: Any = links
-    tester = _Tester(world, hunt, backend, Deadline.none())
+    tester = _Tester(world, hunt, backend, Deadline())
     for number in range(2):
         tester.run(inside, Round(number, Stage.SCREEN, ((0, 1), (3, 4))))
     for number in range(2):
@@ -144,7 +144,7 @@ def test_a_matrix_shows_the_mean_as_it_is(monkeypatch: pytest.MonkeyPatch, kind:
     world: Any = Alone(2)
     backend: Any = Links("mpi")
     hunt = Hunt(kind, 1 << 20, Rules(metrics=(LATENCY,)))
-    found = _Tester(world, hunt, backend, Deadline.none()).run(FIELD, Round(0, Stage.SCREEN, ((0, 1),)))
+    found = _Tester(world, hunt, backend, Deadline()).run(FIELD, Round(0, Stage.SCREEN, ((0, 1),)))
     assert found is not None
     assert found.tests[0].times_ns[LATENCY] == ((1_000_000 * share,),) * 2
 

@@ -10,9 +10,9 @@ import pytest
 import zmq
 
 from busbw.rank.world.base import PeerFailure
-from busbw.rank.world.channel import Leave, Link, PeerLoop
+from busbw.rank.world.channel import Link, PeerLoop
 from busbw.rank.world.sockets import Timing
-from busbw.rank.world.wire import Hello, Kind, unpack
+from busbw.rank.world.wire import Hello, Kind, Message, unpack
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_rank_0_gone_right_after_the_goodbye_is_no_failure(pairs: list[Any]) -> 
     link = Link()
     hello = Hello("0", 2, 1, "here", 1, 0)
     loop = PeerLoop(connection, link, failures.append, Timing(), hello)  # type: ignore[arg-type]
-    link.post(Leave())
+    link.post(Message(Kind.BYE))
     loop.thread.start()
     loop.thread.join(10)
     assert not loop.thread.is_alive()

@@ -5,15 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from busbw.rank.world.channel_root import Hub, OutOfStep, number_local_ranks, rank_ranges
+from busbw.rank.world.channel_root import Hub, OutOfStep, number_local_ranks
 from busbw.rank.world.wire import Hello, Op, Outcome
-
-
-@pytest.mark.parametrize(
-    ("ranks", "text"), [([5], "5"), ([1, 2, 3, 7], "1-3, 7"), ([1, 3], "1, 3"), ([8, 9], "8-9")]
-)
-def test_rank_ranges(ranks: list[int], text: str) -> None:
-    assert rank_ranges(ranks) == text
 
 
 def test_local_ranks_are_counted_where_the_launcher_is_silent() -> None:

@@ -41,7 +41,7 @@ def test_the_address_where_ranks_meet(
     monkeypatch.setattr(meet, "own_address", lambda: "10.0.0.1")
     identity = identify(environ)
     assert identity is not None
-    world: Any = SimpleNamespace(kind=kind, hosts=hosts)
+    world: Any = SimpleNamespace(kind=kind, members=[SimpleNamespace(host=host) for host in hosts])
     assert meet.root_for_ranks(world, identity, environ) == root
 
 
