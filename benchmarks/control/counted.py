@@ -18,11 +18,11 @@ from typing import Any
 import zmq
 
 from busbw._version import __version__
-from busbw.rank.world.channel import Command, Contribute, Leave
+from busbw.model.plain import to_bytes
 from busbw.rank.world.channel_root import RootLoop
 from busbw.rank.world.nccl import NcclWorld
 from busbw.rank.world.sockets import Timing
-from busbw.rank.world.wire import Hello, Kind, Message, Op, encode_hello, pack
+from busbw.rank.world.wire import Hello, Kind, Message, Op, pack
 
 # CURVE (RFC 26, MESSAGE command) adds 33 bytes to a frame: 8 of name, 8 of nonce, 16 of authentication code,
 # 1 of flags. ZMTP (RFC 23) puts 2 bytes before that, or 9 where it is longer than 255.
@@ -110,8 +110,8 @@ class _Peers:
     def say(self, rank: int, message: Message) -> None:
         self._waiting.append((rank, pack(message)))
 
-    def contribute(self, command: Contribute) -> None:
-        frames = pack(Message(Kind.PART, command.body, command.op, command.call))
+    def contribute(self, part: Message) -> None:
+        frames = pack(part)
         self._waiting.extend((rank, frames) for rank in range(1, self._size))
 
     def recv_multipart(self, _flags: int, *, copy: bool) -> list[_Frame]:
@@ -147,13 +147,13 @@ class _Link:
         self.loop: Any = None
         self._peers = peers
 
-    def post(self, command: Command) -> None:
-        if isinstance(command, Leave):
+    def post(self, wish: Message) -> None:
+        if wish.kind is Kind.BYE:
             return
         # A broadcast needs its root only.
-        if isinstance(command, Contribute) and command.op is not Op.BROADCAST:
-            self._peers.contribute(command)
-        self.loop._obey(command)
+        if wish.kind is Kind.PART and wish.op is not Op.BROADCAST:
+            self._peers.contribute(wish)
+        self.loop._obey(wish)
         self.loop._receive_all()
 
     def close(self) -> None:
@@ -181,7 +181,7 @@ def simulated_world(size: int, *, counted: bool = True) -> tuple[NcclWorld, Coun
     loop.thread = _Thread()
     link.loop = loop
     for hello in hellos[1:]:
-        peers.say(hello.rank, Message(Kind.HELLO, encode_hello(hello)))
+        peers.say(hello.rank, Message(Kind.HELLO, to_bytes(hello)))
     loop._receive_all()
     context: Any = _Context()
     return NcclWorld(context, link, loop, "simulated", hellos[0]), socket

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import asdict, fields, is_dataclass
 from enum import Enum
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 T = TypeVar("T")
 
@@ -19,6 +23,16 @@ def from_plain(kind: type[T], plain: Mapping[str, Any]) -> T:
     """
     made: T = _reader(kind)(plain)  # type: ignore[arg-type]  # a class can be hashed
     return made
+
+
+def to_bytes(value: DataclassInstance) -> bytes:
+    """A dataclass as compact JSON, for another rank."""
+    return json.dumps(asdict(value), separators=(",", ":")).encode()
+
+
+def from_bytes(kind: type[T], data: bytes) -> T:
+    """Undo ``to_bytes``, also that of another version of busbw; raises as ``from_plain``."""
+    return from_plain(kind, json.loads(data))
 
 
 @cache

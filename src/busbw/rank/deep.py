@@ -17,8 +17,6 @@ from busbw.machine.preflight.deep import (
     NEXT_RANK,
     DeepFacts,
     ToolReport,
-    decode_deep,
-    encode_deep,
     judge_deep,
     read_dcgmi,
     read_ib_write_bw,
@@ -27,6 +25,7 @@ from busbw.machine.preflight.deep import (
 from busbw.model.case import Case
 from busbw.model.collective import Placement
 from busbw.model.finding import Finding
+from busbw.model.plain import from_bytes, to_bytes
 from busbw.rank.facts import read_node
 from busbw.rank.world.base import distinct_hosts, speaks_for_host
 
@@ -81,9 +80,9 @@ def examine(
     facts = DeepFacts(world.rank, me.host, found, tuple(reasons), tuple(reports), rates, domain)
 
     def judge(parts: list[bytes]) -> tuple[Finding, ...]:
-        return judge_deep(tuple(decode_deep(part) for part in parts), strict=plan.preflight.strict)
+        return judge_deep(tuple(from_bytes(DeepFacts, part) for part in parts), strict=plan.preflight.strict)
 
-    return encode_deep(facts), judge
+    return to_bytes(facts), judge
 
 
 def _copy_host(plan: Plan, local_rank: int, found: dict[str, float], reasons: list[str]) -> None:

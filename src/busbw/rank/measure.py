@@ -107,12 +107,7 @@ class Taken:
 
     def extended(self, look: Look, across: Across) -> Taken:
         """With one look more."""
-        return Taken(
-            self.k,
-            np.concatenate((self.own_ns, look.elapsed_ns)),
-            np.concatenate((self.issue_ns, look.issue_ns)),
-            self.across.extended(across),
-        )
+        return self.joined(Taken(self.k, look.elapsed_ns, look.issue_ns, across))
 
     def joined(self, more: Taken) -> Taken:
         """With the samples of a later pass."""

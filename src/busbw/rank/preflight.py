@@ -10,6 +10,7 @@ from busbw.errors import ExitCode
 from busbw.machine.preflight.facts import decode, encode
 from busbw.model.finding import Finding, errors
 from busbw.model.network import FACT
+from busbw.model.plain import from_bytes, to_bytes
 from busbw.rank.facts import read_rank
 from busbw.rank.world.base import RefusedTogether, agreed, speaks_for_host
 from busbw.units import counted
@@ -83,14 +84,14 @@ class CheckFirst:
         """Does NCCL use what it was asked to use?"""
         if self._ear is None:
             return
-        from busbw.machine.preflight.nccl_log import encode_use, read_use, said_of
+        from busbw.machine.preflight.nccl_log import read_use, said_of
 
         # Ranks of a group's communicator have other numbers.
         hosts = () if self._plan.groups else tuple(member.host for member in self._world.members)
         use = read_use(self._ear.lines(), hosts)
         if speaks_for_host(self._world) and (said := said_of(use)):
             self.said = {FACT: said}
-        self._judge(encode_use(use), self._judged_use)
+        self._judge(to_bytes(use), self._judged_use)
 
     def go_deep(self, backend: Backend) -> None:
         """Copy, and run the tools that are there, where that was asked for."""
@@ -112,8 +113,8 @@ class CheckFirst:
         return rules.judge(self._gathered)
 
     def _judged_use(self, parts: list[bytes]) -> tuple[Finding, ...]:
-        from busbw.machine.preflight.nccl_log import decode_use
+        from busbw.machine.preflight.nccl_log import NcclUse
         from busbw.machine.preflight.requested_vs_used import Used, judge_use
 
         assert self._gathered is not None, "compare comes first"
-        return judge_use(Used(self._gathered, tuple(decode_use(part) for part in parts)))
+        return judge_use(Used(self._gathered, tuple(from_bytes(NcclUse, part) for part in parts)))

@@ -11,12 +11,11 @@ import json
 import re
 import statistics
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from busbw.machine.preflight.outlier_ranks import few
 from busbw.model.finding import Finding, Severity, strictly, worst_first
-from busbw.model.plain import from_plain
 
 # Copies of one kind differ by some per cent between the sockets of a host; a lost lane or a link that was
 # trained down costs a half. In between, who is slower than this is worth a look.
@@ -187,16 +186,6 @@ class DeepFacts:
     tools: tuple[ToolReport, ...] = ()
     port_gb_per_s: Mapping[str, float] = field(default_factory=dict)
     domain: str = ""
-
-
-def encode_deep(facts: DeepFacts) -> bytes:
-    """As it travels to rank 0."""
-    return json.dumps(asdict(facts), separators=(",", ":")).encode()
-
-
-def decode_deep(data: bytes) -> DeepFacts:
-    """Undo ``encode_deep``."""
-    return from_plain(DeepFacts, json.loads(data))
 
 
 def copies(ranks: tuple[DeepFacts, ...]) -> Iterator[Finding]:

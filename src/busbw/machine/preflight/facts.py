@@ -6,14 +6,13 @@ know: a rank with another busbw may say more, or less, and is still named.
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, TypeVar
 
-from busbw.model.plain import from_plain
+from busbw.model.plain import from_bytes, to_bytes
 from busbw.model.plan import Preflight
 
 T = TypeVar("T")
@@ -101,12 +100,12 @@ class RankFacts:
 
 def encode(facts: RankFacts) -> bytes:
     """A kilobyte or two."""
-    return zlib.compress(json.dumps(asdict(facts), separators=(",", ":")).encode(), level=1)
+    return zlib.compress(to_bytes(facts), level=1)
 
 
 def decode(data: bytes) -> RankFacts:
     """Undo ``encode``, also that of another version of busbw."""
-    return from_plain(RankFacts, json.loads(zlib.decompress(data)))
+    return from_bytes(RankFacts, zlib.decompress(data))
 
 
 @dataclass(frozen=True)

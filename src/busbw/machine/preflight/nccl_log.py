@@ -8,14 +8,11 @@ graph/paths.cc), and from aws-ofi-nccl's (nccl_ofi_net.cpp).
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Final
-
-from busbw.model.plain import from_plain
 
 _MOST_WORDS: Final = 4
 _MOST_CHARACTERS: Final = 300
@@ -182,13 +179,3 @@ def said_of(use: NcclUse) -> dict[str, tuple[str, ...]]:
         "devices": (use.nics,),
     }
     return {kind: words for kind, words in found.items() if any(words)}
-
-
-def encode_use(use: NcclUse) -> bytes:
-    """As it travels to rank 0."""
-    return json.dumps(asdict(use), separators=(",", ":")).encode()
-
-
-def decode_use(data: bytes) -> NcclUse:
-    """Undo ``encode_use``."""
-    return from_plain(NcclUse, json.loads(data))

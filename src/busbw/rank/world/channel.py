@@ -12,13 +12,13 @@ import os
 import threading
 import time
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 import zmq
 
 from busbw.machine import processes
+from busbw.model.plain import from_bytes, to_bytes
 from busbw.rank.world.base import Member, PeerFailure
 from busbw.rank.world.sockets import Timing
 from busbw.rank.world.wire import (
@@ -27,9 +27,7 @@ from busbw.rank.world.wire import (
     Kind,
     Message,
     Outcome,
-    decode_failed,
-    decode_members,
-    encode_hello,
+    Welcome,
     pack,
     unpack,
 )
@@ -37,13 +35,6 @@ from busbw.rank.world.wire import (
 if TYPE_CHECKING:
     from busbw.rank.world.base import OnFailure
     from busbw.rank.world.sockets import Connection
-
-
-@dataclass(frozen=True, slots=True)
-class Welcome:
-    """The world is complete."""
-
-    members: tuple[Member, ...]
 
 
 class Link:
@@ -196,7 +187,7 @@ class PeerLoop(Loop):
         self._lost = False
         self._ended = False
         self._own_fault = False
-        self._send(Message(Kind.HELLO, encode_hello(hello)))
+        self._send(Message(Kind.HELLO, to_bytes(hello)))
 
     def _own_failure(self, reason: str) -> PeerFailure:
         return PeerFailure(self._hello.rank, self._hello.host, reason)
@@ -219,12 +210,12 @@ class PeerLoop(Loop):
         if message.kind is Kind.RESULT:
             self._link.inbox.put(Outcome(message.op, message.call, message.body))
         elif message.kind is Kind.SEEN:
-            (self._root,) = decode_members(message.body)
+            self._root = from_bytes(Member, message.body)
         elif message.kind is Kind.WELCOME:
-            self._link.inbox.put(Welcome(decode_members(message.body)))
+            self._link.inbox.put(from_bytes(Welcome, message.body))
         elif message.kind is Kind.FAILED:
             self._send(Message(Kind.GOT))
-            self._end(decode_failed(message.body), tell=not self._own_fault)
+            self._end(from_bytes(Failed, message.body), tell=not self._own_fault)
         elif message.kind is Kind.REFUSED:
             self._end(Failed(self._own_failure(message.body.decode()), mismatch=True), tell=False)
         elif message.kind is Kind.BYE:

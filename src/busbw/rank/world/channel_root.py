@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import zmq
 
+from busbw.model.plain import from_bytes, to_bytes
 from busbw.rank.world.base import Member, PeerFailure
-from busbw.rank.world.channel import Link, Loop, Welcome, loss_reason
+from busbw.rank.world.channel import Link, Loop, loss_reason
 from busbw.rank.world.sockets import Timing
 from busbw.rank.world.wire import (
     Failed,
@@ -22,9 +23,7 @@ from busbw.rank.world.wire import (
     Message,
     Op,
     Outcome,
-    decode_hello,
-    encode_failed,
-    encode_members,
+    Welcome,
     pack,
     unpack,
 )
@@ -159,7 +158,7 @@ class RootLoop(Loop):
                 continue  # only a holder of the token can send this; it has no place in the protocol
             if message.kind is Kind.HELLO:
                 fd = int(frames[-1].get(zmq.SRCFD))
-                self._admit(_Peer(routing_id, fd, decode_hello(message.body)))
+                self._admit(_Peer(routing_id, fd, from_bytes(Hello, message.body)))
             elif (rank := self._ranks.get(routing_id)) is not None:
                 self._hear(rank, message)
 
@@ -203,11 +202,11 @@ class RootLoop(Loop):
                 self._begin_failure(Failed(stranger, mismatch=True))
             return
         if self._failed is not None:
-            self._send(peer, Message(Kind.FAILED, encode_failed(self._failed)))
+            self._send(peer, Message(Kind.FAILED, to_bytes(self._failed)))
             return
         self._peers[peer.hello.rank] = peer
         self._ranks[peer.routing_id] = peer.hello.rank
-        self._send(peer, Message(Kind.SEEN, encode_members([self._hello.member])))
+        self._send(peer, Message(Kind.SEEN, to_bytes(self._hello.member)))
         if len(self._peers) == self._hello.size - 1:
             self._welcome()
 
@@ -234,9 +233,9 @@ class RootLoop(Loop):
         self._welcomed = True
         self._deadline = None
         hellos = [self._hello, *(self._peers[rank].hello for rank in sorted(self._peers))]
-        members = number_local_ranks(hellos)
-        self._send_all(Message(Kind.WELCOME, encode_members(members)))
-        self._link.inbox.put(Welcome(members))
+        welcome = Welcome(number_local_ranks(hellos))
+        self._send_all(Message(Kind.WELCOME, to_bytes(welcome)))
+        self._link.inbox.put(welcome)
 
     # ---- losses and the end
 
@@ -264,7 +263,7 @@ class RootLoop(Loop):
             return
         self._failed = failed
         self._unconfirmed = {rank for rank, peer in self._peers.items() if peer.present}
-        self._send_all(Message(Kind.FAILED, encode_failed(failed)))
+        self._send_all(Message(Kind.FAILED, to_bytes(failed)))
         # With no rank left to inform, the deadline is now: the next turn of the loop delivers.
         self._deadline = time.monotonic() + (self._timing.tell_s if self._unconfirmed else 0.0)
 

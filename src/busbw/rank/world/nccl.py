@@ -20,10 +20,10 @@ from busbw.errors import BusbwError, LauncherMismatch, RankFailed, SiteError, Us
 from busbw.rank.progress import asking
 from busbw.rank.world import sockets
 from busbw.rank.world.base import Member, Number, OnFailure, WorldKind, reducible, this_member
-from busbw.rank.world.channel import Link, Loop, PeerLoop, Welcome
+from busbw.rank.world.channel import Link, Loop, PeerLoop
 from busbw.rank.world.channel_root import RootLoop
 from busbw.rank.world.sockets import Timing
-from busbw.rank.world.wire import Failed, Hello, Kind, Message, Op, Outcome
+from busbw.rank.world.wire import Failed, Hello, Kind, Message, Op, Outcome, Welcome
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -1,4 +1,5 @@
-"""The messages of the control channel: one fixed head, then a body in frames. Pure.
+"""The messages of the control channel: one fixed head, then a body in frames: mostly a dataclass of this
+page as JSON (``model.plain``). Pure.
 
 A body travels in frames of 1 MiB: ZeroMQ counts every whole frame as a sign of life, so a long gather over a
 slow link is not mistaken for a silent host.
@@ -6,9 +7,8 @@ slow link is not mistaken for a silent host.
 
 from __future__ import annotations
 
-import json
 import struct
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
@@ -27,7 +27,7 @@ class Kind(IntEnum):
 
     HELLO = 1  # rank -> 0: Hello
     SEEN = 2  # 0 -> rank: rank 0's member
-    WELCOME = 3  # 0 -> rank: all members; from here on the world is complete
+    WELCOME = 3  # 0 -> rank: Welcome
     REFUSED = 4  # 0 -> rank: text; this process has no place in the world
     PART = 5  # rank -> 0: its contribution to a collective call
     RESULT = 6  # 0 -> rank: the outcome of a collective call
@@ -61,18 +61,27 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """What a rank says first. ``local_rank`` is None where no launcher gives it; rank 0 then counts."""
+    """What a rank says first. ``local_rank`` is None where no launcher gives it; rank 0 then counts. The
+    other fields stay for ever: other versions must be able to refuse it.
+    """
 
     version: str
     size: int
     rank: int
     host: str
     pid: int
-    local_rank: int | None
+    local_rank: int | None = None
 
     @property
     def member(self) -> Member:
         return Member(self.rank, self.host, self.pid, -1 if self.local_rank is None else self.local_rank)
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """The world is complete."""
+
+    members: tuple[Member, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,39 +106,6 @@ def unpack(frames: Sequence[bytes]) -> Message:
     except (IndexError, struct.error) as error:
         raise ValueError("not a control message") from error
     return Message(Kind(kind), b"".join(frames[1:]), Op(op), call)
-
-
-def encode_hello(hello: Hello) -> bytes:
-    """The body of HELLO."""
-    return json.dumps(asdict(hello)).encode()
-
-
-def decode_hello(body: bytes) -> Hello:
-    """Undo ``encode_hello``. Five fields stay for ever: other versions must be able to refuse it."""
-    fields = json.loads(body)
-    told = {name: fields[name] for name in ("version", "size", "rank", "host", "pid")}
-    return Hello(**told, local_rank=fields.get("local_rank"))
-
-
-def encode_members(members: Sequence[Member]) -> bytes:
-    """The body of SEEN and WELCOME."""
-    return json.dumps([asdict(member) for member in members]).encode()
-
-
-def decode_members(body: bytes) -> tuple[Member, ...]:
-    """Undo ``encode_members``."""
-    return tuple(Member(**entry) for entry in json.loads(body))
-
-
-def encode_failed(failed: Failed) -> bytes:
-    """The body of FAILED."""
-    return json.dumps([*asdict(failed.failure).values(), failed.mismatch]).encode()
-
-
-def decode_failed(body: bytes) -> Failed:
-    """Undo ``encode_failed``."""
-    rank, host, reason, mismatch = json.loads(body)
-    return Failed(PeerFailure(rank, host, reason), mismatch)
 
 
 @dataclass(frozen=True, slots=True)

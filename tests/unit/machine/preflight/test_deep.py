@@ -8,12 +8,11 @@ import pytest
 from busbw.machine.preflight.deep import (
     DeepFacts,
     ToolReport,
-    decode_deep,
-    encode_deep,
     judge_deep,
     read_dcgmi,
 )
 from busbw.model.finding import Finding, Severity
+from busbw.model.plain import from_bytes, to_bytes
 
 ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
 
@@ -167,4 +166,4 @@ def test_a_diagnostic_without_a_result_is_a_warning(eight: tuple[DeepFacts, ...]
 
 def test_facts_travel_whole(four_hosts: Callable[..., tuple[DeepFacts, ...]]) -> None:
     facts = replace(four_hosts(49.0)[0], copies={"a": 1.5}, left_out=("b",), domain="c.1")
-    assert decode_deep(encode_deep(facts)) == facts
+    assert from_bytes(DeepFacts, to_bytes(facts)) == facts

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from busbw.machine.preflight.nccl_log import NcclUse, decode_use, encode_use, read_use
+from busbw.machine.preflight.nccl_log import NcclUse, read_use
+from busbw.model.plain import from_bytes, to_bytes
 
 HOSTS = ("h1", "h1", "h2", "h2")
 HEAD = "h1:4242:4243 [0] NCCL INFO "
@@ -136,4 +137,4 @@ def test_a_text_that_is_no_log_is_not_heard() -> None:
 
 def test_what_was_heard_travels() -> None:
     use = read_use(EFA.splitlines(), HOSTS)
-    assert decode_use(encode_use(use)) == use
+    assert from_bytes(NcclUse, to_bytes(use)) == use

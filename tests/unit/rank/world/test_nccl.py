@@ -14,11 +14,12 @@ import zmq
 
 from busbw._version import __version__
 from busbw.errors import LauncherMismatch, SiteError, UsageError
+from busbw.model.plain import to_bytes
 from busbw.rank.world import nccl, sockets
 from busbw.rank.world.identity import identify
 from busbw.rank.world.rendezvous import candidate_ports
 from busbw.rank.world.sockets import Timing
-from busbw.rank.world.wire import Kind, Message, encode_hello, pack, unpack
+from busbw.rank.world.wire import Kind, Message, pack, unpack
 
 if TYPE_CHECKING:
     from conftest import Ranks
@@ -174,7 +175,7 @@ def test_another_version_is_refused_and_both_are_named(ranks: Ranks) -> None:
     with zmq.Context() as context:
         connection = sockets.join(context, identity, "rank 1", Timing())
         older = replace(nccl._hello(identity), version="0.0.1")
-        connection.socket.send_multipart(pack(Message(Kind.HELLO, encode_hello(older))))
+        connection.socket.send_multipart(pack(Message(Kind.HELLO, to_bytes(older))))
         answer = unpack(connection.socket.recv_multipart())
         connection.close()
     assert answer.kind is Kind.REFUSED

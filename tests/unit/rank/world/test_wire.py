@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from busbw.model.plain import from_bytes, to_bytes
 from busbw.rank.world.base import Member, PeerFailure
 from busbw.rank.world.wire import (
     FRAME_BYTES,
@@ -12,12 +13,7 @@ from busbw.rank.world.wire import (
     Kind,
     Message,
     Op,
-    decode_failed,
-    decode_hello,
-    decode_members,
-    encode_failed,
-    encode_hello,
-    encode_members,
+    Welcome,
     pack,
     unpack,
 )
@@ -39,13 +35,13 @@ def test_other_bytes_are_no_message(frames: list[bytes]) -> None:
 
 def test_bodies_survive() -> None:
     hello = Hello("1.0", 4, 2, "h1", 99, None)
-    assert decode_hello(encode_hello(hello)) == hello
-    members = (Member(0, "h1", 1, 0), Member(1, "h\u00f62", 2, 1))
-    assert decode_members(encode_members(members)) == members
+    assert from_bytes(Hello, to_bytes(hello)) == hello
+    welcome = Welcome((Member(0, "h1", 1, 0), Member(1, "h\u00f62", 2, 1)))
+    assert from_bytes(Welcome, to_bytes(welcome)) == welcome
     failed = Failed(PeerFailure(3, "h1", "reason"), mismatch=True)
-    assert decode_failed(encode_failed(failed)) == failed
+    assert from_bytes(Failed, to_bytes(failed)) == failed
 
 
 def test_hello_of_a_newer_version_is_understood_enough_to_refuse_it() -> None:
     newer = {"version": "9.0", "size": 4, "rank": 1, "host": "h1", "pid": 7, "colour": "blue"}
-    assert decode_hello(json.dumps(newer).encode()).version == "9.0"
+    assert from_bytes(Hello, json.dumps(newer).encode()).version == "9.0"
