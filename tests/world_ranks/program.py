@@ -29,10 +29,7 @@ def join() -> World:
     heartbeat_s = os.environ.get("TEST_HEARTBEAT_S")
     if heartbeat_s is None or identity is None:
         kind = os.environ.get("TEST_WORLD", "auto")
-        world = select.create(identity, kind, on_failure)  # type: ignore[arg-type]
-        if chunk_bytes := os.environ.get("TEST_CHUNK_BYTES"):
-            world._chunk_bytes = int(chunk_bytes)  # type: ignore[attr-defined]
-        return world
+        return select.create(identity, kind, on_failure)  # type: ignore[arg-type]
     interval_s = float(heartbeat_s)
     timing = Timing(heartbeat_interval_s=interval_s, heartbeat_timeout_s=5 * interval_s)
     return nccl.connect(identity, on_failure, timing)

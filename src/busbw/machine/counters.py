@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import Final
 
 from busbw.machine.nics import NetworkInterface, Nics, read_nics
-from busbw.machine.sysfs import entries, read_int, read_text
+from busbw.machine.sysfs import SYS, entries, read_int, read_text
 
-_SYS: Final = Path("/sys")
 _BITS: Final = 8.0
 # What the counters of a kind count, each set in bytes as (factor, sent, received). Where there are several
 # sets, all of them are counters of the same bytes, and the one that saw most is right.
@@ -59,7 +58,7 @@ class Counted:
     values: dict[str, int] = field(default_factory=dict)
 
 
-def read_counters(*, sysfs: Path = _SYS) -> tuple[Counted, ...]:
+def read_counters(*, sysfs: Path = SYS) -> tuple[Counted, ...]:
     """Every NIC port that is up and has counters of bytes."""
     nics = read_nics(sysfs=sysfs)
     found = [*_rdma(nics, sysfs), *_slingshot(nics, sysfs), *_ethernet(nics, sysfs)]

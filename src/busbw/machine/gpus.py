@@ -30,7 +30,7 @@ from busbw.machine.native.nvml import (
     NvLink,
     nvml_meanwhile,
 )
-from busbw.machine.sysfs import numa_node, pcie_gb_per_s
+from busbw.machine.sysfs import SYS, numa_node, pcie_gb_per_s
 from busbw.units import first_of
 
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from busbw.machine.native.nvml import Nvml
 
 
-_SYS: Final = Path("/sys")
 _DEV: Final = Path("/dev")
 _GPU_NODE: Final = re.compile(r"nvidia\d+")
 
@@ -143,7 +142,7 @@ def cuda_version(driver: CudaDriver) -> str:
     return f"{code // 1000}.{code % 1000 // 10}"
 
 
-def read_gpus(*, library: str = DRIVER_LIBRARY, nvml_library: str = LIBRARY, sysfs: Path = _SYS) -> Gpus:
+def read_gpus(*, library: str = DRIVER_LIBRARY, nvml_library: str = LIBRARY, sysfs: Path = SYS) -> Gpus:
     """Everything about the visible GPUs; no GPU gives an empty tuple and the presence's reason."""
     presence = gpu_presence(library=library)
     if presence.count == 0:
@@ -189,7 +188,7 @@ def read_own_gpu(local_rank: int) -> tuple[Gpu | None, str]:
         return None, ""
     with nvml_meanwhile() as nvml:
         version = (nvml.driver_version() or "") if nvml else ""
-        return _gpu(driver, ordinal, nvml, _SYS), version
+        return _gpu(driver, ordinal, nvml, SYS), version
 
 
 def read_clocks(uuids: tuple[str, ...], *, nvml_library: str = LIBRARY) -> tuple[GpuClocks, ...]:

@@ -13,10 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from busbw.machine.cgroups import MemoryGroup, cpu_quota, memory_groups
-from busbw.machine.sysfs import entries, read_text
+from busbw.machine.sysfs import PROC, SYS, entries, read_text
 
-_SYS: Final = Path("/sys")
-_PROC: Final = Path("/proc")
 _OS_RELEASE: Final = Path("/etc/os-release")
 
 # Firmware and the kernel keep a few per cent of what is plugged in: MemTotal is never quite the machine's.
@@ -74,7 +72,7 @@ class Host:
     memory: Memory
 
 
-def read_host(*, sysfs: Path = _SYS, proc: Path = _PROC, os_release: Path = _OS_RELEASE) -> Host:
+def read_host(*, sysfs: Path = SYS, proc: Path = PROC, os_release: Path = _OS_RELEASE) -> Host:
     """Read everything about this host; a few milliseconds."""
     return Host(
         hostname=platform.node(),
@@ -95,7 +93,7 @@ def _os_name(os_release: Path) -> str:
 # ---- processors --------------------------------------------------------------------------------------
 
 
-def read_processors(*, sysfs: Path = _SYS, proc: Path = _PROC) -> Processors:
+def read_processors(*, sysfs: Path = SYS, proc: Path = PROC) -> Processors:
     """Processors of the machine and those that this process may use."""
     threads, cores, sockets = _topology(sysfs)
     affinity = len(os.sched_getaffinity(0))
@@ -133,7 +131,7 @@ def usable_cpus_by_core() -> list[set[int]]:
     """The CPUs that this process may use, together where they are threads of one core, in their order."""
     cores: dict[tuple[str, ...], set[int]] = {}
     for cpu in sorted(os.sched_getaffinity(0)):
-        topology = _SYS / "devices" / "system" / "cpu" / f"cpu{cpu}" / "topology"
+        topology = SYS / "devices" / "system" / "cpu" / f"cpu{cpu}" / "topology"
         place = (read_text(topology / "physical_package_id"), read_text(topology / "core_id"))
         cores.setdefault(place if all(place) else (str(cpu),), set()).add(cpu)
     return list(cores.values())
@@ -155,7 +153,7 @@ def _processor_model(proc: Path) -> str:
 # ---- memory ------------------------------------------------------------------------------------------
 
 
-def read_memory(*, sysfs: Path = _SYS, proc: Path = _PROC) -> Memory:
+def read_memory(*, sysfs: Path = SYS, proc: Path = PROC) -> Memory:
     """Memory of the machine and the limits on this process."""
     info = {}
     for line in read_text(proc / "meminfo").splitlines():

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from busbw.machine.sysfs import entries, link_name, numa_node, pci_address, read_int, read_text
+from busbw.machine.sysfs import SYS, entries, link_name, numa_node, pci_address, read_int, read_text
 
-_SYS: Final = Path("/sys")
 _RDMA_NAME: Final = re.compile(
     r"((mlx|bnxt_re|irdma|qedr|hns|erdma|ionic|mana|rxe|siw|cxgb|hfi)\d*_?(bond_?)?\d+|roce\w+)|[^:]+:\d+"
 )
@@ -87,7 +86,7 @@ def is_rdma_name(name: str) -> bool:
     return _RDMA_NAME.fullmatch(name) is not None
 
 
-def read_nics(*, sysfs: Path = _SYS) -> Nics:
+def read_nics(*, sysfs: Path = SYS) -> Nics:
     """Read the three classes; a class that is absent gives an empty tuple."""
     classes = sysfs / "class"
     return Nics(

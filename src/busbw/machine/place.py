@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from busbw.machine.native.nvml import LIBRARY, nvml_meanwhile
-from busbw.machine.sysfs import read_text
+from busbw.machine.sysfs import SYS, read_text
 from busbw.model.record import HostInfo
 
 # A process cannot see the labels of its image, so its build writes them to a file.
 IMAGE_FILE: Final = Path("/etc/busbw-image.json")
-_SYS: Final = Path("/sys")
 # Only there the asset tag is the instance's id; elsewhere it is whatever the owner had printed on the board.
 # https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/identify_ec2_instances.html (Nitro instances)
 _EC2: Final = "Amazon EC2"
@@ -37,7 +36,7 @@ def read_place(
     environ: Mapping[str, str],
     gpu_uuid: str = "",
     *,
-    sysfs: Path = _SYS,
+    sysfs: Path = SYS,
     nvml_library: str = LIBRARY,
     image_file: Path = IMAGE_FILE,
 ) -> HostInfo:

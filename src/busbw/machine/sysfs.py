@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Final
 
-if TYPE_CHECKING:
-    from pathlib import Path
+SYS: Final = Path("/sys")
+PROC: Final = Path("/proc")
 
 
 def read_text(path: Path) -> str:

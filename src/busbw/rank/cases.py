@@ -301,17 +301,15 @@ class Session:
                 return [(result, NOTHING_KEPT) for result in checked]
             found = measure_together(step, givens, plan.streams, limits, first_ns)
             device = backend.device_state()
-            after = [
-                self._verdict_after(case, part, verdict, device, step.run)
-                for case, part, verdict in zip(cases, step.parts, verdicts, strict=True)
-            ]
+            done = []
+            for case, part, given, verdict, choice, samples in zip(
+                cases, step.parts, givens, verdicts, choices, found, strict=True
+            ):
+                after, state = self._verdict_after(case, part, verdict, device, step.run)
+                done.append(self._result(_Open(case, limits, given, after, choice, samples), state))
+            return done
         finally:
             step.close()
-        each = zip(cases, found, after, givens, choices, strict=True)
-        return [
-            self._result(_Open(case, limits, given, verdict, choice, part.samples), state, part.overlap)
-            for case, part, (verdict, state), given, choice in each
-        ]
 
     def _checked_and_measured(self, case: Case, limits: Limits) -> Entry:
         began_s = time.monotonic()
@@ -393,13 +391,14 @@ class Session:
         self._keep_clock(found)
         return entry
 
-    def _result(self, opened: _Open, device: DeviceState | None, overlap: float | None = None) -> Done:
+    def _result(self, opened: _Open, device: DeviceState | None) -> Done:
         """What is told and what is kept of a measured case. Collective."""
         plan, case, given, samples = self._plan, opened.case, opened.given, opened.samples
         if opened.limits.case_seconds < plan.limits.case_seconds:
             stops = (StopReason.BUDGET if stop is StopReason.CASE_TIME else stop for stop in samples.stops)
             samples = replace(samples, stops=tuple(stops))
         checked, conditions = opened.verdict
+        overlap = samples.overlap
         marks = (PART_ALONE,) if overlap is not None and overlap < LEAST_OVERLAP else ()
         result = summarize(
             case, samples, checked, given, show=plan.show, marks=marks, device=device, clock=opened.clock

@@ -24,7 +24,7 @@ from busbw.machine.preflight.facts import (
     NodeFacts,
     RankFacts,
 )
-from busbw.machine.sysfs import read_int, read_text
+from busbw.machine.sysfs import PROC, SYS, read_int, read_text
 from busbw.rank.world.base import speaks_for_host
 from busbw.rank.world.mpi import MpiWorld
 
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from busbw.model.plan import Plan
     from busbw.rank.world.base import World
 
-_SYS: Final = Path("/sys")
-_PROC: Final = Path("/proc")
 _TICKET: Final = Path("request") / "ticket"  # of a run folder: it holds the run's id
 
 # Device nodes that a feature needs: word -> pattern below /.
@@ -146,7 +144,7 @@ def _missing_plugins(environ: Mapping[str, str]) -> Iterator[MissingFile]:
                 yield MissingFile(name, value, "plugin")
 
 
-def read_limits(proc: Path = _PROC) -> dict[str, int]:
+def read_limits(proc: Path = PROC) -> dict[str, int]:
     """Soft limits of this process, -1 where there is none."""
     memlock, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -168,7 +166,7 @@ def _gpu(local_rank: int) -> tuple[GpuFacts | None, str]:
     if gpu is None:
         return None, driver
     clocks = next(iter(read_clocks((gpu.uuid,))), None)
-    lanes, most_lanes = _lanes(gpu.pci, _SYS)
+    lanes, most_lanes = _lanes(gpu.pci, SYS)
     return GpuFacts(
         uuid=gpu.uuid,
         name=gpu.name,

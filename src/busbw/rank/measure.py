@@ -134,7 +134,8 @@ class Samples:
     many samples; ``passes`` are wanted in all. ``singles`` are calls timed one by one where ``taken`` has
     several a sample. ``first_call_ns`` is of the case's first call, cold, on the slowest rank; ``lost_ns`` is
     how long this rank had no core, ``latest_ns`` by how much ranks were delayed on purpose at most.
-    ``ended_s`` is this rank's clock after a window of a soak, ``neighbours`` what neighbours did to the case.
+    ``ended_s`` is this rank's clock after a window of a soak, ``neighbours`` what neighbours did to the case;
+    ``overlap`` of a stream: see ``CaseResult.overlap``.
     """
 
     taken: Taken
@@ -149,6 +150,7 @@ class Samples:
     call_ns: float = 1.0
     ended_s: float = 0.0
     neighbours: tuple[Beside, ...] = ()
+    overlap: float | None = None
 
     @property
     def complete(self) -> bool:

@@ -40,14 +40,6 @@ Iterations = tuple[int, ...]  # of each stream
 
 
 @dataclass(frozen=True)
-class Together:
-    """What was sampled of one stream of a step; see ``CaseResult.overlap``."""
-
-    samples: Samples
-    overlap: float | None
-
-
-@dataclass(frozen=True)
 class _Pace:
     """How long a call of each stream takes beside the others, and what follows from it. ``fixed`` are the
     calls of an iteration, 0 where the stream is balanced; ``repeat`` is how many iterations make up a sample.
@@ -195,21 +187,20 @@ class _Step:
             row[: len(taken.across)] = taken.across.worst
         return float(worst.max(axis=0).sum()) / 1e9
 
-    def results(self, stops: Sequence[StopReason], first_ns: Float64Array) -> list[Together]:
+    def results(self, stops: Sequence[StopReason], first_ns: Float64Array) -> list[Samples]:
         """What the ranks know of every stream."""
-        found = []
-        for number, taken in enumerate(self.taken):
-            samples = Samples(
+        return [
+            Samples(
                 taken,
                 int(self.warmup_calls[number]),
                 (stops[number],),
                 (len(taken.across),),
                 float(first_ns[number]),
                 lost_ns=self.lost_ns,
+                overlap=_overlap(self._overlap[number][taken.kept]),
             )
-            kept = self._overlap[number][taken.kept]
-            found.append(Together(samples, _overlap(kept)))
-        return found
+            for number, taken in enumerate(self.taken)
+        ]
 
 
 def _overlap(shares: Float64Array) -> float | None:
@@ -227,7 +218,7 @@ def measure_together(
     streams: Sequence[Stream],
     limits: Limits,
     first_ns: Float64Array,
-) -> list[Together]:
+) -> list[Samples]:
     """Time one step. Collective over the world; ``first_ns`` is of each stream's first call, cold."""
     step = _Step(prepared, givens, streams)
     counts = _Counts.of(streams, limits)
@@ -317,7 +308,7 @@ def _is_other(pace: _Pace, better: _Pace) -> bool:
 
 def _repeated(
     step: _Step, given: Conditions, limits: Limits, counts: _Counts, first_ns: Float64Array
-) -> list[Together]:
+) -> list[Samples]:
     """Two-level iterations, as ``measure.measure_repeated`` has them of one operation."""
     assert limits.calls, "the plan has -n with repetitions"
     untimed = counts.untimed if limits.warmup_calls is not None else (0,) * len(counts.timed)

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 from busbw_testing.environ import clean_environ
+from busbw_testing.tuner_table import rows_of
 
 from busbw.judge.tune import Tuned
-from busbw.machine.native import tuner
 from busbw.model.arm import Arm
 from busbw.record.folder import TUNING_FILE
 
@@ -70,12 +70,12 @@ def test_what_was_confirmed_is_written_for_its_readers(
     monkeypatch.setenv("NCCL_TUNER_PLUGIN", "/opt/site/tuner.so")
     table = tmp_path / "table.csv"
     assert called(tuning.parent, "tune", "last", "--emit", "nccl-csv", "--output", str(table))[0] == 0
-    assert tuner.rows_of(table) == 1
+    assert rows_of(table) == 1
     assert "allreduce,4096,5792,ring,ll128,24,1,4,-1,-1" in table.read_text()
     code, out, _ = called(tuning.parent, "tune", tuning.name, "--emit", "env")
     assert code == 0
     variables = dict(line.removeprefix("export ").split("=", 1) for line in out.splitlines())
-    assert tuner.rows_of(Path(variables["BUSBW_TUNER_FILE"])) == 1
+    assert rows_of(Path(variables["BUSBW_TUNER_FILE"])) == 1
     assert Path(variables["NCCL_TUNER_PLUGIN"]).is_file()
     assert variables["BUSBW_TUNER_SITE"] == "/opt/site/tuner.so"  # asked for what the table has not
 

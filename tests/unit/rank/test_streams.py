@@ -22,8 +22,9 @@ from busbw.rank import main
 from busbw.rank.backends.base import Look
 from busbw.rank.backends.streams import StreamsLook, overlaps
 from busbw.rank.descheduled import CoreClock
+from busbw.rank.measure import Samples
 from busbw.rank.reduce_samples import Grouping
-from busbw.rank.streams import EDGE_ITERATIONS, Together, first_calls_ns, measure_together
+from busbw.rank.streams import EDGE_ITERATIONS, first_calls_ns, measure_together
 
 STREAMS = (Stream("all_reduce", 8), Stream("all_gather", 8))
 Calls = tuple[int, ...]
@@ -70,7 +71,7 @@ class ScriptedStep:
 
 
 @pytest.fixture
-def together(on_ranks: Any, conditions: Any) -> Callable[..., list[list[Together]]]:
+def together(on_ranks: Any, conditions: Any) -> Callable[..., list[list[Samples]]]:
     """``together(steps, limits, streams, ...)``: what every rank knows of every stream, a step a rank."""
 
     def run(
@@ -79,10 +80,10 @@ def together(on_ranks: Any, conditions: Any) -> Callable[..., list[list[Together
         streams: Sequence[Stream] = STREAMS,
         groupings: Sequence[Sequence[Grouping | None]] | None = None,
         **changed: Any,
-    ) -> list[list[Together]]:
+    ) -> list[list[Samples]]:
         limits = limits or Limits()
 
-        def live(world: Any) -> list[Together]:
+        def live(world: Any) -> list[Samples]:
             step: Any = steps[world.rank]
             own = groupings[world.rank] if groupings is not None else [None] * len(streams)
             givens = [conditions(world, limits=limits, grouping=grouping, **changed) for grouping in own]
@@ -111,9 +112,9 @@ def test_a_balanced_stream_has_as_many_calls_as_last_as_long_as_the_slowest(toge
     (calls, lead, _) = step.timed[-1]
     assert calls == (EDGE_ITERATIONS, 4 * EDGE_ITERATIONS)
     assert lead == 1
-    assert (slow.samples.taken.k, fast.samples.taken.k) == calls
-    assert (slow.samples.times_ns == 1000).all()
-    assert (fast.samples.times_ns == 250).all()
+    assert (slow.taken.k, fast.taken.k) == calls
+    assert (slow.times_ns == 1000).all()
+    assert (fast.times_ns == 250).all()
     assert (slow.overlap, fast.overlap) == (1.0, 1.0)
 
 
@@ -129,14 +130,14 @@ def test_a_stream_that_has_done_its_iterations_stops(together: Any) -> None:
     streams = (Stream("a", 8, calls=1), Stream("b", 8, calls=2, iters=60, warmup_iters=9))
     step = ScriptedStep([1000.0, 500.0])
     ((first, second),) = together([step], Limits(calls=20, warmup_calls=3), streams=streams)
-    samples = [len(own.samples.taken.across) * own.samples.taken.k for own in (first, second)]
+    samples = [len(own.taken.across) * own.taken.k for own in (first, second)]
     assert samples == [20, 120]
     # One round of both, then as many as each still needs.
-    assert (first.samples.warmup_calls, second.samples.warmup_calls) == (3, 18)
-    assert {own.samples.stops[-1] for own in (first, second)} == {StopReason.CALLS}
+    assert (first.warmup_calls, second.warmup_calls) == (3, 18)
+    assert {own.stops[-1] for own in (first, second)} == {StopReason.CALLS}
     assert [calls for calls, _, _ in step.timed] == [(2, 4), (0, 4)]
-    assert (first.samples.times_ns == 1000).all()
-    assert (second.samples.times_ns == 500).all()
+    assert (first.times_ns == 1000).all()
+    assert (second.times_ns == 500).all()
     assert first.overlap == 1.0
     assert second.overlap == pytest.approx(1 / 3)  # alone for the rest
 
@@ -144,17 +145,17 @@ def test_a_stream_that_has_done_its_iterations_stops(together: Any) -> None:
 def test_no_iteration_is_left_out_where_they_have_no_common_divisor(together: Any) -> None:
     streams = (Stream("a", 8, calls=1, iters=7), Stream("b", 8, calls=1))
     ((first, second),) = together([ScriptedStep([1e3, 1e3])], Limits(calls=30, warmup_calls=0), streams)
-    assert [len(own.samples.taken.across) * own.samples.taken.k for own in (first, second)] == [7, 30]
+    assert [len(own.taken.across) * own.taken.k for own in (first, second)] == [7, 30]
 
 
 def test_reading_time_costs_no_stream_more_than_half_a_percent(together: Any) -> None:
     # 1000 ns a reading: 200,000 ns of each stream.
     step = ScriptedStep([10_000.0, 100.0])
     ((_, fast),) = together([step], streams=(Stream("a", 8, 1), Stream("b", 8, 1)), timing_cost_ns=1000.0)
-    assert fast.samples.taken.k == 2000
+    assert fast.taken.k == 2000
     balanced = ScriptedStep([10_000.0, 100.0])
     ((slow, fast),) = together([balanced], timing_cost_ns=1000.0)
-    assert (slow.samples.taken.k, fast.samples.taken.k) == (20, 2000)
+    assert (slow.taken.k, fast.taken.k) == (20, 2000)
 
 
 def test_streams_slow_each_other_down_and_the_balance_follows(together: Any) -> None:
@@ -165,9 +166,9 @@ def test_streams_slow_each_other_down_and_the_balance_follows(together: Any) -> 
     assert first == (EDGE_ITERATIONS, EDGE_ITERATIONS)
     assert last == (EDGE_ITERATIONS, 4 * EDGE_ITERATIONS)
     # Only samples of one pace count; the earlier ones are warm-up.
-    assert {slow.samples.taken.k, fast.samples.taken.k} == set(last)
+    assert {slow.taken.k, fast.taken.k} == set(last)
     assert fast.overlap == 1.0
-    assert fast.samples.warmup_calls > EDGE_ITERATIONS * 8
+    assert fast.warmup_calls > EDGE_ITERATIONS * 8
 
 
 def test_every_rank_asks_for_the_same_rounds(together: Any) -> None:
@@ -175,11 +176,11 @@ def test_every_rank_asks_for_the_same_rounds(together: Any) -> None:
     found = together(steps)
     assert steps[0].log == steps[1].log == steps[2].log
     for one, other in zip(found[0], found[2], strict=True):
-        assert (one.samples.taken.across.headline == other.samples.taken.across.headline).all()
+        assert (one.taken.across.headline == other.taken.across.headline).all()
         assert one.overlap == other.overlap
     # The slowest rank of each stream sets its pace: 1600 and 400.
-    assert found[0][0].samples.times_ns[0] == 1600
-    assert found[0][1].samples.times_ns[0] == 400
+    assert found[0][0].times_ns[0] == 1600
+    assert found[0][1].times_ns[0] == 400
 
 
 def test_the_rank_with_the_least_overlap_counts(together: Any) -> None:
@@ -192,7 +193,7 @@ def test_the_rank_with_the_least_overlap_counts(together: Any) -> None:
 def test_one_stream_by_itself_has_no_overlap(together: Any) -> None:
     ((alone,),) = together([ScriptedStep([1000.0])], streams=STREAMS[:1])
     assert alone.overlap is None
-    assert alone.samples.stops[-1] is StopReason.PRECISION
+    assert alone.stops[-1] is StopReason.PRECISION
 
 
 # ---- how many -----------------------------------------------------------------------------------------
@@ -203,8 +204,8 @@ def test_n_iterations_are_timed_exactly(together: Any) -> None:
     streams = (Stream("a", 8, calls=1), Stream("b", 8, calls=3))
     ((one, three),) = together([step], Limits(calls=24, warmup_calls=5), streams)
     for part, ops in ((one, 1), (three, 3)):
-        assert len(part.samples.taken.across) * part.samples.taken.k == 24 * ops
-        assert part.samples.stops[-1] is StopReason.CALLS
+        assert len(part.taken.across) * part.taken.k == 24 * ops
+        assert part.stops[-1] is StopReason.CALLS
     warm = [calls for calls, lead, samples in step.log if (lead, samples) == (0, 1)]
     assert sum(one for one, _ in warm) == 5
     assert all(three == 3 * one for one, three in warm)
@@ -217,8 +218,8 @@ def test_repeated_iterations_are_as_many_as_nccom_test_runs(together: Any) -> No
     streams = (Stream("a", 8, calls=1), Stream("b", 8, calls=2))
     ((one, two),) = together([step], limits, streams)
     for part, ops in ((one, 1), (two, 2)):
-        assert len(part.samples.taken.across) * part.samples.taken.k == 150 * ops
-        assert part.samples.warmup_calls == 150 * ops
+        assert len(part.taken.across) * part.taken.k == 150 * ops
+        assert part.warmup_calls == 150 * ops
     run = sum(calls[0] * (lead + samples) for calls, lead, samples in step.log)
     assert run == 300
 
@@ -228,8 +229,8 @@ def test_all_streams_must_be_precise_before_sampling_ends(together: Any) -> None
     step = ScriptedStep([1000.0, lambda rounds: float(noise[rounds])])
     limits = Limits(precision=0.02, small_precision=0.02)
     ((steady, noisy),) = together([step], limits, (Stream("a", 8, 1), Stream("b", 8, 1)))
-    assert len(steady.samples.taken.across) == len(noisy.samples.taken.across) > 50
-    assert steady.samples.stops[-1] is noisy.samples.stops[-1] is StopReason.PRECISION
+    assert len(steady.taken.across) == len(noisy.taken.across) > 50
+    assert steady.stops[-1] is noisy.stops[-1] is StopReason.PRECISION
 
 
 def test_a_rank_without_its_core_flags_the_samples_of_every_stream(together: Any, clocks: Any) -> None:
@@ -242,8 +243,8 @@ def test_a_rank_without_its_core_flags_the_samples_of_every_stream(together: Any
     streams = (Stream("a", 8, 1), Stream("b", 8, 1))
     ((first, second),) = together([ScriptedStep([late, late])], Limits(calls=80, warmup_calls=1), streams)
     for part in (first, second):
-        assert part.samples.taken.k == 10
-        flags = part.samples.taken.across.flags
+        assert part.taken.k == 10
+        flags = part.taken.across.flags
         assert [at for at, bits in enumerate(flags) if bits & SampleFlag.DESCHEDULED] == [2]
 
 

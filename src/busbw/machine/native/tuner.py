@@ -1,5 +1,4 @@
-"""The native core as NCCL's tuner plugin: what it shall answer, what it was asked last, and tables of
-answers.
+"""The native core as NCCL's tuner plugin: what it shall answer, and what it was asked last.
 
 One state for the process, which NCCL fills: it opens the same library by the path that it was given.
 """
@@ -8,16 +7,13 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
-from busbw.errors import UsageError
 from busbw.machine.native.core import LIBRARY_PATH
 
 NUMBER_OF_ALGORITHMS: Final = 7
 NUMBER_OF_PROTOCOLS: Final = 3
 _SITES_OWN: Final = -1
-_LONGEST_COMPLAINT: Final = 1024
 
 
 class _Choice(ctypes.Structure):
@@ -45,8 +41,6 @@ _core.busbw_tuner_choose.restype = None
 _core.busbw_tuner_choose.argtypes = (_Choice,)
 _core.busbw_tuner_last.restype = None
 _core.busbw_tuner_last.argtypes = (ctypes.POINTER(_Call),)
-_core.busbw_tuner_read.restype = ctypes.c_int32
-_core.busbw_tuner_read.argtypes = (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_uint64)
 
 
 @dataclass(frozen=True)
@@ -88,15 +82,3 @@ def last() -> Asked:
         if call.costs[algorithm][protocol] >= 0
     )
     return Asked(call.calls, call.refused, call.bytes, call.function, possible)
-
-
-def rows_of(path: Path) -> int:
-    """The number of rows of a table. Raises UsageError for one that the plugin would refuse."""
-    complaint = ctypes.create_string_buffer(_LONGEST_COMPLAINT)
-    rows = int(_core.busbw_tuner_read(str(path).encode(), complaint, _LONGEST_COMPLAINT))
-    if rows < 0:
-        raise UsageError(
-            complaint.value.decode(errors="replace"),
-            hint="write it again with `busbw tune RUN --emit nccl-csv`",
-        )
-    return rows

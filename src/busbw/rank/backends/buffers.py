@@ -317,14 +317,12 @@ class HostData:
     source: values.Source
 
     def write(self, address: int, regions: Iterable[Region], *, inverted: bool = False) -> None:
-        """See ExactData."""
         for region in pieces(regions):
             bits = values.contents(self.source, region)
             place = address + region.offset * self.source.dtype.size_bytes
             self.memory.write(place, (~bits if inverted else bits).view(np.uint8))
 
     def compared(self, address: int, regions: Iterable[Region]) -> CheckOutcome:
-        """See ExactData."""
         wrong, first, digest, type_bytes = 0, -1, 0, self.source.dtype.size_bytes
         for region in pieces(regions):
             held = self.memory.read(address + region.offset * type_bytes, region.count * type_bytes)

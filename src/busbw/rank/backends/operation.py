@@ -99,7 +99,6 @@ class AtOnce(WithoutData):
         self.calls_per_issue = own.calls_per_issue
 
     def time(self, lead: int, samples: int, k: int) -> Look:
-        """See PreparedCase."""
         rounds = self.backend.together([self.own], [k], 0, math.ceil(lead / k), samples)
         return Look((rounds.end_ns - rounds.begin_ns)[0], rounds.issue_ns[0])
 

@@ -40,9 +40,6 @@ if TYPE_CHECKING:
     from busbw.rank.world.identity import Identity
 
 POLL_INTERVAL_S = 100e-6
-# Counts are C ints up to MPI 4, whatever the library: stay below 2**31 bytes a call.
-CHUNK_BYTES = 1 << 30
-CHUNK_ELEMENTS = 1 << 20
 
 
 def connect(identity: Identity | None, on_failure: OnFailure) -> MpiWorld:
@@ -127,18 +124,12 @@ class MpiWorld:
     """
 
     def __init__(
-        self,
-        comm: MPI.Intracomm,
-        identity: Identity | None,
-        library: Library,
-        on_failure: OnFailure,
-        chunk_bytes: int = CHUNK_BYTES,
+        self, comm: MPI.Intracomm, identity: Identity | None, library: Library, on_failure: OnFailure
     ) -> None:
         from mpi4py import MPI
 
         self._mpi = MPI
         self._on_failure = on_failure
-        self._chunk_bytes = chunk_bytes
         self._closed = False
         self.comm = comm
         self.kind: WorldKind = "mpi"
@@ -162,8 +153,7 @@ class MpiWorld:
         buffer = np.empty(int(length[0]), dtype=np.uint8)
         if data is not None and self.rank == 0:
             buffer[:] = np.frombuffer(data, dtype=np.uint8)
-        for start in range(0, len(buffer), self._chunk_bytes):
-            self._wait(self.comm.Ibcast(buffer[start : start + self._chunk_bytes], root=0))
+        self._wait(self.comm.Ibcast(buffer, root=0))
         return buffer.tobytes()
 
     def max(self, values: NDArray[Number]) -> NDArray[Number]:
@@ -173,16 +163,14 @@ class MpiWorld:
         return self._reduce(values, self._mpi.SUM)
 
     def gather(self, data: bytes) -> list[bytes] | None:
-        lengths = np.zeros(self.size, dtype=np.int64)
-        self._wait(self.comm.Iallgather(np.array([len(data)], dtype=np.int64), lengths))
-        # What rank 0 receives in one call has to stay below the limit too, so every rank's share shrinks with
-        # size.
-        share = max(1, self._chunk_bytes // self.size)
-        parts: list[list[bytes]] = [[] for _ in range(self.size)]
-        for start in range(0, int(lengths.max()), share):
-            counts = np.clip(lengths - start, 0, share)
-            self._gather_chunk(data[start : start + share], counts, parts)
-        return [b"".join(chunks) for chunks in parts] if self.rank == 0 else None
+        counts = np.zeros(self.size, dtype=np.int64)
+        here = self.rank == 0
+        self._wait(self.comm.Igather(np.array([len(data)], dtype=np.int64), counts if here else None))
+        starts, received = np.cumsum(counts) - counts, np.empty(counts.sum(), dtype=np.uint8)
+        target = [received, counts, starts, self._mpi.BYTE] if here else None
+        self._wait(self.comm.Igatherv(np.frombuffer(data, dtype=np.uint8), target))
+        parts = zip(starts.tolist(), counts.tolist(), strict=True)
+        return [received[start : start + count].tobytes() for start, count in parts] if here else None
 
     def fail(self, message: str) -> NoReturn:
         """Tell this process's own ``on_failure``, then abort all ranks: MPI offers no way to send the others
@@ -206,22 +194,10 @@ class MpiWorld:
     def _reduce(self, values: NDArray[Number], op: MPI.Op) -> NDArray[Number]:
         send = reducible(values)
         result = np.empty_like(send)
-        flat_send, flat_result = send.reshape(-1), result.reshape(-1)
-        for start in range(0, flat_send.size, CHUNK_ELEMENTS):
-            part = slice(start, start + CHUNK_ELEMENTS)
-            # Allreduce may give the ranks different last bits; reduce and broadcast cannot.
-            self._wait(self.comm.Ireduce(flat_send[part], flat_result[part], op=op, root=0))
-            self._wait(self.comm.Ibcast(flat_result[part], root=0))
+        # Allreduce may give the ranks different last bits; reduce and broadcast cannot.
+        self._wait(self.comm.Ireduce(send.reshape(-1), result.reshape(-1), op=op, root=0))
+        self._wait(self.comm.Ibcast(result.reshape(-1), root=0))
         return result
-
-    def _gather_chunk(self, data: bytes, counts: NDArray[np.int64], parts: list[list[bytes]]) -> None:
-        displacements = np.concatenate(([0], np.cumsum(counts)[:-1]))
-        receive = np.empty(int(counts.sum()) if self.rank == 0 else 0, dtype=np.uint8)
-        target = [receive, counts, displacements, self._mpi.BYTE] if self.rank == 0 else None
-        self._wait(self.comm.Igatherv(np.frombuffer(data, dtype=np.uint8), target, root=0))
-        for rank, chunks in enumerate(parts if self.rank == 0 else []):
-            start = int(displacements[rank])
-            chunks.append(receive[start : start + int(counts[rank])].tobytes())
 
     def _wait(self, request: MPI.Request) -> None:
         with asking():
