@@ -147,7 +147,7 @@ class _Rank:
         try:
             plan = self._plan(world)
             deadline = Deadline(plan.options.timeout_s, partial(self._stop_waiting, world))
-            outcome = run(world, plan, self.lead, deadline)
+            code = run(world, plan, self.lead, deadline)
         except RefusedTogether as error:
             self.tell(error)
             world.close()
@@ -159,9 +159,7 @@ class _Rank:
         if self.lead is not None:
             self.lead.end(RunStatus.COMPLETE)
         world.close()
-        if outcome.nothing_measured:
-            return ExitCode.UNDECIDED
-        return ExitCode.BAD_VERDICT if outcome.wrong_cases else outcome.verdict
+        return code
 
     def _plan(self, world: World) -> Plan:
         """The plan, from rank 0 to all. Raises RefusedTogether on all ranks when rank 0 could not make

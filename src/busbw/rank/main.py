@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -41,17 +40,9 @@ if TYPE_CHECKING:
 SPAN_S: Final = 0.3
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """How this rank's part of the run ended."""
-
-    wrong_cases: int
-    verdict: ExitCode = ExitCode.OK  # of a hunt
-    nothing_measured: bool = False  # the budget ended before the first case
-
-
-def run(world: World, plan: Plan, observer: Lead | None, deadline: Deadline | None = None) -> Outcome:
-    """Measure all cases of the plan. Collective over the world; ``observer`` is rank 0's and None elsewhere.
+def run(world: World, plan: Plan, observer: Lead | None, deadline: Deadline | None = None) -> ExitCode:
+    """Do what the plan says; how it went. Collective over the world; ``observer`` is rank 0's and None
+    elsewhere.
 
     Raises RefusedTogether on all ranks where the run cannot start, and BusbwError on the rank where it broke.
     """
@@ -76,7 +67,7 @@ def run(world: World, plan: Plan, observer: Lead | None, deadline: Deadline | No
     if plan.preflight.stops:
         checks.go_deep(backend)
         backend.close()
-        return Outcome(0)
+        return ExitCode.OK
     deadline = deadline or Deadline()
     if plan.hunt is not None:
         from busbw.rank.hunt.rounds import go_hunting
@@ -84,24 +75,23 @@ def run(world: World, plan: Plan, observer: Lead | None, deadline: Deadline | No
         places = info.places if info is not None else ()
         code = go_hunting(world, plan.hunt, backend, deadline, observer, places)
         backend.close()
-        return Outcome(0, verdict=code)
+        return code
     if plan.soak is not None:
         from busbw.rank.soak import go_soaking
 
         ranks = info.ranks if info is not None else ()
         code = go_soaking(world, plan, backend, given, deadline, observer, ranks)
-        outcome = Outcome(0, verdict=code)
     else:
-        outcome = _measured(Session(plan, backend, given, deadline, observer), plan, observer)
+        code = _measured(Session(plan, backend, given, deadline, observer), plan, observer)
     memory_bytes = _most(backend.memory_report(), world)
     if observer is not None:
         observer.used(memory_bytes)
         observer.complete()  # before the libraries are taken down: readers of the record do not wait for them
     backend.close()
-    return outcome
+    return code
 
 
-def _measured(session: Session, plan: Plan, observer: Lead | None) -> Outcome:
+def _measured(session: Session, plan: Plan, observer: Lead | None) -> ExitCode:
     """All cases, and what links carried. Collective."""
     ended = Counter[Status]()
     for result, kept in session.results():
@@ -110,8 +100,10 @@ def _measured(session: Session, plan: Plan, observer: Lead | None) -> Outcome:
             observer.finished(result, kept)
     progress.phase(Phase.END)
     _watch_links(session, plan, observer)
-    measured = ended[Status.GOOD] + ended[Status.WRONG]
-    return Outcome(ended[Status.WRONG], nothing_measured=ended[Status.NOT_RUN] > 0 and measured == 0)
+    if ended[Status.WRONG]:
+        return ExitCode.BAD_VERDICT
+    # The budget ended before the first case.
+    return ExitCode.UNDECIDED if ended[Status.NOT_RUN] and not ended[Status.GOOD] else ExitCode.OK
 
 
 def _connect(backend: Backend, plan: Plan, world: World) -> dict[str, str]:

@@ -15,7 +15,7 @@ _core.busbw_tuner_read.argtypes = (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_ui
 
 
 def rows_of(path: Path) -> int:
-    """The number of rows of a table. Raises ValueError, in its words, for one that the plugin would refuse."""
+    """The number of rows of a table. Raises ValueError, in its words, where the plugin would refuse it."""
     complaint = ctypes.create_string_buffer(LONGEST_COMPLAINT)
     rows = int(_core.busbw_tuner_read(str(path).encode(), complaint, LONGEST_COMPLAINT))
     if rows < 0:

@@ -23,7 +23,7 @@ def test_the_null_backend_gives_exact_results(on_ranks: OnRanks) -> None:
     notes = Notes()
     plan = plan_of("all_gather", "sendrecv", ranks=4)
     outcomes = on_ranks(4, lambda world: main.run(world, plan, notes if world.rank == 0 else None))
-    assert [outcome.wrong_cases for outcome in outcomes] == [0] * 4
+    assert outcomes == [ExitCode.OK] * 4
     gathered, _, _, _, ring, ring_in_place = notes.results[:6]
     # 1000 ns + 1024 bytes / 100 bytes a ns.
     assert (gathered.time_ns, gathered.low_ns, gathered.high_ns, gathered.mean_ns) == (1010.0,) * 4
@@ -62,7 +62,7 @@ def test_a_wrong_case_keeps_its_time_and_loses_its_bandwidth(
     backends = [scripted_backend(case, 10.0) for case in cases]
     plan = plan_of("all_reduce", checks=1, limits=Limits(calls=8))
     outcomes, notes = run_on(on_ranks, monkeypatch, backends, plan)
-    assert [outcome.wrong_cases for outcome in outcomes] == [1, 1]
+    assert outcomes == [ExitCode.BAD_VERDICT] * 2
     assert [result.status for result in notes.results[:3]] == [Status.GOOD, Status.WRONG, Status.GOOD]
     wrong = notes.results[1]
     assert (wrong.time_ns, wrong.algbw_gb_per_s, wrong.busbw_gb_per_s, wrong.wrong) == (1000.0, None, None, 6)
@@ -122,7 +122,7 @@ def test_without_calls_data_are_checked_and_nothing_is_timed(
     outcomes, notes = run_on(
         on_ranks, monkeypatch, backends, plan_of("all_reduce", checks=1, limits=Limits(calls=0))
     )
-    assert [outcome.wrong_cases for outcome in outcomes] == [1, 1]
+    assert outcomes == [ExitCode.BAD_VERDICT] * 2
     assert not [entry for entry in cases[0].log if entry[0] in ("time", "isolated", "loop")]
     first, second = notes.results[:2]
     assert (first.status, first.stop, first.wrong) == (Status.GOOD, StopReason.CHECK_ONLY, 0)

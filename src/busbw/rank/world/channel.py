@@ -26,7 +26,6 @@ from busbw.rank.world.wire import (
     Hello,
     Kind,
     Message,
-    Outcome,
     Welcome,
     pack,
     unpack,
@@ -41,7 +40,7 @@ class Link:
     """Two queues between the main thread and the channel thread, and a pipe that wakes its poll()."""
 
     def __init__(self) -> None:
-        self.inbox: SimpleQueue[Welcome | Outcome | Failed] = SimpleQueue()
+        self.inbox: SimpleQueue[Welcome | Message | Failed] = SimpleQueue()
         self._wishes: SimpleQueue[Message] = SimpleQueue()
         self.wake_fd, self._wake_write_fd = os.pipe()
         os.set_blocking(self.wake_fd, False)
@@ -208,7 +207,7 @@ class PeerLoop(Loop):
 
     def _hear(self, message: Message) -> None:
         if message.kind is Kind.RESULT:
-            self._link.inbox.put(Outcome(message.op, message.call, message.body))
+            self._link.inbox.put(message)
         elif message.kind is Kind.SEEN:
             self._root = from_bytes(Member, message.body)
         elif message.kind is Kind.WELCOME:

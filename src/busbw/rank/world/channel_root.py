@@ -22,7 +22,6 @@ from busbw.rank.world.wire import (
     Kind,
     Message,
     Op,
-    Outcome,
     Welcome,
     pack,
     unpack,
@@ -68,7 +67,7 @@ class Hub:
         self._rounds: dict[int, _Round] = {}
         self._last_finished = 0
 
-    def contribute(self, rank: int, op: Op, call: int, body: bytes) -> Outcome | None:
+    def contribute(self, rank: int, op: Op, call: int, body: bytes) -> Message | None:
         """Add a contribution; the outcome if it was the last one missing. Raises ``OutOfStep``."""
         if call <= self._last_finished:
             raise OutOfStep(rank, f"called {op.name} as call {call}, which the other ranks have finished")
@@ -88,17 +87,17 @@ class Hub:
         return _outcome(op, call, round_.parts)
 
 
-def _outcome(op: Op, call: int, parts: dict[int, bytes]) -> Outcome:
+def _outcome(op: Op, call: int, parts: dict[int, bytes]) -> Message:
     if op is Op.BROADCAST:
-        return Outcome(op, call, parts[0])
+        return Message(Kind.RESULT, parts[0], op, call)
     if op is Op.GATHER:
-        return Outcome(op, call, parts=tuple(parts[rank] for rank in sorted(parts)))
+        return Message(Kind.RESULT, b"", op, call, tuple(parts[rank] for rank in sorted(parts)))
     if op is Op.BARRIER:
-        return Outcome(op, call)
+        return Message(Kind.RESULT, b"", op, call)
     # Rank order, whatever the order of arrival: a sum of doubles repeats to the last bit.
     ufunc, dtype = _REDUCTIONS[op]
     rows: NDArray[np.generic] = np.stack([np.frombuffer(parts[rank], dtype=dtype) for rank in sorted(parts)])
-    return Outcome(op, call, ufunc.reduce(rows, axis=0).tobytes())
+    return Message(Kind.RESULT, ufunc.reduce(rows, axis=0).tobytes(), op, call)
 
 
 @dataclass
@@ -183,7 +182,7 @@ class RootLoop(Loop):
         if outcome is None:
             return
         if outcome.parts is None:
-            self._send_all(Message(Kind.RESULT, outcome.body, outcome.op, outcome.call))
+            self._send_all(outcome)
         self._link.inbox.put(outcome)
 
     def _host_of(self, rank: int) -> str:

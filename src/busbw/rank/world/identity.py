@@ -143,7 +143,7 @@ class Identity:
 
     ``world`` is the default kind; ``mpi_family`` the library that the launcher implies.
     ``root_host``/``root_port`` say where rank 0 can be reached; ``token`` separates this job's control
-    channel from others, and is a secret only if ``token_is_secret`` (it came in BUSBW_TOKEN).
+    channel from others, and is a secret only if it came in BUSBW_TOKEN.
     """
 
     launcher: str
@@ -156,7 +156,6 @@ class Identity:
     root_host: str
     root_port: int | None
     token: str
-    token_is_secret: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,7 +361,6 @@ def _identity(
         root_host=host,
         root_port=port,
         token=token,
-        token_is_secret=bool(environ.get("BUSBW_TOKEN")),
     )
 
 

@@ -23,7 +23,7 @@ from busbw.rank.world.base import Member, Number, OnFailure, WorldKind, reducibl
 from busbw.rank.world.channel import Link, Loop, PeerLoop
 from busbw.rank.world.channel_root import RootLoop
 from busbw.rank.world.sockets import Timing
-from busbw.rank.world.wire import Failed, Hello, Kind, Message, Op, Outcome, Welcome
+from busbw.rank.world.wire import Failed, Hello, Kind, Message, Op, Welcome
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -191,21 +191,21 @@ class NcclWorld:
         received = np.frombuffer(b"".join(bodies), dtype=flat.dtype)
         return received.astype(send.dtype).reshape(send.shape)
 
-    def _call(self, op: Op, body: bytes) -> Outcome:
+    def _call(self, op: Op, body: bytes) -> Message:
         self._calls += 1
         self._raise_if_failed()
         if op is not Op.BROADCAST or self.rank == 0:
             self._link.post(Message(Kind.PART, body, op, self._calls))
         with asking():
             event = self._link.inbox.get()
-        if not isinstance(event, Outcome):
+        if not isinstance(event, Message):
             self._take_failure(event)
         if event.op is not op or event.call != self._calls:
             theirs = f"rank 0 finished {event.op.name} (call {event.call})"
             self.fail(f"called {op.name} (call {self._calls}) where {theirs}")
         return event
 
-    def _take_failure(self, event: Welcome | Outcome | Failed) -> NoReturn:
+    def _take_failure(self, event: Welcome | Message | Failed) -> NoReturn:
         if not isinstance(event, Failed):
             raise TypeError(f"unexpected event {event!r}")
         self._failed = event

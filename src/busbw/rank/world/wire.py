@@ -51,12 +51,15 @@ class Op(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """``call`` numbers the collective calls of a rank from 1; 0 in messages that are not about a call."""
+    """``call`` numbers the collective calls of a rank from 1; 0 in messages that are not about a call.
+    ``parts`` are the outcome of a gather, in rank order, which stays on rank 0.
+    """
 
     kind: Kind
     body: bytes = b""
     op: Op = Op.BARRIER
     call: int = 0
+    parts: tuple[bytes, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +109,3 @@ def unpack(frames: Sequence[bytes]) -> Message:
     except (IndexError, struct.error) as error:
         raise ValueError("not a control message") from error
     return Message(Kind(kind), b"".join(frames[1:]), Op(op), call)
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """A finished call: ``body`` for every rank, or ``parts`` (a gather, in rank order) for rank 0 alone."""
-
-    op: Op
-    call: int
-    body: bytes = b""
-    parts: tuple[bytes, ...] | None = None

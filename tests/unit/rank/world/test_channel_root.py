@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from busbw.rank.world.channel_root import Hub, OutOfStep, number_local_ranks
-from busbw.rank.world.wire import Hello, Op, Outcome
+from busbw.rank.world.wire import Hello, Kind, Message, Op
 
 
 def test_local_ranks_are_counted_where_the_launcher_is_silent() -> None:
@@ -38,12 +38,14 @@ def test_gather_is_in_rank_order_and_ranks_may_be_ahead() -> None:
     hub = Hub(2)
     assert hub.contribute(1, Op.GATHER, 1, b"one") is None
     assert hub.contribute(1, Op.BARRIER, 2, b"") is None
-    assert hub.contribute(0, Op.GATHER, 1, b"zero") == Outcome(Op.GATHER, 1, parts=(b"zero", b"one"))
-    assert hub.contribute(0, Op.BARRIER, 2, b"") == Outcome(Op.BARRIER, 2)
+    assert hub.contribute(0, Op.GATHER, 1, b"zero") == Message(
+        Kind.RESULT, b"", Op.GATHER, 1, (b"zero", b"one")
+    )
+    assert hub.contribute(0, Op.BARRIER, 2, b"") == Message(Kind.RESULT, b"", Op.BARRIER, 2)
 
 
 def test_broadcast_needs_the_root_only() -> None:
-    assert Hub(1000).contribute(0, Op.BROADCAST, 1, b"plan") == Outcome(Op.BROADCAST, 1, b"plan")
+    assert Hub(1000).contribute(0, Op.BROADCAST, 1, b"plan") == Message(Kind.RESULT, b"plan", Op.BROADCAST, 1)
 
 
 def test_different_calls_name_the_rank_that_differs() -> None:
