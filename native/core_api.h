@@ -187,7 +187,7 @@ struct BusbwStream {
   void* comm;
   void* stream;
   void** events;
-  int64_t timeout_ns;                 // of one wait; 0 = none
+  int64_t timeout_ns;  // of one wait; 0 = none
 };
 BUSBW_API int32_t busbw_time_events(const BusbwCall* call, const BusbwStream* stream, uint64_t lead,
                                     uint64_t samples, uint64_t k, int64_t* elapsed_ns, int64_t* issue_ns);
