@@ -16,7 +16,7 @@ from busbw.hunt.evidence import Evidence, judge
 from busbw.hunt.field import Groups
 from busbw.hunt.noise import LEAST_LEAVES, Bools, Leaf, counts, effect, loss
 from busbw.hunt.side import Side, slow_side
-from busbw.model.hunt import BANDWIDTH, LATENCY, RESENT, RoundResult, Rules
+from busbw.model.hunt import BANDWIDTH, LATENCY, QUICKEST, RESENT, RoundResult, Rules
 
 _WITHIN: Final = 2.2 * 1.2533  # standard errors in a 95 % interval (t of 10 degrees), of a median, not a mean
 _ONE_SIDED: Final = 1.645
@@ -178,10 +178,14 @@ def _suspects(
     the groups between which small messages are slow.
     """
     slow = {part for each in judged for own in _parts(each, leaves) for part in own}
+    # Two ranks that share a core for a whole hunt are late with each other alone, and no link is to blame.
+    crowded = not any(counts(LATENCY, each) for each in history)
     by_ends: dict[tuple[Leaf, Leaf], list[Suspect]] = defaultdict(list)
     near: dict[str, tuple[tuple[Leaf, Leaf], ...]] = {}
     for found in judged:
         paths = _paths([pair for pair in found.pairs(found.slow) if slow.isdisjoint(pair)])
+        if found.metric == QUICKEST and crowded:
+            paths = {}
         faults = {ends for ends in paths if _is_fault(found.metric, ends, leaves)}
         if found.metric != BANDWIDTH and (built := tuple(ends for ends in paths if ends not in faults)):
             near[found.metric] = built
