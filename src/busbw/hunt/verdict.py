@@ -72,7 +72,7 @@ class HuntVerdict:
     anything, ``unlike`` those whose tests scatter too much to say what is slow. ``near`` has, by metric,
     pairs of groups of parts with slow paths between them and quick ones within: how a fabric is built.
     ``longer`` is, by metric, what tests between switches took more than those within one, as ``loss``;
-    ``fast`` the share of tests that were faster than the usual again and again.
+    ``fast`` the share of tests that were faster than the usual again and again, by more than the noise.
     """
 
     decision: Decision
@@ -127,7 +127,7 @@ def conclude(
         tuple(each.metric for each in judged if each not in telling),
         near,
         {e.metric: loss(e.metric, e.tests.longer) for e in telling if e.tests.longer > e.floor / 2},
-        first.fast,
+        0.0 if _is_hidden(rules, first) else first.fast,
     )  # fmt: skip
 
 
@@ -141,9 +141,14 @@ def _resolution(found: Evidence) -> float:
     return loss(found.metric, max(found.floor, float(most[found.open].max())))
 
 
+def _is_hidden(rules: Rules, found: Evidence) -> bool:
+    """Whether noise hides the loss that was asked for."""
+    return found.floor > effect(found.metric, rules.floors[found.metric])
+
+
 def _undecided(rules: Rules, found: Evidence, left: Sequence[Suspect]) -> str:
     asked = f"{rules.floors[found.metric]:.1%}"
-    if found.floor > effect(found.metric, rules.floors[found.metric]):
+    if _is_hidden(rules, found):
         return f"noise hides what is below {loss(found.metric, found.floor):.1%}, and {asked} was asked for"
     if left:
         return "paths differ, which may be how the fabric is built"

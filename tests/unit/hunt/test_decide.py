@@ -252,6 +252,15 @@ def test_a_round_in_which_cores_were_fought_for_counts_for_bandwidth_only() -> N
     assert 0 < verdict.stalled_rounds < verdict.rounds
 
 
+def test_where_noise_hides_the_loss_the_hint_is_about_noise() -> None:
+    """Not about switches, though some tests were faster again and again."""
+    pairs = dict.fromkeys([(0, 1), (0, 2), (0, 3), (1, 2)], 0.4)
+    noisy = verdict_of(Fabric(4, noise=0.25, slow_pairs=pairs))
+    assert (noisy.decision, noisy.reason[:11]) == (Decision.UNDECIDED, "noise hides")
+    hint = findings(fields(["a", "b", "c", "d"])[0], noisy)[0].hint
+    assert hint == "repeat it on idle hosts, or give a larger --loss"
+
+
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_too_few_parts_are_said(count: int) -> None:
     verdict = verdict_of(Fabric(count, {0: 0.5}))
