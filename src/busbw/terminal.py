@@ -62,8 +62,9 @@ def own_controls(stream: TextIO) -> TextIO:
 
 # Words with wide gaps: the last column goes on. A line with a label, and a message, go on below their text.
 _LABELS: Final = re.compile(r".*\S {2,}|# \S{8} |# [\w<]+: |# *|(?:error|hint|warning|note): | *")
-_MESSAGE: Final = re.compile("error: |hint: |warning: |note: ")
+_MESSAGE: Final = re.compile(r"error: |hint: |warning: |note: |submitted \w+ job |job \S+: ")
 _LEAST_COLUMNS: Final = 20
+_PATHS_INDENT: Final = 4  # of what goes on below, where a path in it needs the room
 
 
 def fit(line: str, width: int) -> Iterator[str]:
@@ -74,7 +75,9 @@ def fit(line: str, width: int) -> Iterator[str]:
     labels = _LABELS.match(line, 0, width // 2)
     start = labels.end() if labels is not None else 0
     longest = max(map(len, line.split()))
-    indent = min(start, width - longest) if width - longest >= 2 else start  # a path may need the room
+    indent = start
+    if start + longest > width >= longest + 2:
+        indent = min(_PATHS_INDENT, width - longest)
     under = ("#" if line.startswith("#") else "").ljust(indent)
     yield from textwrap.wrap(
         line[start:],

@@ -300,4 +300,7 @@ def _save_notes(made: Sequence[Reference]) -> list[str]:
 
 
 def _list_references() -> None:
-    print_lines(map(report.reference_line, (*own_references(), *load.built_in())))
+    """Those that can be used first."""
+    for each in sorted((*own_references(), *load.built_in()), key=lambda each: bool(each.left_out)):
+        what, details = report.reference_lines(each)
+        print_lines([what, f"    {details}"])

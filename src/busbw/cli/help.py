@@ -121,10 +121,15 @@ def _all_flags(flags: Sequence[Argument]) -> Iterator[RenderableType]:
 
 def _rows(arguments: Iterable[Argument]) -> list[tuple[str, str]]:
     """Names and value of each, and what it means."""
-    return [
-        (_names(each), meaning(each) + (f" [default: {default(each)}]" if default(each) else ""))
-        for each in arguments
-    ]
+    return [_row(each) for each in arguments]
+
+
+def _row(argument: Argument) -> tuple[str, str]:
+    names, means = _names(argument), meaning(argument)
+    if len(names) > _MOST_NAMES - 2 and (choices := choices_of(argument)):
+        names = names.replace(value_word(argument), "WORD")
+        means += f" One of: {', '.join(choices)}."
+    return names, means + (f" [default: {default(argument)}]" if default(argument) else "")
 
 
 def _section(title: str, rows: Sequence[tuple[str, str]], least: int = 0) -> Iterator[RenderableType]:

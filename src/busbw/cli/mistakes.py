@@ -97,6 +97,10 @@ def _command(word: str, chain: tuple[str, ...], arguments: Sequence[str]) -> Usa
     if not chain and operation:
         words = ["run", ",".join((operation, *others)), *arguments[1:]]
         return _instead(f"{word!r} is an operation, not a command", words)
+    if not chain and word == "help" and arguments[1:]:
+        return _instead(f"unknown command {word!r}", [*arguments[1:], "--help"])
+    if chain == ("presets",) and "/" in word:
+        return _instead(f"unknown command {word!r}", ["presets", "show", word])
     commands = [each for each in _at(chain) if not each.startswith("-")]
     hint = f"see `{_name(chain)} --help`"
     error = UnknownWord(f"unknown command {word!r}", word, [*commands, "--help", "--version"], hint=hint)
@@ -118,7 +122,8 @@ def _flag(flag: str, chain: tuple[str, ...]) -> UsageError:
         error = UnknownWord(f"unknown flag {flag!r}", flag, ())
         error.likely, error.hint = meant, f"use {meant}"
         return error
-    if chain != ("run",) and flag in _flags(app["run"]):
+    is_like_one = flag.startswith("--") and nearest(flag, known, cutoff=0.85)
+    if chain != ("run",) and flag in _flags(app["run"]) and not is_like_one:
         return UsageError(f"`{name}` has no flag {flag}; it is a flag of `busbw run`", hint=hint)
     if flag in _OF_SBATCH and "--sbatch-args" in known:
         return UsageError(f"unknown flag {flag!r}", hint=f"give it to sbatch: --sbatch-args='{flag} ...'")

@@ -47,46 +47,46 @@ def show(name: str, format_name: str) -> ExitCode:
         }
         print(json.dumps(redact_all({**head, **preset.body}), indent=1, default=str))
         return ExitCode.OK
-    print_lines(_shown(preset))
+    print_lines([f"{preset.name}: {preset.summary}"])
+    print_lines(f"{title:<11} {text}" for title, text in _shown(preset))
     return ExitCode.OK
 
 
-def _shown(preset: Preset) -> Iterator[str]:
+def _shown(preset: Preset) -> Iterator[tuple[str, str]]:
+    """Each thing that it sets, and its title."""
     also = f"  (also @{', @'.join(preset.versions)})" if preset.versions else ""
-    yield f"{preset.name}: {preset.summary}"
-    yield f"source    {preset.source}"
-    yield f"date      {preset.date}{also}"
+    yield "source", preset.source
+    yield "date", f"{preset.date}{also}"
     said = {title: redact_all(preset.body.get(title)) for title in ("image", "node", "run", "launch")}
     said["engines"] = ", ".join(preset.engines)
     said["tool"] = preset.tool and f"busbw {preset.tool}"
     for title, value in said.items():
         if value:
-            yield f"{title:9} {_line(value)}"
+            yield title, _line(value)
     for name_, value in redact_variables(preset.environ("")).items():
-        yield f"env       {name_}={value}"
+        yield "env", f"{name_}={value}"
     for path in preset.library_path:
-        yield f"libraries {path}"
+        yield "libraries", str(path)
     for engine in ENGINE_SECTIONS:
         yield from _shown_engine(engine, preset)
-    for title, lines in (("expects", preset.expects), ("note", preset.notes)):
-        for line in lines:
-            yield f"{title:9} {line}"
+    yield from (("expects", line) for line in preset.expects)
+    yield from (("note", line) for line in preset.notes)
 
 
-def _shown_engine(engine: str, preset: Preset) -> Iterator[str]:
+def _shown_engine(engine: str, preset: Preset) -> Iterator[tuple[str, str]]:
     """What the preset has for one engine beside what holds for all."""
     body = redact_all(preset.body)
     plain, own = (redact_variables(preset.environ(each)) for each in ("", engine))
     if section := {**body.get(engine, {}), **body.get(f"{engine}_set", {})}:
-        yield f"{engine:9} {_line(section)}"
+        yield engine, _line(section)
     if run := body.get(f"{engine}_run"):
-        yield f"{engine:9} run {_line(run)}"
+        yield engine, f"run {_line(run)}"
     for name, value in own.items():
         if plain.get(name) != value:
-            yield f"{engine:9} env {name}={value}"
+            yield engine, f"env {name}={value}"
     for name in plain:
         if name not in own:
-            yield f"{engine:9} env without {name}"
+            yield engine, f"env without {name}"
 
 
 def _line(value: object) -> str:

@@ -40,7 +40,7 @@ def next_round(
     if screens < first:
         pairs = tuple(pair for group in groups for pair in _turn(rules, group, screens))
         return Round(len(history), Stage.SCREEN, pairs)
-    if len(history) >= _MOST_PASSES * first:
+    if len(history) >= most_rounds(first):
         return None
     metrics = rules.metrics if len(history) < _MOST_BESIDE * first else rules.metrics[:1]
     judged = [judge(rules, metric, groups, history, leaves) for metric in metrics]
@@ -56,6 +56,11 @@ def _tested_turns(rules: Rules, parts: int) -> int:
 def first_rounds(rules: Rules, parts: int) -> int:
     """Rounds of the first stage in a group of so many parts."""
     return max(_LEAST_ROUNDS, _tested_turns(rules, parts) + _REPEATED) if parts > 1 else 0
+
+
+def most_rounds(first: int) -> int:
+    """Rounds after which a hunt ends undecided, by those of its first stage."""
+    return _MOST_PASSES * first
 
 
 def _turn(rules: Rules, group: Sequence[int], number: int) -> list[Pair]:

@@ -25,8 +25,8 @@ _CODES: Final = {
 
 
 class _Words(NamedTuple):
-    """How a metric is spoken of: what it is, what a suspect has, what too small a loss is of, and what paths
-    differ by.
+    """How a metric is spoken of: what it is, what a suspect has, which loss is too small to show, and what
+    paths differ by.
     """
 
     what: str
@@ -39,25 +39,25 @@ _WORDS: Final = {
     BANDWIDTH: _Words(
         what="bandwidth",
         has="less bandwidth than the others have",
-        below="bandwidth that is lower by",
+        below="bandwidth lower by less than",
         apart="less bandwidth",
     ),
     LATENCY: _Words(
         what="latency",
         has="more latency than the others have",
-        below="latency that is longer by",
+        below="latency longer by less than",
         apart="more latency",
     ),
     QUICKEST: _Words(
-        what="the quickest messages' latency",
+        what="latency of the quickest messages",
         has="more latency than the others have, of its quickest messages too",
-        below="the quickest messages' latency that is longer by",
+        below="latency of the quickest messages longer by less than",
         apart="more latency of the quickest messages",
     ),
     RESENT: _Words(
         what="lost packets",
         has="more segments resent per test than the others",
-        below="loss that resends",
+        below="fewer resent segments than",
         apart="more segments sent again",
     ),
 }
@@ -68,6 +68,8 @@ _HINT_OF_GROUPS: Final = (
 )
 _HINT_OF_PATH: Final = "look at the links between the two switches, and keep a job off that pair meanwhile"
 _HINT_OF_HOST: Final = "look at its NIC, cable and switch port, and at what else runs on it"
+_HINT_OF_RANK: Final = "look at its GPU or core, and at what else runs on it"
+_HINT_OF_WAY: Final = "look at the links between them, and at what else runs on both"
 _HINT_OF_SWITCH: Final = "look at its uplinks and their ports, and keep a job within one switch meanwhile"
 _WAYS: Final = {"sends": "it sends slowly and receives as the others do", "receives": "it receives slowly"}
 
@@ -151,11 +153,13 @@ def _hint(suspect: Suspect, *, is_host: bool) -> str:
         return _HINT_OF_GROUPS
     if suspect.leaf:
         return _HINT_OF_PATH if suspect.beyond else _HINT_OF_SWITCH
-    return _HINT_OF_HOST if is_host else ""
+    if suspect.beyond:
+        return _HINT_OF_WAY
+    return _HINT_OF_HOST if is_host else _HINT_OF_RANK
 
 
 def _evidence(suspect: Suspect) -> str:
-    said = [f"{suspect.slow_tests} of its {suspect.tests} tests with parts that are not slow were slow"]
+    said = [f"{suspect.slow_tests} of its {suspect.tests} tests with healthy parts were slow"]
     if suspect.beyond:
         said = [
             f"{suspect.slow_tests} of {suspect.tests} tests were slow, while both ends are quick with others"
@@ -179,13 +183,13 @@ def _not_covered(verdict: HuntVerdict) -> list[Finding]:
     untested = verdict.pairs - verdict.tested
     said = [f"paths between the {untested} of {verdict.pairs} pairs that were not tested"] if untested else []
     for metric, share in verdict.resolution.items():
-        said.append(f"{_WORDS[metric].below} less than {_share(metric, share)}")
+        said.append(f"{_WORDS[metric].below} {_share(metric, share)}")
     if RESENT in verdict.unobserved:
         said.append("lost packets: what the ranks' TCP sockets sent again cannot be read here")
     said += [f"{_WORDS[metric].what}: tests scatter too much" for metric in verdict.unlike]
     if verdict.stalled_rounds:
         rounds = f"{verdict.stalled_rounds} of {verdict.rounds} rounds"
-        said.append(f"late messages among quick ones in {rounds}, in which programs waited for cores")
+        said.append(f"late messages in {rounds}, because programs waited for cores")
     return (
         [Finding(Severity.INFO, f"not covered: {'; '.join(said)}", check=CHECK)] if verdict.resolution else []
     )

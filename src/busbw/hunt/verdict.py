@@ -16,7 +16,7 @@ from busbw.hunt.evidence import Evidence, judge
 from busbw.hunt.field import Groups
 from busbw.hunt.noise import LEAST_LEAVES, Bools, Leaf, counts, effect, loss
 from busbw.hunt.side import Side, slow_side
-from busbw.model.hunt import BANDWIDTH, LATENCY, RESENT, RoundResult, Rules
+from busbw.model.hunt import BANDWIDTH, LATENCY, QUICKEST, RESENT, RoundResult, Rules
 
 _WITHIN: Final = 2.2 * 1.2533  # standard errors in a 95 % interval (t of 10 degrees), of a median, not a mean
 _ONE_SIDED: Final = 1.645
@@ -72,7 +72,7 @@ class HuntVerdict:
     anything, ``unlike`` those whose tests scatter too much to say what is slow. ``near`` has, by metric,
     pairs of groups of parts with slow paths between them and quick ones within: how a fabric is built.
     ``longer`` is, by metric, what tests between switches took more than those within one, as ``loss``;
-    ``fast`` the share of tests that were faster than the usual again and again.
+    ``fast`` the share of tests that were faster than the usual again and again, by more than the noise.
     """
 
     decision: Decision
@@ -127,7 +127,7 @@ def conclude(
         tuple(each.metric for each in judged if each not in telling),
         near,
         {e.metric: loss(e.metric, e.tests.longer) for e in telling if e.tests.longer > e.floor / 2},
-        first.fast,
+        0.0 if _is_hidden(rules, first) else first.fast,
     )  # fmt: skip
 
 
@@ -141,9 +141,14 @@ def _resolution(found: Evidence) -> float:
     return loss(found.metric, max(found.floor, float(most[found.open].max())))
 
 
+def _is_hidden(rules: Rules, found: Evidence) -> bool:
+    """Whether noise hides the loss that was asked for."""
+    return found.floor > effect(found.metric, rules.floors[found.metric])
+
+
 def _undecided(rules: Rules, found: Evidence, left: Sequence[Suspect]) -> str:
     asked = f"{rules.floors[found.metric]:.1%}"
-    if found.floor > effect(found.metric, rules.floors[found.metric]):
+    if _is_hidden(rules, found):
         return f"noise hides what is below {loss(found.metric, found.floor):.1%}, and {asked} was asked for"
     if left:
         return "paths differ, which may be how the fabric is built"
@@ -178,10 +183,14 @@ def _suspects(
     the groups between which small messages are slow.
     """
     slow = {part for each in judged for own in _parts(each, leaves) for part in own}
+    # Two ranks that share a core for a whole hunt are late with each other alone, and no link is to blame.
+    crowded = not any(counts(LATENCY, each) for each in history)
     by_ends: dict[tuple[Leaf, Leaf], list[Suspect]] = defaultdict(list)
     near: dict[str, tuple[tuple[Leaf, Leaf], ...]] = {}
     for found in judged:
         paths = _paths([pair for pair in found.pairs(found.slow) if slow.isdisjoint(pair)])
+        if found.metric == QUICKEST and crowded:
+            paths = {}
         faults = {ends for ends in paths if _is_fault(found.metric, ends, leaves)}
         if found.metric != BANDWIDTH and (built := tuple(ends for ends in paths if ends not in faults)):
             near[found.metric] = built

@@ -296,4 +296,5 @@ def collective(name: str) -> Collective:
     """Look a collective up by name. Raises UsageError naming all of them."""
     if (row := known_collective(name)) is not None:
         return row
-    raise UnknownWord(f"unknown operation {name!r}", name, (row.name for row in COLLECTIVES))
+    hint = "give sizes by flags: -b 1M, or -b 8 -e 1G" if name[:1].isdigit() else ""
+    raise UnknownWord(f"unknown operation {name!r}", name, (row.name for row in COLLECTIVES), hint=hint)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from busbw.model.record import RunStatus
 from busbw.record.folder import (
     DIGESTS_FILE,
     DIGESTS_PARQUET,
@@ -37,11 +38,12 @@ def is_there(folder: Path, raw: Path) -> bool:
 def absent_files(folder: Path, record: RunRecord) -> tuple[str, ...]:
     """A sentence for each file that the results count on and that is not there.
 
-    None for what never had samples of its own (imported logs, a soak, the summary of several launches), nor
-    for what is known to have stayed with its job.
+    None for what never had samples of its own (imported logs, a soak, the summary of several launches, a run
+    that was ended before it had written them), nor for what is known to have stayed with its job.
     """
     counted = sum(1 for result in record.results if result.samples)
-    if not counted or record.soak or record.source is not None or launch_folders(folder):
+    was_ended = record.status in (RunStatus.INTERRUPTED, RunStatus.FAILED)
+    if not counted or was_ended or record.soak or record.source is not None or launch_folders(folder):
         return ()
     try:
         left_out = (folder / LEFT_OUT_NOTE).read_text().splitlines()

@@ -168,11 +168,16 @@ def _history(prior: Prior) -> str:
         return f"between launches: from {launches} earlier ones of this kind of machine"
     device = f"{DEVICE_BOUND:.0%} from 1 MiB, {HOST_BOUND:.0%} below"
     words = device if prior.on_device else f"{HOST_BOUND:.0%}"
-    return f"between launches: {words}, by default; {LEAST_LAUNCHES} earlier runs of this machine replace it"
+    return f"between launches: {words}, by default; it takes {LEAST_LAUNCHES} earlier runs to know it better"
 
 
 def reference_line(reference: Reference) -> str:
-    """One reference: what it is of, with which versions, whose, and when."""
+    """One reference in a line: what it is of, with which versions, whose, and when."""
+    return "; ".join(reference_lines(reference))
+
+
+def reference_lines(reference: Reference) -> tuple[str, str]:
+    """What a reference is of; and whether it is used, its versions, whose it is, and when."""
     stated = ""
     if reference.ranks_stated not in (None, reference.ranks):
         stated = f" (labelled {reference.ranks_stated}; busbw / algbw says {reference.ranks})"
@@ -180,12 +185,15 @@ def reference_line(reference: Reference) -> str:
     pattern = f", {reference.pattern}" if reference.pattern else ""
     launches = f"{reference.launches} launches" if reference.launches > 1 else "one launch"
     settings = "".join(f", {name}={value}" for name, value in (reference.environment or {}).items())
-    text = (
-        f"{reference.name}: {reference.operation or 'operation not stated'}{root}{pattern},"
-        f" {reference.ranks or '?'} ranks{stated}, {reference.machine or reference.device};"
-        f" versions: {reference.versions_text}{settings}; {reference.date}, {launches}; {reference.source}"
+    unused = f"NOT USED: {reference.left_out}; " if reference.left_out else ""
+    operation = f"{reference.operation or 'operation not stated'}{root}{pattern}"
+    ranks = f"{reference.ranks or '?'} ranks{stated}"
+    versions = f"versions: {reference.versions_text}{settings}"
+    date = reference.date.replace("not stated", "date not stated")
+    return (
+        f"{reference.name}: {operation}, {ranks}, {reference.machine or reference.device}",
+        f"{unused}{versions}; {date}, {launches}; {reference.source}",
     )
-    return text + (f"; NOT USED: {reference.left_out}" if reference.left_out else "")
 
 
 def _wires(wires: Wires) -> str:

@@ -32,11 +32,18 @@ class CleanConsole(Console):
                 self.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def print_lines(lines: Iterable[str], out: TextIO | None = None) -> None:
-    """On a terminal no longer than it is wide, and in colour; elsewhere as they are."""
+# The console whose progress line is on the terminal now, if any: what is printed meanwhile stands above it.
+with_progress: list[CleanConsole] = []
+
+
+def print_lines(lines: Iterable[str], out: TextIO | None = None, *, whole: bool = False) -> None:
+    """On a terminal in colour, above a progress line, and no longer than it is wide unless they are to stay
+    ``whole``; elsewhere as they are.
+    """
     out = out or sys.stdout
     if out.isatty():
-        CleanConsole(out).print_lines(lines)
+        console = with_progress[-1] if with_progress else CleanConsole(out)
+        console.print_lines(lines, whole=whole)
     else:
         out.writelines(f"{line}\n" for line in lines)
     out.flush()

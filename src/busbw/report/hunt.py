@@ -71,13 +71,20 @@ class HuntDisplay(Display):
             return
         done, stage = int(tested["round"]["number"]) + 1, tested["round"]["stage"]
         mean_s = statistics.mean(float(each["seconds"]) for each in self._rounds)
-        total = max(done, rounds_of(hunt, len(tested["names"]), self._hosts))
+        first = rounds_of(hunt, len(tested["names"]), self._hosts)
+        total, most = max(done, first), ""
+        if done > first and hunt.kind == "isolate":
+            from busbw.hunt.decide import most_rounds
+
+            total = most_rounds(first)
+            most = f", {total} rounds at most"
         groups = len(tested.get("groups", ()))
         what = f"{groups or len(tested['tests'])} {'' if groups else 'pairs of '}{tested['kind']}s"
         if self._progress is not None:
-            self._progress.step(done, f"{stage}: {what}", mean_s * (total - done), total)
+            left_s = 0.0 if most else mean_s * (total - done)
+            self._progress.step(done, f"{stage}: {what}{most}", left_s, total)
             return
-        left = f", {format_duration(mean_s * (total - done))} left" if self._live and total > done else ""
+        left = f", {format_duration(mean_s * (first - done))} left" if self._live and first > done else ""
         line = f"round {done}, {stage}: {what}, {tested['seconds']:.2f} s{left}"
         print(line, file=self._err, flush=True)
 

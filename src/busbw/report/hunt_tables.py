@@ -14,7 +14,7 @@ import numpy.typing as npt
 from busbw.hunt.compare_groups import COLLECTIVE, bus_gb_per_s
 from busbw.model.hunt import BANDWIDTH, BOTH_WAYS, LATENCY, GroupTest, Stage
 from busbw.report.fields import UNBOUND
-from busbw.units import NS_PER_US, counted, decimals, format_share, gb_per_s
+from busbw.units import NS_PER_US, counted, decimals, format_number, format_share, gb_per_s
 
 # Steps of a map from the worst value to the best: the same in a terminal, a page and a picture. Pure.
 
@@ -157,10 +157,11 @@ def _worst(values: Floats, names: Sequence[str], what: str, *, largest: bool) ->
     order = np.argsort(
         np.where(np.isnan(values), np.inf, -values if largest else values), axis=None, kind="stable"
     )
-    lines = [f"# {what}, median {float(np.nanmedian(values)):.3g}; the worst pairs:"]
+    lines = [f"# {what}, median {format_number(float(np.nanmedian(values)))}; the worst pairs:"]
     for at in order[: min(_WORST, np.count_nonzero(~np.isnan(values)))]:
         source, target = (int(place) for place in np.unravel_index(at, values.shape))
-        lines.append(f"#   {float(values[source, target]):>8.3g}  from {names[source]} to {names[target]}")
+        worst = format_number(float(values[source, target]))
+        lines.append(f"#   {worst:>8}  from {names[source]} to {names[target]}")
     return lines
 
 

@@ -25,7 +25,7 @@ from busbw.model.result import (
 )
 from busbw.report import screen_table, table
 from busbw.report.columns import is_split
-from busbw.report.console import CleanConsole, columns
+from busbw.report.console import CleanConsole, columns, print_lines
 from busbw.report.display import Display, who_lines
 from busbw.report.events import (
     SEVERITY_WORDS,
@@ -268,12 +268,7 @@ class TableDisplay(Display):
         return lines
 
     def _print(self, lines: Iterable[str]) -> None:
-        if self._screen is None:
-            super()._print(lines)
-            return
-        # What is said while a progress line is shown stands above it.
-        screen = self._progress.console if self._progress is not None else self._screen
-        screen.print_lines(lines, whole=self._wide)
+        print_lines(lines, self._out, whole=self._wide)
 
 
 def _scatter_lines(folder: str, plan: Plan, results: Sequence[CaseResult]) -> list[str]:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Protocol, TextIO, cast
 
 from busbw.redact import redact_text
+from busbw.report.console import CleanConsole, with_progress
 from busbw.units import format_duration
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ class ProgressLine:
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 
         from busbw.report.changing_rows import RowsAndProgress
-        from busbw.report.console import CleanConsole
 
         self.console = CleanConsole(err)
         self._progress = RowsAndProgress(
@@ -58,6 +58,7 @@ class ProgressLine:
         self._total, self._first, self._started_s = total, done, self._clock()
         self._task = self._progress.add_task(under_way, total=total, completed=done, left="")
         self._progress.start()
+        with_progress.append(self.console)
 
     def step(
         self,
@@ -83,6 +84,8 @@ class ProgressLine:
     def stop(self) -> None:
         """The line goes."""
         self._progress.stop()
+        if self.console in with_progress:
+            with_progress.remove(self.console)
 
 
 def time_left_s(done: float, left: float, elapsed_s: float) -> float | None:

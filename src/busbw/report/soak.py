@@ -18,7 +18,7 @@ from busbw.model.record import Method, RunRecord, WorldInfo
 from busbw.model.result import CaseResult, Status
 from busbw.model.soak import SOAK_CHECK
 from busbw.record.read import read_record
-from busbw.report.console import columns
+from busbw.report.console import columns, print_lines
 from busbw.report.display import Display, who_lines
 from busbw.report.events import finding_lines, read_result
 from busbw.report.fields import UNBOUND
@@ -60,8 +60,7 @@ class SoakDisplay(Display):
         plan = self._plan
         if not self._live or plan is None or plan.soak is None:
             return
-        for note in item["notes"]:
-            print(f"busbw: {note}", file=self._err, flush=True)
+        print_lines((f"busbw: {note}" for note in item["notes"]), self._err)
         if self._progress is None:
             return
         result, elapsed_s, seconds = read_result(item), float(item["elapsed_s"]), plan.soak.seconds
@@ -101,7 +100,7 @@ def header_lines(plan: Plan, world: WorldInfo, version: str) -> list[str]:
     long = "until Ctrl-C" if plan.soak.seconds is None else f"for {format_duration(plan.soak.seconds)}"
     window = f"windows of {format_duration(plan.limits.case_seconds)}"
     window = window if plan.limits.calls is None else f"windows of {plan.limits.calls} calls"
-    checked = "checked at full width before and after" if plan.checks else "unchecked"
+    checked = "every element checked before and after" if plan.checks else "unchecked"
     who = who_lines(f"soak of {what}", plan, world, version)
     return [*who, f"# soak     {long}, {window}, {checked}"]
 

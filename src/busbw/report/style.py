@@ -20,7 +20,7 @@ STYLES: Final[Mapping[str, str]] = {
 
 # Words that are an answer. A row's mark is its last word.
 _WORDS: Final[Mapping[str, str]] = {
-    r"\b(WRONG|FAILED|SLOWER|SLOW|slower|below|failed)\b|\bNO\b(?=  )": "no",
+    r"\b(WRONG|FAILED|SLOWER|SLOW|slower|below)\b|(?<![\w/-])failed(?![\w/.-])|\bNO\b(?=  )": "no",
     r"\b(FASTER|HEALTHY|faster|as expected|no wrong data)\b|\bYES\b": "yes",
     r"\b(AMBIGUOUS|COULD NOT DECIDE|undecided|cannot tell)\b|^# (warning)\b": "undecided",
     r"\b(stopped|unstable|descheduled|throttled|clock|part-alone)(\((out|in)\))?$": "c2",

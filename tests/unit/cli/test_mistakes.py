@@ -40,7 +40,10 @@ MISTAKES: tuple[tuple[str, str, str], ...] = (
     ("nccl-tests allreduce_perf -b 8", "'allreduce_perf'", "busbw nccl-tests all_reduce_perf -b 8`"),
     ("nccom-test -r 2 allreduce", "'allreduce'", "`busbw nccom-test -r 2 all_reduce`"),
     ("shwo last", "'shwo'", "`busbw show last`"),
-    ("help run", "'help'", "`busbw --help run`"),
+    ("help run", "'help'", "`busbw run --help`"),
+    ("help", "'help'", "`busbw --help`"),
+    ("presets aws/p5.48xlarge", "'aws/p5.48xlarge'", "`busbw presets show aws/p5.48xlarge`"),
+    ("run all_reduce 1M", "'1M'", "-b 1M"),
     ("presets lsit", "'lsit'", "`busbw presets list`"),
     ("presets show", "needs NAME", "`busbw presets show aws/p5.48xlarge@2024-04`"),
     ("run all_reduce --rank 2", "'--rank'", "`busbw run all_reduce --ranks 2`"),
@@ -144,6 +147,11 @@ def test_a_mistake_gets_one_line_and_a_hint_that_works(
     assert sorted(kept.rglob("*")) == before
     for command in re.findall(r"`busbw ([^`]+)`", lines[1]):
         assert called(kept, *_harmless(shlex.split(command)))[0] not in (2, 4), command
+
+
+def test_a_flag_like_one_of_the_command_is_not_taken_for_one_of_run(kept: Path, called: Any) -> None:
+    _, _, err = called(kept, "hang", "--hosts", "a,b")
+    assert err.splitlines()[1] == "hint: did you mean `busbw hang --host a,b`?"
 
 
 def _harmless(words: list[str]) -> list[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from busbw_testing.runs import NULL, start
-from busbw_testing.terminal import WIDTHS, lines, on_terminal
+from busbw_testing.terminal import WIDTHS, lines, on_terminal, screen
 
 from busbw.launch.engine import Handle
 from busbw.record.folder import JOB_FILE
@@ -26,6 +26,8 @@ READING = (
     "run --help",
     "devices",
     "presets list",
+    "presets show aws/p5.48xlarge",
+    "nccom-test --help",
     "list",
     "jobs",
     "show {run}",
@@ -99,6 +101,26 @@ def test_show_keeps_the_numbers_of_a_pipe(measured: Path) -> None:
     # The full table has one column more with a point, the imbalance.
     assert numbers
     assert {word for word in numbers if word != "0.00"} <= set(on_screen)
+
+
+ROWS = """\
+# nThread 1 nGpus 1 minBytes 1024 maxBytes 1024 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1
+#  Rank  0 Group  0 Pid 1 on a device  0 [0x01] NVIDIA H100
+#  Rank  1 Group  0 Pid 2 on a device  1 [0x02] NVIDIA H100
+   1024     256     float     sum      -1    10.00    0.10    0.10      0    10.00    0.10    0.10      0
+"""
+
+
+def test_what_is_printed_under_progress_stands_above_it(tmp_path: Path) -> None:
+    """Rows of an import, each of which ends in a word that could have a colour."""
+    logs = [tmp_path / f"{name}-failed.log" for name in ("a", "b", "c")]
+    for log in logs:
+        log.write_text(ROWS)
+    text = on_terminal(tmp_path / "home", 300, "import", "--op", "all_reduce", *map(str, logs))
+    assert "/3" in text
+    shown = screen(text)
+    assert [line.split()[-1] for line in shown if line.startswith("  2")] == [f"{log}:4-4" for log in logs]
+    assert not any("/3" in line or "[1;31m" in line for line in shown)
 
 
 def test_an_error_goes_on_below_its_text(measured: Path) -> None:

@@ -60,13 +60,12 @@ def test_who_was_slowest_is_said_of_hunts_that_could_not_decide_only() -> None:
 def test_a_suspect_is_a_line_for_a_ticket() -> None:
     first, covered = findings(HOSTS, SLOW)
     assert first.claim == "c: 10.2% less bandwidth than the others have (95 %: 9.8% to 10.6%)"
-    assert first.evidence.startswith("4 of its 4 tests with parts that are not slow were slow; ")
+    assert first.evidence.startswith("4 of its 4 tests with healthy parts were slow; ")
     assert "it sends slowly" in first.evidence
     assert "only its local ranks 1" in first.evidence
     assert (first.severity, first.host) == (Severity.ERROR, "c")
     assert covered.claim == (
-        "not covered: paths between the 1 of 6 pairs that were not tested; bandwidth that is lower by less"
-        " than 5.0%"
+        "not covered: paths between the 1 of 6 pairs that were not tested; bandwidth lower by less than 5.0%"
     )
 
 
@@ -100,6 +99,7 @@ def test_paths_are_named_by_both_ends_and_nobody_is_left_out() -> None:
     first = findings(HOSTS, replace(SLOW, suspects=(path,)))[0]
     assert first.claim.startswith("the path between a and d: ")
     assert first.evidence == "3 of 4 tests were slow, while both ends are quick with others"
+    assert first.hint == "look at the links between them, and at what else runs on both"
     told = to_fields(HOSTS, replace(SLOW, suspects=(path,)), (), 1.0)
     assert (told["exclude"], told["suspects"][0]["names"]) == ({}, ["a", "d"])
 

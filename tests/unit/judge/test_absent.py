@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import busbw
+from busbw.model.record import RunStatus
 from busbw.record.absent import absent_files, note_left_out
 from busbw.record.folder import DIGESTS_FILE, SAMPLES_FILE, STREAM_FILE
 from busbw.record.parquet import compact
@@ -27,6 +29,12 @@ def test_a_file_that_was_removed_is_said(written: Path, name: Path, compacted: b
     assert run.warnings == (
         f"{written}/{name} is missing, and {name.stem}.parquet too: 1 case was measured with samples",
     )
+
+
+def test_a_run_that_was_ended_had_not_written_them(written: Path) -> None:
+    (written / SAMPLES_FILE).unlink()
+    record = read_record(written)
+    assert absent_files(written, replace(record, status=RunStatus.INTERRUPTED)) == ()
 
 
 def test_a_file_that_did_not_come_home_may_be_there(written: Path) -> None:

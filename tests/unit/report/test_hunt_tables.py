@@ -41,8 +41,8 @@ def test_64_ranks_are_a_map_that_fits_with_the_worst_pairs_first() -> None:
     lines = matrix_lines([{"names": names, "tests": tests}], 1_000_000, 80)
     assert max(map(len, lines)) <= 80
     assert lines[:2] == [
-        "# one way: GB/s, median 1; the worst pairs:",
-        "#       0.25  from rank 7 to rank 41",
+        "# one way: GB/s, median 1.00; the worst pairs:",
+        "#      0.250  from rank 7 to rank 41",
     ]
     assert next(line for line in lines if line.startswith("   7 "))[5 + 41] == "."
 

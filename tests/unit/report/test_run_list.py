@@ -58,9 +58,19 @@ def test_a_wide_terminal_shows_every_column_that_says_something() -> None:
 def test_no_line_is_wider_than_the_terminal(columns: int) -> None:
     lines = table([RUN, HUNT], NOW, columns)
     assert max(map(len, lines)) <= columns
-    if columns >= 100:  # what is left out is not what was found
+    if columns >= 80:  # what is left out is not what was found
         assert "478.2" in lines[1]
         assert "SLOW node" in lines[2]
+
+
+def test_runs_of_one_second_are_listed_by_what_finds_them() -> None:
+    """Imports of one command: a name finds its run, and an id is whole."""
+    named = replace(RUN, name="k18-osu-latency-pt2pt.log", short=RUN.run)
+    nameless = replace(named, name="")
+    for columns in (80, 100):
+        _, first, second = table([named, nameless], NOW, columns)
+        assert first.split()[0] == "20261127-090000"
+        assert second.split()[0] == RUN.run
 
 
 def test_a_pipe_gets_everything_whole() -> None:

@@ -117,3 +117,7 @@ def test_long_lines_go_on_below_their_text_and_no_word_is_cut() -> None:
         "#          nothing else",
     ]
     assert list(fit(line, 200)) == [line]
+    assert list(fit(f"  libmpi.so.12  MPICH 5.0.2  /opt/{'b' * 40}", 60)) == [
+        "  libmpi.so.12  MPICH 5.0.2",
+        f"    /opt/{'b' * 40}",
+    ]

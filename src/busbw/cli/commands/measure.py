@@ -115,7 +115,7 @@ TUNE_HELP: Final = (
     "Find the algorithm, protocol and channels that NCCL should take, size by size.\n\n"
     "One launch races everything that NCCL can do against its own choice, each checked before it is timed;"
     " fresh launches then confirm the winners. The table works in any NCCL job, by a tuner that comes with"
-    " busbw. It knows of one job alone on the fabric, and nothing of what the job does meanwhile."
+    " busbw. It is right for one job alone on the fabric; what the job computes meanwhile is not measured."
 )
 
 
@@ -175,8 +175,8 @@ def check(
 
 SOAK_HELP: Final = (
     "Repeat a collective for hours: wrong data, slow calls, changes of level.\n\n"
-    "Every window of 10 s is checked at full width. The first wrong element ends the soak; at its end, or"
-    " after Ctrl-C, busbw says which loss would have been seen. Exit code 1: wrong data or a loss of level."
+    "Every window of 10 s checks every element. The first wrong element ends the soak. At the end, or after"
+    " Ctrl-C, busbw says which loss it would have seen. Exit code 1: wrong data or a loss of level."
 )
 
 

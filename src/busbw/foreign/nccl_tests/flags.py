@@ -82,7 +82,7 @@ class Flag:
 class Options:
     """A line of nccl-tests, every option by its long name; sizes in bytes."""
 
-    nthreads: Annotated[int, Flag("t", "threads a process; ranks = processes x threads x GPUs")] = 1
+    nthreads: Annotated[int, Flag("t", "threads; ranks = processes x threads x GPUs a thread")] = 1
     ngpus: Annotated[int, Flag("g", "GPUs a thread")] = 1
     minbytes: Annotated[int, Flag("b", "first size (K, M, G: powers of 1024)", _size)] = 32 * _MIB
     maxbytes: Annotated[int, Flag("e", "last size", _size)] = 32 * _MIB
@@ -92,7 +92,7 @@ class Options:
     agg_iters: Annotated[int, Flag("m", "operations that are one group")] = 1
     warmup_iters: Annotated[int, Flag("w", "untimed iterations")] = 1
     run_cycles: Annotated[int, Flag("N", "how often the whole sweep is run; 0: until Ctrl-C")] = 1
-    parallel_init: Annotated[int, Flag("p", "0/1; every GPU has a process here, so always parallel")] = 0
+    parallel_init: Annotated[int, Flag("p", "0/1; each GPU has a process here: always parallel")] = 0
     check: Annotated[int, Flag("c", "checks of each case")] = 1
     op: Annotated[str, Flag("o", "/".join((*OPS, ALL)), _op)] = "sum"
     datatype: Annotated[str, Flag("d", "a type, or all", _type)] = "float"
@@ -111,7 +111,7 @@ class Options:
     device_cta_count: Annotated[int, Flag("V", "refused, as -D")] = 0
     memory: Annotated[int, Flag("M", "0/1")] = 0
     unalign: Annotated[int, Flag("u", "index of the first element used")] = 0
-    per_iter_timing: Annotated[int, Flag("I", "0/1; columns with the spread of single iterations")] = 0
+    per_iter_timing: Annotated[int, Flag("I", "0/1; columns with the spread of single calls")] = 0
     per_iter_skip: Annotated[int, Flag("K", "iterations that -I leaves out of its summary")] = 0
 
     @property

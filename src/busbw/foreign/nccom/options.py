@@ -8,6 +8,7 @@ lists (``--stats``, ``--hosts``) end at the next flag or at a word that is not t
 from __future__ import annotations
 
 import re
+import textwrap
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -359,7 +360,7 @@ def _parser() -> _Parser:
         usage="busbw nccom-test [FLAGS] OPERATION [FLAGS]",
         description=_DESCRIPTION,
         epilog="\n".join([_SIZES, "", "Examples:", *(f"  {line}" for line in EXAMPLES)]),
-        formatter_class=lambda prog: RawDescriptionHelpFormatter(prog, max_help_position=40, width=100),
+        formatter_class=lambda prog: RawDescriptionHelpFormatter(prog, max_help_position=30, width=_COLUMNS),
         argument_default=SUPPRESS,
         add_help=False,
     )
@@ -397,11 +398,13 @@ def help_text() -> str:
     return _parser().format_help()
 
 
+_COLUMNS: Final = 80
 _DESCRIPTION: Final = f"""\
-nccom-test's command line. On Trainium and Inferentia the vendor's tool runs, and its result is kept;
-elsewhere busbw measures GPUs over NCCL, or CPU ranks over MPI, and prints nccom-test's table.
+nccom-test's command line. On Trainium and Inferentia the vendor's tool runs,
+and its result is kept; elsewhere busbw measures GPUs over NCCL, or CPU ranks
+over MPI, and prints nccom-test's table.
 
-OPERATION: {", ".join(OPERANDS)}"""
+{textwrap.fill(f"OPERATION: {', '.join(OPERANDS)}", _COLUMNS)}"""
 _SIZES: Final = "Sizes take k, M, G with or without B, in any case, as powers of 1024."
 EXAMPLES: Final = (
     "busbw nccom-test -r 2 allr",

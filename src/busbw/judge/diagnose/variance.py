@@ -79,7 +79,7 @@ def _precision(subject: Subject, found: Sequence[Spread]) -> Conclusion:
     )
     fixed = bool(limits.calls)  # -n: nothing was asked of the interval
     beyond = f"than {format_share(limits.precision)}" if fixed else "than was asked for"
-    missed = f"; {len(wide)} of {len(known)} cases are wider {beyond}" if wide else ""
+    missed = f", and wider {beyond} in {len(wide)} of {len(known)} cases" if wide else ""
     if without := len(found) - len(known):
         missed += f"; {without} more had too few independent samples"
     return Conclusion(
@@ -180,7 +180,7 @@ def _unstable(subject: Subject) -> Iterator[Conclusion]:
         f"{count} of {slow} cases above {floor_ns / NS_PER_US:.0f} us are unstable: another run may differ by"
         " more than +-"
         if most
-        else f"{len(marked)} of {len(subject.busy)} cases are marked unstable",
+        else f"unstable in {len(marked)} of {len(subject.busy)} cases",
         evidence=meaning("unstable"),
         check=UNSTABLE,
         answer=Answer.NO if most else Answer.ASIDE,
@@ -205,7 +205,7 @@ def _disturbances(subject: Subject) -> Iterator[Conclusion]:
         if mark in _DISTURBED and not (mark == _LOST and result.excluded)
     )
     for mark, count in counts.items():
-        claim = f"{count} of {cases} cases are marked {mark}"
+        claim = f"{mark} in {count} of {cases} cases"
         asked = mark == _DELAYED and subject.record.plan.timing.arrival != "none"
         found = Answer.NO if 2 * count > cases else Answer.UNDECIDED
         answer = Answer.ASIDE if asked else found

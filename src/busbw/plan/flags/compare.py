@@ -109,7 +109,7 @@ class ExpectSettings(CiSettings):
     tolerance: Annotated[
         Fraction | None,
         Parameter(
-            help="How far a run may be below the reference. [default: 10% of one launch, 5% of several]"
+            help="How far a run may be below the reference. [default: 10% where that has one launch, else 5%]"
         ),
     ] = None
     detect: Annotated[

@@ -41,7 +41,7 @@ class TuneSettings:
         Parameter(
             group=_TUNING,
             show_default=False,
-            help="Write what an earlier tuning confirmed: nccl-csv, rccl-csv, nccl-conf or env.",
+            help="Write what an earlier tuning confirmed, in this form.",
         ),
     ] = None
     output: Annotated[
