@@ -234,7 +234,6 @@ def _run_on_engine(command: RunCommand, identity: Identity | None) -> ExitCode:
 
 def _run_under_launcher(command: RunCommand, identity: Identity) -> ExitCode:
     """Be rank 0 of somebody else's launch (the other ranks never come here: see ``__main__``)."""
-    from busbw.judge.kept import remember
     from busbw.launch.joined import report_stall
     from busbw.rank.entry import Director, live
     from busbw.rank.guard import Guard
@@ -270,8 +269,6 @@ def _run_under_launcher(command: RunCommand, identity: Identity) -> ExitCode:
 
         show = Ended(shown)
         code = live(identity, settings.world, Director(request, plan, show, Guard()), show, None)
-    if show.folder is not None:
-        remember(show.folder)
     return judged(code, show.folder, settings)
 
 
