@@ -29,7 +29,6 @@ from busbw.rank.world.identity import identify
 from busbw.report.live import unless_nobody_reads
 
 if TYPE_CHECKING:
-
     from busbw.foreign.nccl_tests.display import NcclTestsDisplay
     from busbw.model.plan import Plan
     from busbw.model.progress import HostStill
