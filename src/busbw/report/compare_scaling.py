@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from busbw.judge.scaling import NAMES, ScalingRow
 from busbw.report.compare import csv_of
-from busbw.report.fields import Field, heading_of, row_of
+from busbw.report.fields import Field, attributes, heading_of, row_of
 from busbw.units import NS_PER_US, format_size
 
 
@@ -47,27 +47,16 @@ _FIELDS: Final[tuple[Field[ScalingRow], ...]] = (
 
 # Of a row, in the order of its columns.
 _OF_ROW: Final[Mapping[str, Callable[[ScalingRow], Any]]] = {
-    "collective": lambda row: row.curve.collective,
-    "dtype": lambda row: row.curve.dtype,
-    "op": lambda row: row.curve.op,
-    "placement": lambda row: row.curve.placement,
-    "definition": lambda row: row.definition,
-    "version": lambda row: row.version,
+    **attributes("curve.collective", "curve.dtype", "curve.op", "curve.placement", "definition", "version"),
     "size_bytes": lambda row: row.size_bytes if row.has_case else None,
     "nodes": lambda row: row.nodes or None,
     "ranks": lambda row: row.ranks or None,
-    "runs": lambda row: row.runs,
-    "failed": lambda row: row.failed,
-    "busbw_gb_per_s": lambda row: row.busbw_gb_per_s,
-    "time_ns": lambda row: row.time_ns,
+    **attributes("runs", "failed", "busbw_gb_per_s", "time_ns"),
     "p50_ns": lambda row: row.spread.get("p50"),
     "p95_ns": lambda row: row.spread.get("p95"),
     "p99_ns": lambda row: row.spread.get("p99"),
     "max_ns": lambda row: row.spread.get("max"),
-    "why": lambda row: row.why,
-    "setup": lambda row: row.setup,
-    "pattern": lambda row: row.curve.pattern,
-    "differs": lambda row: row.differs,
+    **attributes("why", "setup", "curve.pattern", "differs"),
 }
 
 
