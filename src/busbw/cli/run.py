@@ -69,6 +69,13 @@ def run(command: RunCommand) -> ExitCode:
             return _run_on_engine(command, identity)
 
 
+def starts_ranks(launch: LaunchSettings) -> bool:
+    """Whether ranks are started from here, and can be once more: by an engine, or since nobody has started
+    this process as one. Raises LauncherMismatch.
+    """
+    return launch.on is not None or identify(os.environ) is None
+
+
 def preflight(command: RunCommand, *, deep: bool) -> ExitCode:
     """``busbw preflight``: start (or join) the ranks that a run would have, and let them check.
 

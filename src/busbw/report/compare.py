@@ -250,10 +250,15 @@ def _number(value: float | None) -> str:
     return "n/a" if value is None else f"{value:.3f}" if value < 10 else f"{value:.2f}"
 
 
-def csv_text(comparison: Comparison) -> str:
-    """One line a row, with a heading."""
-    worlds = {arm.name: _world_fields(comparison.baseline, arm) for arm in comparison.candidates}
-    rows = ({**row_fields(row), **worlds[row.arm]} for row in comparison.rows)
+def csv_text(comparisons: Iterable[Comparison]) -> str:
+    """One line a row of all, with a heading."""
+    rows = (
+        {**row_fields(row), **_world_fields(each.baseline, arm)}
+        for each in comparisons
+        for row in each.rows
+        for arm in each.candidates
+        if arm.name == row.arm
+    )
     return csv_of((*CSV_COLUMNS, *WORLD_COLUMNS), rows)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
@@ -37,6 +38,16 @@ def heading_of(fields: Sequence[Field[Row]], last: str = "verdict") -> str:
 def row_of(fields: Sequence[Field[Row]], row: Row) -> str:
     """The cells of one row."""
     return " ".join(f"{field.cell(row):>{field.width}}" for field in fields)
+
+
+def folded(text: str, columns: int, first: str = "", rest: str = "") -> list[str]:
+    """Prose as lines of so many columns, the ``first`` and the ``rest`` behind these. Words (paths, lists)
+    stay whole, so that they can be copied.
+    """
+    return textwrap.wrap(
+        text, columns, initial_indent=first, subsequent_indent=rest, break_long_words=False,
+        break_on_hyphens=False,
+    )  # fmt: skip
 
 
 def attributes(*paths: str) -> dict[str, Callable[[Any], Any]]:
