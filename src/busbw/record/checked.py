@@ -35,7 +35,7 @@ def checked(kind: type[D], values: Mapping[str, Any], where: str, hint: str, *, 
 
 def validated(adapter: TypeAdapter[T], text: str, where: str, hint: str, *, key: str = "") -> T:
     """What pydantic makes of a JSON text. Raises UsageError with the first place that does not fit, and
-    the number or word there.
+    the number there.
     """
     from pydantic import ValidationError
 
@@ -43,7 +43,8 @@ def validated(adapter: TypeAdapter[T], text: str, where: str, hint: str, *, key:
         return adapter.validate_json(text, strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        found = f" is {first['input']}" if isinstance(first["input"], str | int | float) else ""
+        is_number = isinstance(first["input"], int | float) and not isinstance(first["input"], bool)
+        found = f" is {first['input']}" if is_number else ""
         place = joined(key, *first["loc"])
         raise UsageError(f"{where}: {place}{found}: {first['msg'].lower()}", hint=hint) from error
 
