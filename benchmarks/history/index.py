@@ -93,7 +93,7 @@ def adding_ms(folder: Path) -> list[float]:
         )
         write_record(copy, replace(record, run_id=copy.name, ended=ended, results=results))
         began = time.process_time()
-        kept.remember(copy)
+        kept.reading(folder.parent, lambda _: None)
         found.append(1e3 * (time.process_time() - began))
     return found[-REPEATS:]
 

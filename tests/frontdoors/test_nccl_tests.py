@@ -22,7 +22,6 @@ from busbw.model.collective import collective
 from busbw.model.record import RunRecord
 from busbw.model.result import CaseResult
 from busbw.record.folder import run_folders
-from busbw.record.index import FILE
 from busbw.record.read import read_record
 
 MPIEXEC: Final = shutil.which("mpiexec", path=str(Path(sys.executable).parent))
@@ -242,8 +241,7 @@ def test_ranks_of_a_launcher_join(tmp_path: Path) -> None:
     checked(ran, "all_gather_perf")
     assert ran.out.count("# Collective test starting") == 1
     assert "ranks 2 = processes 2 (started by mpich)" in ran.err
-    (index,) = tmp_path.rglob(FILE)
-    assert kept.reading(index.parent, lambda index: len(index.launches())) == 1
+    assert kept.reading(ran.home, lambda index: len(index.launches())) == 1
 
 
 def test_cpu_ranks_beside_a_process_of_mpirun_are_refused(tmp_path: Path) -> None:

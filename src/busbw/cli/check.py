@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import sys
 import time
 from collections.abc import Mapping
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from busbw.cli.ci import write_for_ci
-from busbw.cli.run import run
+from busbw.cli.run import run, starts_ranks
 from busbw.cli.run_command import RunCommand
 from busbw.errors import BusbwError, ExitCode, UsageError
 from busbw.files import read_input, write_output
@@ -26,7 +25,6 @@ from busbw.plan.flags.launch import LaunchSettings
 from busbw.plan.flags.run import RunSettings
 from busbw.plan.flags.values import Seconds, Size, read_settings
 from busbw.plan.yaml_file import read_yaml
-from busbw.rank.world.identity import identify
 from busbw.record.read import read_record
 from busbw.report import ci
 from busbw.report.check import check_code, check_line, error_line, prometheus_text
@@ -68,18 +66,13 @@ def check_command(
     cost = f"at most {most:g} s of measuring, and as much again to confirm an alarm"
     print(f"check: {cost}", file=sys.stderr)
     found = _checked(command, own)
-    if found.is_slow and _starts_ranks(launch):
+    if found.is_slow and starts_ranks(launch):
         found = _checked(command, own)
     print(found.line)
     write_for_ci(found.suites, own)
     if own.prometheus is not None:
         write_output(own.prometheus, found.prometheus.encode())
     return found.code
-
-
-def _starts_ranks(launch: LaunchSettings) -> bool:
-    """Whether ranks are started from here, and can be once more; somebody's launcher started them once."""
-    return launch.on is not None or identify(os.environ) is None
 
 
 def _checked(command: RunCommand, own: CheckSettings) -> Checked:

@@ -154,8 +154,7 @@ def print_comparisons(
         bodies = list(comparison_fields(made))
         print(json.dumps(bodies[0] if len(bodies) == 1 else bodies, indent=1))
     elif format_name == "csv":
-        for position, (_, comparison) in enumerate(made):
-            print(*report.csv_text(comparison).splitlines()[1 if position else 0 :], sep="\n")
+        sys.stdout.write(report.csv_text([comparison for _, comparison in made]))
     else:
         print_lines(comparison_lines(made, every_row=every_row, width=columns(UNBOUND)))
 

@@ -74,8 +74,7 @@ def _print(series: Series, told: ComparedSeries, format_name: str, *, every_row:
     if format_name == "json":
         sys.stdout.write(report.json_text(told, _fields(series)))
     elif format_name == "csv":
-        for position, (_, comparison) in enumerate(told.comparisons):
-            print(*plain.csv_text(comparison).splitlines()[1 if position else 0 :], sep="\n")
+        sys.stdout.write(plain.csv_text([comparison for _, comparison in told.comparisons]))
     else:
         lines = [f"# series   {_told(series)}"]
         if series.environ:

@@ -105,6 +105,7 @@ def expected_of(
     them fits, against earlier runs of its machine. Times under a profiler are held against nothing.
     """
     options = options or ExpectSettings()
+    references = () if records[0].profiled else _references(options.reference)
     launches = launches_of_machine(records[0])
     held = partial(
         expect,
@@ -117,10 +118,8 @@ def expected_of(
         prior=prior_of(launches, records[0]),
         wires=wires,
     )
-    if records[0].profiled:
-        return held(())
-    found = held(_references(options.reference))
-    if found.references or options.reference or len(records) > 1:
+    found = held(references)
+    if found.references or options.reference or len(records) > 1 or records[0].profiled:
         return found
     earlier = earlier_runs(launches, records[0])
     return held(earlier) if earlier else found

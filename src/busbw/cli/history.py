@@ -45,7 +45,7 @@ def history(words: Sequence[str], settings: HistorySettings) -> ExitCode:
     def read(index: Index) -> list[Told]:
         return list(_told(index, operations, settings, chosen, whole=is_whole))
 
-    told = kept.reading(environ_home(), read, whole=True)
+    told = kept.reading(environ_home(), read)
     if not told:
         _refuse_misspelt(chosen)
         _print_none(operations, settings)

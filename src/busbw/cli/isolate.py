@@ -10,7 +10,7 @@ from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Final, TextIO
 
-from busbw.cli.run import run
+from busbw.cli.run import run, starts_ranks
 from busbw.cli.run_command import RunCommand
 from busbw.errors import ExitCode, SiteError
 from busbw.launch.hosts.list import read_places
@@ -20,7 +20,6 @@ from busbw.launch.variables import read_here
 from busbw.machine.visible import VISIBLE, gpu_named, words_of_gpus
 from busbw.model.event import Event, EventKind
 from busbw.model.finding import Finding, Severity
-from busbw.rank.world.identity import identify
 from busbw.record.exclude import LOST, hint_of_lost
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ def hunt(own: HuntSettings, ranks: HuntRanks, launch: LaunchSettings, argv: tupl
     them. A document is that of the last launch: its record has who was lost.
     """
     command = hunt_command(own, ranks, launch, argv)
-    if not _starts_ranks(launch) or command.settings.format not in DOCUMENTS:
+    if not starts_ranks(launch) or command.settings.format not in DOCUMENTS:
         return hunt_on(command, lambda: sys.stdout).code
     with last_document(sys.stdout) as out:
         return hunt_on(command, out).code
@@ -72,13 +71,6 @@ def last_document(target: TextIO) -> Iterator[Callable[[], TextIO]]:
         yield next_document
     finally:
         target.write(next(filter(None, (each.getvalue() for each in reversed(documents))), ""))
-
-
-def _starts_ranks(launch: LaunchSettings) -> bool:
-    """Whether ranks are started from here: by an engine, or since nobody has started this process as one.
-    Raises LauncherMismatch.
-    """
-    return launch.on is not None or identify(os.environ) is None
 
 
 @dataclass(frozen=True)
@@ -128,7 +120,7 @@ def hunt_on(command: RunCommand, out: Callable[[], TextIO], *, must_meet: bool =
 def _without(command: RunCommand, heard: list[Event], host: str, why: str) -> RunCommand | None:
     """Go on without the host or rank that was lost, which is a finding; None where that cannot be."""
     if command.launch.on is None:
-        return _without_rank(command, heard, host, why) if _starts_ranks(command.launch) else None
+        return _without_rank(command, heard, host, why) if starts_ranks(command.launch) else None
     node = node_of(heard, host)
     rest = without_host(command.launch, host, node)
     if rest is None:

@@ -69,6 +69,13 @@ def run(command: RunCommand) -> ExitCode:
             return _run_on_engine(command, identity)
 
 
+def starts_ranks(launch: LaunchSettings) -> bool:
+    """Whether ranks are started from here, and can be once more: by an engine, or since nobody has started
+    this process as one. Raises LauncherMismatch.
+    """
+    return launch.on is not None or identify(os.environ) is None
+
+
 def preflight(command: RunCommand, *, deep: bool) -> ExitCode:
     """``busbw preflight``: start (or join) the ranks that a run would have, and let them check.
 
@@ -234,7 +241,6 @@ def _run_on_engine(command: RunCommand, identity: Identity | None) -> ExitCode:
 
 def _run_under_launcher(command: RunCommand, identity: Identity) -> ExitCode:
     """Be rank 0 of somebody else's launch (the other ranks never come here: see ``__main__``)."""
-    from busbw.judge.kept import remember
     from busbw.launch.joined import report_stall
     from busbw.rank.entry import Director, live
     from busbw.rank.guard import Guard
@@ -270,8 +276,6 @@ def _run_under_launcher(command: RunCommand, identity: Identity) -> ExitCode:
 
         show = Ended(shown)
         code = live(identity, settings.world, Director(request, plan, show, Guard()), show, None)
-    if show.folder is not None:
-        remember(show.folder)
     return judged(code, show.folder, settings)
 
 

@@ -16,7 +16,7 @@ from busbw.judge.knobs import leader
 from busbw.plan.knobs_file import read_knobs
 from busbw.plan.setups import Setup
 from busbw.report.console import print_lines
-from busbw.report.tune import folded
+from busbw.report.tune import remark
 from busbw.units import counted, format_share, format_size
 
 # Launches the setups in turn, the first being how it is, and compares them.
@@ -53,7 +53,7 @@ def tune_knobs(path: Path, race: Compare, confirm: Compare, format_name: str) ->
         )
     else:
         remarks = (_answer(taken, final), *(f"tried: {each}" for each in told))
-        print_lines([*(line for remark in remarks for line in folded(remark)), *_next(taken, final)])
+        print_lines([*(line for each in remarks for line in remark(each)), *_next(taken, final)])
     return ExitCode.OK
 
 

@@ -1,6 +1,6 @@
-"""The index of the run home, with the launches in it: added at the end of every run and import, and read.
+"""The index of the run home, with the launches in it: whoever reads it adds those that it does not have yet.
 
-A failure of the index fails no run. A damaged one is made again; where there can be none (a file system
+A damaged one is made again; where there can be none (a file system
 without locks, a folder that cannot be written) the run folders are read instead, into memory.
 """
 
@@ -31,40 +31,30 @@ _SAID_FILE: Final = "history.json"
 _OWN: Final = 8  # launches of a run that is held against the others, which are newest themselves
 
 
-def remember(*run_folders: Path) -> None:
-    """Add finished runs of this home to its index; all of its runs, where it has none yet. Never raises for
-    what is wrong with the index, the folders or the records.
-    """
-    home = folders.environ_home()
-    with contextlib.suppress(OSError, BusbwError, sqlite3.Error):
-        _on_file(home, lambda index: add(index, _launches(home, run_folders)))
-
-
-def reading(home: Path, use: Callable[[Index], T], *, whole: bool = False) -> T:
-    """What ``use`` reads from the index of a home; ``whole``: once every finished run is in it."""
+def reading(home: Path, use: Callable[[Index], T]) -> T:
+    """What ``use`` reads from the index of a home, once every finished run is in it."""
     try:
-        return _on_file(home, use, whole=whole)
+        return _on_file(home, use)
     except (OSError, sqlite3.Error):
         with contextlib.closing(Index(None)) as index:
             _bring(index, home)
             return use(index)
 
 
-def _on_file(home: Path, use: Callable[[Index], T], *, whole: bool = False) -> T:
+def _on_file(home: Path, use: Callable[[Index], T]) -> T:
     """A file that turns out to be damaged is removed and made again, once."""
     try:
-        return _once(home, use, whole=whole)
+        return _once(home, use)
     except sqlite3.OperationalError:
         raise
     except sqlite3.DatabaseError:
         (home / FILE).unlink(missing_ok=True)
-        return _once(home, use, whole=whole)
+        return _once(home, use)
 
 
-def _once(home: Path, use: Callable[[Index], T], *, whole: bool) -> T:
+def _once(home: Path, use: Callable[[Index], T]) -> T:
     with contextlib.closing(Index(home / FILE)) as index:
-        if whole or index.is_new:
-            _bring(index, home)
+        _bring(index, home)
         return use(index)
 
 
@@ -73,7 +63,9 @@ def _bring(index: Index, home: Path) -> None:
     have = index.runs()
     missing = folders.run_folders(home, have)
     ended = [folder.name for folder in missing if _has_ended(folder)]
-    add(index, _launches(home, missing, have), ended)
+    launches = list(_launches(home, missing, have))
+    if launches or ended:  # who only reads waits for no other process
+        add(index, launches, ended)
 
 
 def _has_ended(folder: Path) -> bool:
@@ -143,7 +135,9 @@ def say(folder: Path, said: Mapping[str, str]) -> None:
     """Keep what the user says of a run and all of its launches. Raises OSError."""
     for run in folders.launch_folders(folder) or (folder,):
         folders.replace_text(run / _SAID_FILE, (json.dumps(said), "\n"))
-    remember(folder)
+    home = folders.environ_home()
+    with contextlib.suppress(sqlite3.Error):  # where there can be no index, readers find the file
+        _on_file(home, lambda index: add(index, _launches(home, (folder,))))
 
 
 # ---- what verdicts read -----------------------------------------------------------------------------------

@@ -194,26 +194,20 @@ class Tail:
 
 @dataclass(frozen=True)
 class Spread:
-    """The samples of one case over all ranks, per call: all that the record has, also those that are left out
-    of the headline on outside evidence (``excludes``: there are such). ``mean_ns`` is the mean of them: where
+    """The samples of one case over all ranks, per call: all that the record has, also those that its
+    ``result`` leaves out on outside evidence. ``mean_ns`` is the mean of them: where
     a sample is the maximum over ranks it is no less than what nccl-tests prints (``nccl_tests_mean_ns``).
 
-    ``headline_ns`` is the case's time, with its interval ``low_ns`` to ``high_ns``, None where there is none.
     ``p99_ns`` needs 299 samples. ``far`` lie beyond 14.8 MAD. ``modes`` are two where the samples fall into
     two groups. ``tail`` is of other samples than all these.
     """
 
-    case: int
-    operation: str
-    size_bytes: int
+    case: Case
+    result: CaseResult
     samples: int
-    excludes: bool
     calls_per_sample: int
-    headline_ns: float
     mean_ns: float
     deviation_ns: float
-    low_ns: float | None
-    high_ns: float | None
     p99_ns: float | None
     max_ns: float
     far: int
@@ -226,16 +220,15 @@ class Spread:
         return self.deviation_ns / self.mean_ns if self.mean_ns else 0.0
 
     @property
-    def half_width(self) -> float | None:
-        """Half the width of the headline's 95 % interval, relative to it; None where there is no interval."""
-        if self.low_ns is None or self.high_ns is None or not self.headline_ns:
-            return None
-        return (self.high_ns - self.low_ns) / 2 / self.headline_ns
+    def headline_ns(self) -> float:
+        """The case's time."""
+        return self.result.time_ns or 0.0
 
     @property
     def tail_shifts_mean(self) -> bool:
         """Whether slow samples lift the mean out of the median's interval."""
-        return self.far > 0 and self.high_ns is not None and self.mean_ns > self.high_ns
+        high_ns = self.result.high_ns
+        return self.far > 0 and high_ns is not None and self.mean_ns > high_ns
 
 
 def nccl_tests_mean_ns(digests: npt.NDArray[np.void], case: int) -> float | None:
@@ -265,17 +258,12 @@ def _spread(case: Case, result: CaseResult, parts: Sequence[Times]) -> Spread:
     own = parts[0]
     values = own.call_ns
     return Spread(
-        case=result.case,
-        operation=case.collective,
-        size_bytes=case.size_bytes,
+        case=case,
+        result=result,
         samples=len(values),
-        excludes=result.excluded > 0,
         calls_per_sample=own.calls_per_sample,
-        headline_ns=result.time_ns or 0.0,
         mean_ns=float(values.mean()),
         deviation_ns=float(values.std(ddof=1)) if len(values) > 1 else 0.0,
-        low_ns=result.low_ns,
-        high_ns=result.high_ns,
         p99_ns=percentile(values, 99),
         max_ns=float(values.max()),
         far=count_outliers(values).far,

@@ -138,9 +138,6 @@ class Hearing:
         if is_good and close.read_status(self._folder) is RunStatus.RUNNING:  # the ranks' own did not arrive
             close.close(self._folder, RunStatus.COMPLETE, now_utc())
         close_record(self._folder, verdict)
-        from busbw.judge.kept import remember  # once the run has ended
-
-        remember(self._folder)
         return verdict
 
 

@@ -82,9 +82,6 @@ def measure(
             raise
         verdict = judge(story)
         close_record(folder, verdict)
-    from busbw.judge.kept import remember  # it needs numpy, and no rank waits for that
-
-    remember(folder)
     if verdict.error is not None:
         show(verdict.error)
     if folders.is_started(folder):

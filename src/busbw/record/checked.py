@@ -18,31 +18,39 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
     from pydantic import TypeAdapter
 
-T = TypeVar("T", bound="DataclassInstance")
+T = TypeVar("T")
+D = TypeVar("D", bound="DataclassInstance")
 
 
-def checked(
-    kind: type[T], values: Mapping[str, Any], where: str, hint: str, *, key: str = "", is_open: bool = False
-) -> T:
+def checked(kind: type[D], values: Mapping[str, Any], where: str, hint: str, *, key: str = "") -> D:
     """A dataclass from its fields by name, which stand at ``key`` of the file ``where``. Raises UsageError
-    for a field that is missing, of another type, or none of the class; ``is_open``: it may have others.
+    for a field that is missing, of another type, or none of the class.
     """
-    from pydantic import ValidationError
-
     known = {entry.name for entry in fields(kind)}
-    if not is_open and (unknown := sorted(values.keys() - known)):
+    if unknown := sorted(values.keys() - known):
         raise UsageError(f"{where}: {joined(key, unknown[0])} is an unknown key", hint=hint)
-    try:
-        made: T = _adapter(kind).validate_json(json.dumps(values, default=str), strict=True)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = joined(key, *first["loc"])
-        raise UsageError(f"{where}: {place}: {first['msg'].lower()}", hint=hint) from error
+    made: D = validated(_adapter(kind), json.dumps(values, default=str), where, hint, key=key)
     return made
 
 
+def validated(adapter: TypeAdapter[T], text: str, where: str, hint: str, *, key: str = "") -> T:
+    """What pydantic makes of a JSON text. Raises UsageError with the first place that does not fit, and
+    the number there.
+    """
+    from pydantic import ValidationError
+
+    try:
+        return adapter.validate_json(text, strict=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        is_number = isinstance(first["input"], int | float) and not isinstance(first["input"], bool)
+        found = f" is {first['input']}" if is_number else ""
+        place = joined(key, *first["loc"])
+        raise UsageError(f"{where}: {place}{found}: {first['msg'].lower()}", hint=hint) from error
+
+
 @cache
-def _adapter(kind: type[T]) -> TypeAdapter[T]:
+def _adapter(kind: type[D]) -> TypeAdapter[D]:
     from pydantic import TypeAdapter
 
     return TypeAdapter(kind)

@@ -63,7 +63,6 @@ class Index:
         version, or that is no index, is made anew and is empty.
         """
         self._db = _connected(path)
-        self.is_new = self._db.execute("SELECT 1 FROM launch LIMIT 1").fetchone() is None
         self._testbeds: dict[str, Testbed] = {}
 
     def close(self) -> None:

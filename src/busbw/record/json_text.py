@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from busbw.errors import UsageError
 
+DAMAGED_HINT: Final = "it was changed or cut after it was written; restore it from a copy"
 _LARGEST: Final = 2**63
 # What a number beyond that, an infinite one or none has; only then are the values searched.
 _LARGE: Final = re.compile(r"\d{19}|[eE]\+?\d{3}|NaN|Infinity")

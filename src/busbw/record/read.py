@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
@@ -15,6 +16,7 @@ from busbw.errors import UsageError
 from busbw.model.mark import in_todays_words
 from busbw.model.record import READABLE_SCHEMAS, RunRecord
 from busbw.model.sample import DIGEST_DTYPE, HEADLINE, SAMPLE_DTYPE
+from busbw.record.checked import validated
 from busbw.record.folder import (
     DIGESTS_FILE,
     DIGESTS_PARQUET,
@@ -23,9 +25,8 @@ from busbw.record.folder import (
     SAMPLES_FILE,
     SAMPLES_PARQUET,
 )
-from busbw.record.json_text import json_mapping
+from busbw.record.json_text import DAMAGED_HINT, json_mapping
 from busbw.record.results import read_fields
-from busbw.record.shapes import DAMAGED_HINT, check_open, check_sense, round_of
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -47,7 +48,7 @@ def record_adapter() -> TypeAdapter[RunRecord]:
 
 def read_record(folder: Path) -> RunRecord:
     """The record in a run folder. Raises UsageError where it is missing, damaged or of an unknown schema."""
-    from pydantic import ValidationError
+    from busbw.record.shapes import check_record, check_sense
 
     path = folder / RUN_FILE
     try:
@@ -62,19 +63,17 @@ def read_record(folder: Path) -> RunRecord:
             f"{path} has record schema {schema}; this busbw reads {' and '.join(map(str, READABLE_SCHEMAS))}",
             hint="read it with the busbw that wrote it (busbw_version in the file)",
         )
-    try:
-        record = record_adapter().validate_python(fields)
-    except ValidationError as error:
-        raise UsageError(
-            f"{path} is not a valid record: {error.error_count()} fields differ\n{error}", hint=DAMAGED_HINT
-        ) from error
-    check_sense(record, path)
-    check_open(record, path)
+    text = json.dumps(fields)
+    record: RunRecord = validated(record_adapter(), text, str(path), DAMAGED_HINT)
+    check_record(text, str(path))
+    check_sense(record, str(path))
     return replace(record, results=tuple(map(in_todays_words, record.results)))
 
 
 def read_rounds(folder: Path) -> Sequence[dict[str, Any]]:
     """The rounds of a hunt, as far as they were written and can be read."""
+    from busbw.record.shapes import check_round
+
     try:
         lines = (folder / ROUNDS_FILE).read_text(errors="replace").splitlines()
     except OSError:
@@ -85,7 +84,7 @@ def read_rounds(folder: Path) -> Sequence[dict[str, Any]]:
         where = f"{folder / ROUNDS_FILE}, line {number}"
         try:
             fields = json_mapping(line, where, "")
-            round_of(fields, where)
+            check_round(fields, where)
         except UsageError:
             continue  # the caller knows how many there should be
         if names.setdefault(fields["kind"], fields["names"]) == fields["names"]:

@@ -9,14 +9,12 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from busbw.errors import UsageError
 from busbw.model.result import CaseResult
 from busbw.record.folder import RESULTS_FILE, ROUNDS_FILE, RUN_FILE, naming
-from busbw.record.json_text import json_mapping, json_value
-
-_DAMAGED: Final = "it was changed or cut after it was written; restore it from a copy"
+from busbw.record.json_text import DAMAGED_HINT, json_mapping, json_value
 
 
 def append_line(path: Path, fields: Mapping[str, Any]) -> None:
@@ -41,9 +39,9 @@ def read_fields(folder: Path) -> dict[str, Any]:
     """
     path = folder / RUN_FILE
     try:
-        fields = json_mapping(path.read_text(encoding="utf-8"), str(path), _DAMAGED)
+        fields = json_mapping(path.read_text(encoding="utf-8"), str(path), DAMAGED_HINT)
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not UTF-8 text: {error}", hint=_DAMAGED) from error
+        raise UsageError(f"{path} is not UTF-8 text: {error}", hint=DAMAGED_HINT) from error
     if lines := _whole_lines(folder / RESULTS_FILE):
         fields["results"] = [*{line["case"]: line for line in lines}.values()]
     return fields
@@ -61,7 +59,7 @@ def _whole_lines(path: Path) -> Sequence[Any]:
         return ()
     lines = text.splitlines(keepends=True)
     return [
-        json_value(line, f"{path}, line {number}", _DAMAGED)
+        json_value(line, f"{path}, line {number}", DAMAGED_HINT)
         for number, line in enumerate(lines, 1)
         if line.endswith("\n")
     ]

@@ -4,10 +4,8 @@ what to type next. Pure: from a record and what was concluded about it.
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final
 
 from busbw.judge.diagnose.variance import UNSTABLE
@@ -20,6 +18,7 @@ from busbw.model.conclusion import Conclusion, Question
 from busbw.model.finding import Severity
 from busbw.model.record import RunRecord, RunStatus
 from busbw.model.result import CaseResult, Status
+from busbw.report.fields import folded
 from busbw.units import first_of, format_share, format_size, were
 
 NO_REFERENCE: Final = "no saved reference matches this operation, job size and device"
@@ -185,5 +184,4 @@ def answer_lines(answer: Mapping[str, Any], columns: int = _COLUMNS) -> list[str
     if problems := answer["problems"]:
         texts.append(f"problem: {first_of(problems, _MOST_PROBLEMS, '; ')}")
     texts.append(f"next: `{answer['next']}` {why}")
-    wrap = partial(textwrap.wrap, width=columns, break_long_words=False, break_on_hyphens=False)
-    return [line for text in texts for line in wrap(f"# {text}", subsequent_indent=_INDENT)]
+    return [line for text in texts for line in folded(text, columns, "# ", _INDENT)]

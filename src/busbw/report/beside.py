@@ -13,6 +13,7 @@ from busbw.model.mark import LEAST_OVERLAP, PART_ALONE
 from busbw.model.plan import Plan
 from busbw.model.result import CaseResult
 from busbw.report import curves
+from busbw.report.fields import aligned
 from busbw.report.plots import Plot, Table
 from busbw.stats.interval import Estimate
 from busbw.units import counted, format_number, format_size, format_time
@@ -95,13 +96,11 @@ def _of_neighbour(found: Sequence[Judged]) -> Iterator[str]:
     yield from textwrap.wrap(answer(found), _COLUMNS, subsequent_indent="  ")
 
 
-def _table(found: Sequence[Judged]) -> Iterator[str]:
+def _table(found: Sequence[Judged]) -> list[str]:
     rows = [_head(found), *map(_row, found)]
     if any(each.beside.clocks_mhz for each in found):
         rows = [(*row, end) for row, end in zip(rows, ("clock MHz", *map(_clocks, found)), strict=True)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        yield "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+    return aligned(rows, range(len(rows[0])))
 
 
 def _head(found: Sequence[Judged]) -> tuple[str, ...]:

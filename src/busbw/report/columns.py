@@ -40,7 +40,8 @@ def format_time_us(time_ns: float) -> str:
     return f"{time_us:.{decimals}f}"
 
 
-def _time(time_ns: float | None) -> str:
+def time_us(time_ns: float | None) -> str:
+    """The same where there is a time."""
     return NOT_APPLICABLE if time_ns is None else format_time_us(time_ns)
 
 
@@ -117,7 +118,7 @@ def _statistic(word: str, result: CaseResult) -> str:
 
 
 FIRST: Final[tuple[ResultColumn, ...]] = (
-    (Column("time", "(us)", 10), lambda result: _time(result.time_ns)),
+    (Column("time", "(us)", 10), lambda result: time_us(result.time_ns)),
     (Column("+-", "95%", 6), _interval),
 )
 LAST: Final[tuple[ResultColumn, ...]] = (
@@ -128,9 +129,9 @@ LAST: Final[tuple[ResultColumn, ...]] = (
 # Words that name a field rather than a statistic (model.result.FIELD_WORDS), and -S.
 _FIELDS: Final[dict[str, ResultColumn]] = {
     "n": (Column("n", "", 5), lambda result: str(result.samples) if result.samples else ""),
-    "issue": (Column("issue", "(us)", 8), lambda result: _time(result.issue_ns)),
-    "skew": (Column("skew", "(us)", 8), lambda result: _time(result.skew_ns)),
-    "first": (Column("first", "(us)", 10), lambda result: _time(result.first_call_ns)),
+    "issue": (Column("issue", "(us)", 8), lambda result: time_us(result.issue_ns)),
+    "skew": (Column("skew", "(us)", 8), lambda result: time_us(result.skew_ns)),
+    "first": (Column("first", "(us)", 10), lambda result: time_us(result.first_call_ns)),
     "in": (Column("in", "(B)", 11), lambda result: _bytes(result.input_bytes)),
     "out": (Column("out", "(B)", 11), lambda result: _bytes(result.output_bytes)),
     "algorithm": (Column("algorithm", "", 12), _algorithm),

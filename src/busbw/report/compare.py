@@ -14,7 +14,7 @@ from busbw.judge.compare import ComparedCase, Comparison, Verdict
 from busbw.judge.compare_arms import Arm, kind_words
 from busbw.judge.compare_regimes import ComparedRegime, compared_regimes
 from busbw.judge.scatter import assumption
-from busbw.report.fields import UNBOUND, Field, fitting, heading_of, row_of
+from busbw.report.fields import UNBOUND, Field, attributes, fitting, heading_of, row_of
 from busbw.units import NS_PER_US, format_number, format_share, format_size
 
 SCHEMA: Final = 2
@@ -250,10 +250,15 @@ def _number(value: float | None) -> str:
     return "n/a" if value is None else f"{value:.3f}" if value < 10 else f"{value:.2f}"
 
 
-def csv_text(comparison: Comparison) -> str:
-    """One line a row, with a heading."""
-    worlds = {arm.name: _world_fields(comparison.baseline, arm) for arm in comparison.candidates}
-    rows = ({**row_fields(row), **worlds[row.arm]} for row in comparison.rows)
+def csv_text(comparisons: Iterable[Comparison]) -> str:
+    """One line a row of all, with a heading."""
+    rows = (
+        {**row_fields(row), **_world_fields(each.baseline, arm)}
+        for each in comparisons
+        for row in each.rows
+        for arm in each.candidates
+        if arm.name == row.arm
+    )
     return csv_of((*CSV_COLUMNS, *WORLD_COLUMNS), rows)
 
 
@@ -281,33 +286,22 @@ def _world_fields(baseline: Arm, arm: Arm) -> dict[str, Any]:
 
 # Of a row, in the order of its columns.
 _OF_ROW: Final[Mapping[str, Callable[[ComparedCase], Any]]] = {
-    "arm": lambda row: row.arm,
-    "collective": lambda row: row.key.collective,
-    "dtype": lambda row: row.key.dtype,
-    "op": lambda row: row.key.op,
-    "root": lambda row: row.key.root,
-    "placement": lambda row: row.key.placement,
-    "size_bytes": lambda row: row.key.size_bytes,
-    "verdict": lambda row: row.verdict.value,
-    "speedup": lambda row: row.speedup,
+    **attributes("arm", "key.collective", "key.dtype", "key.op", "key.root", "key.placement"),
+    **attributes("key.size_bytes", "verdict", "speedup"),
     "speedup_low": lambda row: row.interval and row.interval[0],
     "speedup_high": lambda row: row.interval and row.interval[1],
-    "bound": lambda row: row.bound,
-    "q": lambda row: row.q,
+    **attributes("bound", "q"),
     "basis": lambda row: row.ratio and ("blocks" if row.ratio.seen.paired else "launches"),
     "baseline_launches": lambda row: row.ratio and row.ratio.seen.n[0],
     "launches": lambda row: row.ratio and row.ratio.seen.n[1],
     "scatter": lambda row: row.known and row.known.deviation,
     "scatter_from": lambda row: row.ratio and _source(row),
     "baseline_time_ns": lambda row: row.baseline_ns,
-    "time_ns": lambda row: row.time_ns,
-    "baseline_busbw_gb_per_s": lambda row: row.baseline_busbw_gb_per_s,
-    "busbw_gb_per_s": lambda row: row.busbw_gb_per_s,
+    **attributes("time_ns", "baseline_busbw_gb_per_s", "busbw_gb_per_s"),
     "rank": lambda row: row.rank or None,
     "ranked": lambda row: row.ranked or None,
     "why": lambda row: row.reasons,
-    "note": lambda row: row.note,
-    "pattern": lambda row: row.key.pattern,
+    **attributes("note", "key.pattern"),
 }
 CSV_COLUMNS: Final = tuple(_OF_ROW)
 

@@ -14,7 +14,7 @@ from busbw.judge.regimes import regimes
 from busbw.judge.scatter import DEVICE_BOUND, HOST_BOUND, LARGE, Prior, assumption
 from busbw.judge.wires import Wires
 from busbw.report.compare import csv_of
-from busbw.report.fields import UNBOUND, Field, fitting, heading_of, row_of
+from busbw.report.fields import UNBOUND, Field, attributes, fitting, heading_of, row_of
 from busbw.terminal import fit
 from busbw.units import format_size
 
@@ -251,31 +251,16 @@ def csv_text(expectation: Expectation) -> str:
 
 # Of a case, in the order of its columns.
 _OF_CASE: Final[Mapping[str, Callable[[Judged], Any]]] = {
-    "collective": lambda case: case.key.collective,
-    "dtype": lambda case: case.key.dtype,
-    "op": lambda case: case.key.op,
-    "placement": lambda case: case.key.placement,
-    "size_bytes": lambda case: case.key.size_bytes,
-    "answer": lambda case: case.answer.value,
+    **attributes("key.collective", "key.dtype", "key.op", "key.placement", "key.size_bytes", "answer"),
     "busbw_gb_per_s": lambda case: case.measured_gb_per_s,
-    "low_gb_per_s": lambda case: case.low_gb_per_s,
-    "high_gb_per_s": lambda case: case.high_gb_per_s,
-    "launches": lambda case: case.launches,
-    "reference": lambda case: case.reference,
-    "expected_gb_per_s": lambda case: case.expected_gb_per_s,
-    "interpolated": lambda case: case.interpolated,
-    "ratio": lambda case: case.ratio,
-    "bound_gb_per_s": lambda case: case.bound_gb_per_s,
-    "loss_unseen": lambda case: case.loss_unseen,
-    "scatter": lambda case: case.scatter,
-    "algorithm": lambda case: case.algorithm,
+    **attributes("low_gb_per_s", "high_gb_per_s", "launches", "reference", "expected_gb_per_s"),
+    **attributes("interpolated", "ratio", "bound_gb_per_s", "loss_unseen", "scatter", "algorithm"),
     "limit_gb_per_s": lambda case: case.limit and case.limit.busbw_gb_per_s,
     "limit_model": lambda case: case.limit.model if case.limit else "",
     "percent_of_limit": lambda case: case.limit and case.limit.percent,
     "wire": lambda case: case.limit.wire if case.limit else "",
     "wire_gb_per_s": lambda case: case.limit and case.limit.wire_gb_per_s,
-    "why": lambda case: case.why,
-    "pattern": lambda case: case.key.pattern,
+    **attributes("why", "key.pattern"),
 }
 CSV_COLUMNS: Final = tuple(_OF_CASE)
 

@@ -178,7 +178,7 @@ def spread(
     pairs = [(case, found[case.index]) for case in cases if case.index in found and case.size_bytes]
     pairs = [(case, own) for case, own in pairs if own.samples > 1]
     both = [(_CV, case, own.cv) for case, own in pairs] + [
-        (_HALF, case, own.half_width) for case, own in pairs
+        (_HALF, case, own.result.half_width) for case, own in pairs
     ]
     shares = [(label, case, share) for label, case, share in both if share]  # 0 has no logarithm
     if len(pairs) < 2 or not shares:
@@ -207,7 +207,9 @@ def _cells(case: Case, own: Spread) -> tuple[str, ...]:
         format_size(case.size_bytes),
         str(own.samples),
         format_share(own.cv, decimals=2),
-        NOT_APPLICABLE if own.half_width is None else f"+-{format_share(own.half_width, decimals=2)}",
+        NOT_APPLICABLE
+        if own.result.half_width is None
+        else f"+-{format_share(own.result.half_width, decimals=2)}",
         format_time(own.headline_ns, 4),
         format_time(own.mean_ns, 4),
         NOT_APPLICABLE if p99_ns is None else format_time(p99_ns, 4),

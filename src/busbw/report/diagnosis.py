@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -13,6 +12,7 @@ from busbw.judge.diagnose.engine import decisive
 from busbw.model.conclusion import QUESTIONS, Answer, Conclusion, Question
 from busbw.model.finding import Severity, worst_first
 from busbw.model.record import RunRecord
+from busbw.report.fields import folded
 
 SCHEMA: Final = 1
 WIDTH: Final = 100
@@ -42,7 +42,7 @@ def lines(
     doubted = [each for each in shown if each.answer is not Answer.YES]
     hints = dict.fromkeys(each.hint for each in (*warned, *doubted) if each.hint)
     step = next(iter(hints), "nothing to do").replace(" RUN", f" {_word_of(record)}")
-    yield from _wrapped(f"# next     {step}; --all shows the evidence", columns)
+    yield from folded(f"# next     {step}; --all shows the evidence", columns, rest="#          ")
 
 
 def _word_of(record: RunRecord) -> str:
@@ -54,12 +54,6 @@ def _word_of(record: RunRecord) -> str:
 def _short(text: str, columns: int) -> str:
     """One line, which ends at a word; the whole is with --all."""
     return text if len(text) <= columns else text[: columns - 4].rpartition(" ")[0] + " ..."
-
-
-def _wrapped(text: str, columns: int) -> list[str]:
-    return textwrap.wrap(
-        text, columns, subsequent_indent="#          ", break_long_words=False, break_on_hyphens=False
-    )
 
 
 def evidence_lines(
@@ -81,9 +75,7 @@ def _conclusion(each: Conclusion, columns: int) -> Iterator[str]:
     texts = [each.claim, each.evidence, f"hint: {each.hint}" if each.hint else ""]
     word = _WORDS[each.severity] or ("-" if each.answer is Answer.NOT_OBSERVABLE else "note")
     for text in filter(None, texts):
-        for line in textwrap.wrap(
-            text, columns - _INDENT - 1, break_long_words=False, break_on_hyphens=False
-        ):
+        for line in folded(text, columns - _INDENT - 1):
             yield f"  {word:<{_INDENT - 2}} {line}"
             word = ""
 

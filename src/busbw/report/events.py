@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final, TextIO
@@ -14,6 +13,7 @@ from busbw.model.plain import from_plain
 from busbw.model.plan import Plan
 from busbw.model.record import Method, WorldInfo
 from busbw.model.result import CaseResult
+from busbw.report.fields import folded
 from busbw.report.hang import hang_lines
 
 _WIDTH: Final = 110
@@ -27,15 +27,9 @@ def finding_lines(finding: Mapping[str, Any], columns: int | None = None) -> lis
     """
     word = SEVERITY_WORDS[Severity(finding["severity"])]
     parts = [finding["claim"], finding["evidence"], f"hint: {finding['hint']}" if finding["hint"] else ""]
-    lines = [line for part in parts if part for line in _wrapped(str(part), min(_WIDTH, columns or _WIDTH))]
+    width = min(_WIDTH, columns or _WIDTH) - _INDENT - 2
+    lines = [line for part in parts if part for line in folded(str(part), width) or [str(part)]]
     return [f"# {word if number == 0 else '':<{_INDENT}}{line}" for number, line in enumerate(lines)]
-
-
-def _wrapped(text: str, columns: int) -> list[str]:
-    # Words (paths, lists) stay whole, so that they can be copied.
-    return textwrap.wrap(text, columns - _INDENT - 2, break_long_words=False, break_on_hyphens=False) or [
-        text
-    ]
 
 
 def show_error(item: Event, err: TextIO) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from operator import attrgetter
+from typing import Any, Final, Generic, TypeVar
 
 UNBOUND: Final = 10_000  # columns of what is no terminal
 _DETAILED: Final = 120  # columns from which on details are shown
@@ -36,6 +38,21 @@ def heading_of(fields: Sequence[Field[Row]], last: str = "verdict") -> str:
 def row_of(fields: Sequence[Field[Row]], row: Row) -> str:
     """The cells of one row."""
     return " ".join(f"{field.cell(row):>{field.width}}" for field in fields)
+
+
+def folded(text: str, columns: int, first: str = "", rest: str = "") -> list[str]:
+    """Prose as lines of so many columns, the ``first`` and the ``rest`` behind these. Words (paths, lists)
+    stay whole, so that they can be copied.
+    """
+    return textwrap.wrap(
+        text, columns, initial_indent=first, subsequent_indent=rest, break_long_words=False,
+        break_on_hyphens=False,
+    )  # fmt: skip
+
+
+def attributes(*paths: str) -> dict[str, Callable[[Any], Any]]:
+    """Columns for programs that are attributes of a row, by the last word of their path."""
+    return {path.rpartition(".")[2]: attrgetter(path) for path in paths}
 
 
 def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:

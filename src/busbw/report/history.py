@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import math
-import textwrap
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Any, Final
 
 from busbw.model.history import Change, Launch, Level, Point, Series
 from busbw.report.curves import BANDWIDTH
+from busbw.report.fields import folded
 from busbw.report.plots import Plot, Table
 from busbw.report.text_plots import sparkline
 from busbw.stats.change_points import KNOWN
@@ -147,14 +147,7 @@ def _regime_lines(regime: Sequence[Told]) -> Iterator[str]:
     )
     if largest.level.change is not None:
         speed = median(each.level.change.speed for each in regime if each.level.change is not None)
-        yield from _wrapped(change_words(largest, largest.level.change, speed), " " * 4)
-
-
-def _wrapped(text: str, indent: str) -> list[str]:
-    return textwrap.wrap(
-        text, _WIDTH, initial_indent=indent, subsequent_indent=f"{indent}  ", break_long_words=False,
-        break_on_hyphens=False,
-    )  # fmt: skip
+        yield from folded(change_words(largest, largest.level.change, speed), _WIDTH, " " * 4, " " * 6)
 
 
 def change_words(told: Told, change: Change, speed: float | None = None) -> str:
@@ -199,7 +192,7 @@ def detail(told: Told, columns: int, *, unicode: bool) -> Iterator[str]:
     yield f"  {sparkline(speeds, columns - 4, unicode=unicode)}"
     for change in told.changes:
         levels = f"{told.speed(change.before_ns)} -> {told.speed(change.after_ns)}"
-        yield from _wrapped(f"{levels}: {change_words(told, change)}", "  ")
+        yield from folded(f"{levels}: {change_words(told, change)}", _WIDTH, "  ", " " * 4)
     yield f"  {'ended (UTC)':<17} {'value':>11}  run"
     for point in told.points[-_MOST_POINTS:]:
         yield f"  {_time(point.at):<17} {told.speed(point.time_ns):>11}  {_run(told, point.launch)}"

@@ -114,7 +114,7 @@ def _launches(of: tuple[str, ...], title: str, found: Sequence[Pair]) -> Plot | 
     for case, result in found:
         times = np.array(result.evidence.get(LAUNCH_TIMES, ()))
         if len(times) > 1:
-            columns.append((case, times / np.median(times) - 1, _noise(result)))
+            columns.append((case, times / np.median(times) - 1, result.half_width))
     if not columns:
         return None
     launches = max(len(values) for _, values, _ in columns)
@@ -128,7 +128,7 @@ def _ranks(run: Reported, of: tuple[str, ...], title: str, found: Sequence[Pair]
     """How far each rank's median is from the median rank's. Beyond so many ranks, a column is a group of
     neighbours, and shows the one of them that is furthest away.
     """
-    cells = [(case, *_of_ranks(run, case), _noise(result)) for case, result in found]
+    cells = [(case, *_of_ranks(run, case), result.half_width) for case, result in found]
     cells = [column for column in cells if len(column[1]) > 1]
     if not cells:
         return None
@@ -183,13 +183,6 @@ def _of_ranks(run: Reported, case: Case) -> tuple[Any, Any]:
     mine = run.digests[first:end]
     middle = float(np.median(mine["median_ns"])) if len(mine) else 0.0
     return mine["median_ns"] / middle - 1 if middle else np.zeros(len(mine)), mine["rank"]
-
-
-def _noise(result: CaseResult) -> float | None:
-    """Half the interval, relative; None without one."""
-    if result.low_ns is None or result.high_ns is None or not result.time_ns:
-        return None
-    return (result.high_ns - result.low_ns) / 2 / result.time_ns
 
 
 def _bin(deviation: float, noise: float | None) -> str:

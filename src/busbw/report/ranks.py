@@ -11,14 +11,10 @@ from typing import Final
 from busbw.judge.ranks import CONFIDENCE, Latest, Order, RankTable, RankTimes
 from busbw.model.collective import VARIABLE
 from busbw.model.plan import Plan
-from busbw.report.columns import NOT_APPLICABLE, format_time_us
+from busbw.report.columns import NOT_APPLICABLE, time_us
 from busbw.report.fields import aligned
 from busbw.report.table import describe_case
 from busbw.units import format_share
-
-
-def _us(value_ns: float | None) -> str:
-    return NOT_APPLICABLE if value_ns is None else format_time_us(value_ns)
 
 
 def _percent(share: float | None) -> str:
@@ -32,12 +28,12 @@ COLUMNS: Final[tuple[RankColumn, ...]] = (
     ("host", "", lambda rank: rank.host or NOT_APPLICABLE),
     ("local", "", lambda rank: NOT_APPLICABLE if rank.local_rank is None else str(rank.local_rank)),
     ("samples", "", lambda rank: str(rank.samples)),
-    ("median", "(us)", lambda rank: _us(rank.median_ns)),
-    ("p95", "(us)", lambda rank: _us(rank.p95_ns)),
-    ("max", "(us)", lambda rank: _us(rank.max_ns)),
-    ("no core", "(us)", lambda rank: _us(rank.run_delay_ns)),
-    ("issue", "(us)", lambda rank: _us(rank.issue_ns)),
-    ("over T_last", "(us)", lambda rank: _us(rank.over_last_ns)),
+    ("median", "(us)", lambda rank: time_us(rank.median_ns)),
+    ("p95", "(us)", lambda rank: time_us(rank.p95_ns)),
+    ("max", "(us)", lambda rank: time_us(rank.max_ns)),
+    ("no core", "(us)", lambda rank: time_us(rank.run_delay_ns)),
+    ("issue", "(us)", lambda rank: time_us(rank.issue_ns)),
+    ("over T_last", "(us)", lambda rank: time_us(rank.over_last_ns)),
     ("shortest", "in", lambda rank: _percent(rank.shortest_share)),
     ("device", "", lambda rank: rank.device or NOT_APPLICABLE),
 )
@@ -114,7 +110,7 @@ def conclusions(table: RankTable) -> list[str]:
     if table.world_size == 1:
         return ["latest   a single rank never waits"]
     longest, shortest = table.longest, table.shortest
-    first = f"longest  {_name(longest)}: median {_us(longest.median_ns)} us, {_above(longest, shortest)}"
+    first = f"longest  {_name(longest)}: median {time_us(longest.median_ns)} us, {_above(longest, shortest)}"
     lines = [f"{first} the shortest ({_name(shortest)})"]
     if table.order is Order.TOLD:
         lines[0] += "; it came first or left last"
@@ -128,13 +124,14 @@ def conclusions(table: RankTable) -> list[str]:
 def _latest(table: RankTable, latest: Latest) -> list[str]:
     rank = next(row for row in table.ranks if row.rank == latest.rank)
     wait = (
-        f"the next to last waited {_us(latest.wait_ns)} us for it"
-        f" (median; {CONFIDENCE:.0%} interval {_us(latest.low_ns)} to {_us(latest.high_ns)})"
+        f"the next to last waited {time_us(latest.wait_ns)} us for it"
+        f" (median; {CONFIDENCE:.0%} interval {time_us(latest.low_ns)} to {time_us(latest.high_ns)})"
     )
     lines = [f"{_name(rank)}: shortest in {format_share(latest.shortest_share)} of the samples; {wait}"]
     if not latest.certain:
         lines.append(
-            f"no more than the call itself takes ({_us(latest.call_ns)} us): it came last, or it left first"
+            f"no more than the call itself takes ({time_us(latest.call_ns)} us): it came last, or it left"
+            " first"
         )
     return lines
 

@@ -51,7 +51,7 @@ class Reported:
     @cached_property
     def spreads(self) -> Mapping[int, Spread]:
         """By the number of their case, of those with samples."""
-        return {each.case: each for each in spreads(self.record, self.samples)}
+        return {each.case.index: each for each in spreads(self.record, self.samples)}
 
     @cached_property
     def timed(self) -> tuple[tuple[Case, CaseResult], ...]:

@@ -79,10 +79,10 @@ def _rate(result: CaseResult) -> str:
 
 def _half(result: CaseResult) -> str:
     """`` +-0.3%``; where there is no interval why, or nothing."""
-    if result.low_ns is None or result.high_ns is None or not result.time_ns:
+    if result.half_width is None:
         word, _ = without_interval(result)
         return f" ({word})" if word else ""
-    return f" +-{format_share_short((result.high_ns - result.low_ns) / 2 / result.time_ns)}"
+    return f" +-{format_share_short(result.half_width)}"
 
 
 def _notes(found: Sequence[Pair]) -> Iterator[str]:

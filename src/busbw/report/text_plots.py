@@ -6,10 +6,13 @@ from __future__ import annotations
 
 import math
 import textwrap
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby, pairwise
+from itertools import groupby
 from statistics import median
 from typing import Any, Final
+
+import numpy as np
 
 from busbw.report.plots import LOG, SERIES, Plot, names_of, value_label
 from busbw.report.text import Form, Line, Span, fitted
@@ -22,7 +25,7 @@ _CELLS: Final[Mapping[str, str]] = {
 }  # fmt: skip
 _LINES: Final = {"measured": ".·", "limit": "=═", "reference": "--"}
 _POINTS: Final = ("o●", "x○", "+▲", "#△", "@■", "%□", "*◆", "^◇", "v▼", "$▽")
-_BAR, _SEVERAL = "*█", "&"
+_SEVERAL: Final = "&"
 _SPARKS: Final = (" .:-=+*#", "▁▂▃▄▅▆▇█")
 _ROWS: Final = 14  # of a curve
 _TICKS: Final = 4
@@ -43,6 +46,18 @@ class _Grid:
             if 0 <= row < len(self._cells) and 0 <= at < self.columns:
                 self._cells[row][at] = (letter, colour)
 
+    def put_fitting(self, names: Iterable[tuple[int, str]]) -> list[int]:
+        """Put names into the first row, those that have room, and give their places; the first come first."""
+        kept: list[range] = []
+        for place, name in names:
+            own = range(place, place + len(name) + 1)
+            if own.stop <= self.columns + 1 and all(
+                own.stop <= each.start or each.stop <= place for each in kept
+            ):
+                self.put(0, place, name, "soft")
+                kept.append(own)
+        return [each.start for each in kept]
+
     def lines(self) -> list[Line]:
         """Row by row, neighbours of one colour together."""
         runs = (groupby(cells, key=lambda cell: cell[1]) for cells in self._cells)
@@ -54,7 +69,7 @@ def plot_lines(plot: Plot, form: Form) -> Iterator[Line]:
     yield ((plot.title, "bold"),)
     yield from (((text, "soft"),) for text in textwrap.wrap(plot.note, form.columns))
     yield ()
-    yield from TEXTS[plot.kind](plot, form)
+    yield from TEXTS[plot.kind](plot, form) if plot.kind in TEXTS else ()
 
 
 def _legend(entries: Iterable[tuple[str, str, str]], form: Form) -> Iterator[Line]:
@@ -91,42 +106,36 @@ def _curve(plot: Plot, form: Form) -> Iterator[Line]:
     def place(row: Mapping[str, Any], key: str = "y") -> tuple[int, int]:
         return _ROWS - 1 - up(warp(row[key])), across(math.log2(row["x"]))
 
-    kinds = {row["series"]: row["kind"] for row in rows}
-    letters = _letters(kinds, form)
-    taken: dict[tuple[int, int], str] = {}  # the letter that stands there
-    for name in sorted(kinds, key=lambda name: kinds[name] == "measured"):  # limits lie below
-        letter, colour, _ = letters[name]
+    looks = _looks({row["series"]: row["kind"] for row in rows}, form)
+    points: dict[tuple[int, int], dict[str, str]] = defaultdict(
+        dict
+    )  # letters at a place, with their colours
+    for name, (kind, letter, colour) in sorted(looks.items(), key=lambda item: item[1][0] == "measured"):
         own = sorted((row for row in rows if row["series"] == name), key=lambda row: row["x"])
-        _connect(grid, [place(row) for row in own], _LINES[kinds[name]][form.unicode], colour)
-        for row in own if kinds[name] == "measured" else ():
+        heights, columns = zip(*map(place, own), strict=True)
+        for column in range(columns[0], columns[-1] + 1):  # limits lie below
+            grid.put(round(np.interp(column, columns, heights)), column, _LINES[kind][form.unicode], colour)
+        for row in own if kind == "measured" else ():
             if row["low"] is not None and row["high"] is not None and (row["low"] > 0 or not log):
                 for line in range(place(row, "high")[0], place(row, "low")[0] + 1):
                     grid.put(line, place(row)[1], "|│"[form.unicode], colour)
-            taken[place(row)] = _SEVERAL if taken.get(place(row), letter) != letter else letter
-    by_letter = {letter: colour for letter, colour, _ in letters.values()}
-    for (line, column), letter in taken.items():
-        grid.put(line, column, letter, by_letter.get(letter, ""))
+            points[place(row)][letter] = colour
+    several = any(len(letters) > 1 for letters in points.values())
+    for at, letters in points.items():
+        grid.put(*at, *((_SEVERAL, "") if len(letters) > 1 else letters.popitem()))
     yield from _framed(grid, plot, rows, (min(ends), max(ends)), form)
-    several = [(_SEVERAL, "", "several")] if _SEVERAL in taken.values() else []
-    yield from _legend([*letters.values(), *several], form)
+    words = [(letter, colour, name) for name, (_, letter, colour) in looks.items()]
+    yield from _legend([*words, *([(_SEVERAL, "", "several")] if several else [])], form)
 
 
-def _letters(kinds: Mapping[str, str], form: Form) -> dict[str, tuple[str, str, str]]:
-    """Letter, colour and name of each series, by its name."""
-    found = {}
-    for at, (name, kind) in enumerate(kinds.items()):
-        pair = _POINTS[at % len(_POINTS)] if kind == "measured" else _LINES[kind]
-        found[name] = pair[form.unicode], SERIES[at % len(SERIES)] if kind == "measured" else kind, name
-    return found
-
-
-def _connect(grid: _Grid, places: Sequence[tuple[int, int]], letter: str, colour: str) -> None:
-    for (row, column), (next_row, next_column) in pairwise(places if len(places) > 1 else (*places, *places)):
-        steps = max(1, abs(next_row - row), abs(next_column - column))
-        for step in range(steps + 1):
-            share = step / steps
-            at = round(row + share * (next_row - row)), round(column + share * (next_column - column))
-            grid.put(*at, letter, colour)
+def _looks(kinds: Mapping[str, str], form: Form) -> dict[str, tuple[str, str, str]]:
+    """Kind, letter and colour of each series, by its name."""
+    return {
+        name: (kind, _POINTS[at % len(_POINTS)][form.unicode], SERIES[at % len(SERIES)])
+        if kind == "measured"
+        else (kind, _LINES[kind][form.unicode], kind)
+        for at, (name, kind) in enumerate(kinds.items())
+    }
 
 
 def _framed(
@@ -142,21 +151,16 @@ def _framed(
         text = value_label(str(y), value) if at in ticks else ""
         yield ((f"{text:>{_LABEL}} {('+┤' if at in ticks else '|│')[form.unicode]}", "soft"), *line)
     yield ((f"{'':>{_LABEL}} {'+└'[form.unicode]}{'-─'[form.unicode] * grid.columns}", "soft"),)
-    values = sorted({row["x"] for row in rows})
-    across = _scale([math.log2(value) for value in values], grid.columns - 1)
-    words = [(across(math.log2(v)), format_size(v) if x == "size" else f"{v:g}") for v in values]
-    axis, end = f"{x:<{_LABEL + 2}.{_LABEL}}", _LABEL + 2 + grid.columns
-    for at, (place, text) in enumerate(words):
-        start = min(_LABEL + 2 + place - len(text) // 2, end - len(text))
-        room = end if at == len(words) - 1 else end - len(words[-1][1]) - 1
-        if start >= len(axis.rstrip()) + 2 and start + len(text) <= room:
-            axis = f"{axis.rstrip():<{start}}{text}"
-    yield ((axis, "soft"),)
-
-
-def _name_width(names: Sequence[str], columns: int) -> int:
-    """Columns of the names of rows, of which so many are left for them."""
-    return min(max(map(len, names)), max(_LEAST_NAME, min(_MOST_NAME, columns)))
+    across = _scale([math.log2(row["x"]) for row in rows], grid.columns - 1)
+    names = {
+        value: format_size(value) if x == "size" else f"{value:g}" for value in {row["x"] for row in rows}
+    }
+    axis = _Grid(1, _LABEL + 2 + grid.columns)
+    axis.put_fitting([(0, f"{x:.{_LABEL}}")] + [
+        (min(_LABEL + 2 + across(math.log2(value)) - len(name) // 2, axis.columns - len(name)), name)
+        for value, name in sorted(names.items(), key=lambda item: (item[0] != max(names), item[0]))
+    ])  # fmt: skip
+    yield from axis.lines()
 
 
 def _heat(plot: Plot, form: Form) -> Iterator[Line]:
@@ -164,18 +168,16 @@ def _heat(plot: Plot, form: Form) -> Iterator[Line]:
     across, down = names_of(plot)
     bins: Mapping[str, str] = plot.words["bins"]
     cells = {(row["x"], row["y"]): bins[row["bin"]] for row in plot.rows}
-    width = _name_width([str(name) for name in down], form.columns - 2 * len(across) - 1)
+    most = max(_LEAST_NAME, min(_MOST_NAME, form.columns - 2 * len(across) - 1))
+    width = min(most, max(len(str(name)) for name in down))
     room = form.columns - width - 1
     each = max(1, min(_WIDEST, room // len(across)))
     for first in range(0, len(across), room // each):
         shown = across[first : first + room // each]
-        heads, free = _Grid(2, form.columns), 0
-        for at, name in enumerate(shown):  # names as fit, each over a stroke that shows its column
-            text, place = fitted(str(name), _MOST_NAME), width + 1 + at * each
-            if free <= place <= form.columns - len(text):
-                heads.put(0, place, text, "soft")
-                heads.put(1, place, "|", "soft")
-                free = place + len(text) + 1
+        heads = _Grid(2, form.columns)  # names as fit, each over a stroke that shows its column
+        names = [(width + 1 + at * each, fitted(str(name), _MOST_NAME)) for at, name in enumerate(shown)]
+        for place in heads.put_fitting(names):
+            heads.put(1, place, "|", "soft")
         yield from heads.lines()
         for name in down:
             colours = [cells.get((column, name), "") for column in shown]
@@ -183,44 +185,6 @@ def _heat(plot: Plot, form: Form) -> Iterator[Line]:
             yield ((f"{fitted(str(name), width):<{width}} ", ""), *letters)
         yield ()
     yield from _legend(((_CELLS[colour][form.unicode], colour, word) for word, colour in bins.items()), form)
-
-
-def _bars(plot: Plot, form: Form) -> Iterator[Line]:
-    """A bar a row, with its number; the line rate as a stroke."""
-    numbers = [f"{row['cell']}, {row['state']}" for row in plot.rows]
-    beside = max(map(len, numbers)) + 2
-    width = _name_width([str(row["y"]) for row in plot.rows], form.columns - beside - 20)
-    room = max(8, form.columns - width - beside - 2)
-    most = max(max(row["x"], row["rate"] or 0.0) for row in plot.rows) or 1.0
-    for row, number in zip(plot.rows, numbers, strict=True):
-        bar = _Grid(1, room + 1)
-        bar.put(
-            0, 0, _BAR[form.unicode] * math.ceil(room * row["x"] / most), plot.words["bins"][row["state"]]
-        )
-        if row["rate"] is not None:
-            bar.put(0, round(room * row["rate"] / most), "|", "limit")
-        name = f"{fitted(str(row['y']), width):<{width}} "
-        yield ((name, ""), *bar.lines()[0], (f" {number}", "" if row["x"] else "limit"))
-    if any(row["rate"] is not None for row in plot.rows):
-        yield (("|", "limit"), (" line rate", ""))
-
-
-def _histogram(plot: Plot, form: Form) -> Iterator[Line]:
-    """A bar a bin, with what lies in it."""
-    rows = plot.rows
-    least = min((row["high"] - row["low"] for row in rows if row["high"] > row["low"]), default=1.0)
-    digits = max(0, 1 - math.floor(math.log10(least)))  # as many as neighbouring edges take to differ
-    edges = [f"{row['low']:.{digits}f}" for row in rows]
-    inside = [[name.partition(" (")[0] for name, value, _ in plot.words["marks"]
-               if row["low"] <= value and (value < row["high"] or row is rows[-1])]
-              for row in rows]  # fmt: skip
-    marks, width = [" ".join(names) for names in inside], max(map(len, edges)) + 2
-    room = max(8, form.columns - width - 8 - max(map(len, marks)) - 2)
-    most = max(row["count"] for row in rows) or 1
-    yield ((f"{'from us':>{width}} {'count':>6}", "soft"),)
-    for row, edge, mark in zip(rows, edges, marks, strict=True):
-        block = _BAR[form.unicode] * math.ceil(room * row["count"] / most)
-        yield ((f"{edge:>{width}} {row['count']:>6} ", ""), (f"{block:<{room}}", "c1"), (f" {mark}", "bold"))
 
 
 def sparkline(values: Sequence[float], columns: int, *, unicode: bool) -> str:
@@ -240,7 +204,7 @@ def _history(plot: Plot, form: Form) -> Iterator[Line]:
     yield ((f"{of}: {value_label(of, min(values))} to {value_label(of, max(values))}", "soft"),)
 
 
-# A kind of plot in letters: a row each, as plots.CHARTS has one for pictures.
+# A kind of plot in letters: a row each, as plots.CHARTS has one for pictures. Tables say all of the others.
 TEXTS: Final[Mapping[str, Callable[[Plot, Form], Iterator[Line]]]] = {
-    "curve": _curve, "heat": _heat, "bars": _bars, "histogram": _histogram, "history": _history,
+    "curve": _curve, "heat": _heat, "history": _history,
 }  # fmt: skip

@@ -2,38 +2,35 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 from busbw.judge.tune import LEAST_GAIN, Tuned
-from busbw.report.fields import aligned
+from busbw.report.fields import aligned, folded
 from busbw.units import counted, first_of, format_share, format_size, format_time
 
 _COLUMNS: Final = 100
 
 
-def folded(text: str) -> list[str]:
-    """One remark as lines that begin with # and fit."""
-    return textwrap.wrap(
-        f"# {text}", _COLUMNS, subsequent_indent="#   ", break_long_words=False, break_on_hyphens=False
-    )
+def remark(text: str) -> list[str]:
+    """As lines that begin with # and fit."""
+    return folded(text, _COLUMNS, "# ", "#   ")
 
 
 def lines(tuned: Sequence[Tuned], name: str, lost: Sequence[str] = (), *, was_confirmed: bool) -> list[str]:
     """The whole text; ``name`` is how commands call the run, ``lost`` are arms in which it died or hung."""
     takes = [each for each in tuned if each.arm is not None]
     shown = [each for each in takes if each.confirmed is not None] if was_confirmed else takes
-    text = folded(_answer(tuned, takes, shown, was_confirmed=was_confirmed))
+    text = remark(_answer(tuned, takes, shown, was_confirmed=was_confirmed))
     if takes:
         text += ["#", *(f"# {line}" for line in aligned([_HEAD, *map(_row, takes)]))]
-    text += [line for remark in _nothing(tuned) for line in folded(remark)]
+    text += [line for each in _nothing(tuned) for line in remark(each)]
     wrong = [f"{each.operation} {format_size(each.size_bytes)} {arm}" for each in tuned for arm in each.wrong]
     if wrong:
-        text += folded(f"wrong data, and so out: {first_of(wrong, 4)}")
+        text += remark(f"wrong data, and so out: {first_of(wrong, 4)}")
     if lost:
-        text += folded(f"did not come back, and so out: {', '.join(lost)}")
+        text += remark(f"did not come back, and so out: {', '.join(lost)}")
     if shown and was_confirmed:
         emit = f"busbw tune {name} --emit nccl-csv --output table.csv"
         text.append(f"# next: `{emit}`, then start any NCCL job with")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from busbw.judge.uneven import Uneven, uneven
 from busbw.model.plan import Plan
 from busbw.model.result import CaseResult
+from busbw.report.fields import aligned
 from busbw.units import format_time
 
 _HEAD: Final = ("case", "evenly", "uneven", "times as long", "busiest/mean")
@@ -18,14 +19,8 @@ _COLUMNS: Final = 98  # behind "# "
 def lines(plan: Plan, results: Sequence[CaseResult]) -> list[str]:
     """A table and an answer; nothing where no case has an even one beside it."""
     found = list(uneven(plan, results))
-    return [f"# {line}".rstrip() for line in ("", *_table(found), *_answer(found))] if found else []
-
-
-def _table(found: Sequence[Uneven]) -> Iterator[str]:
-    rows = [_HEAD, *map(_row, found)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
-    for row in rows:
-        yield "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+    table = aligned([_HEAD, *map(_row, found)], range(len(_HEAD)))
+    return [f"# {line}".rstrip() for line in ("", *table, *_answer(found))] if found else []
 
 
 def _row(each: Uneven) -> tuple[str, ...]:

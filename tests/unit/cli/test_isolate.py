@@ -335,7 +335,7 @@ def test_a_lost_rank_of_this_host_is_left_out(
     monkeypatch: pytest.MonkeyPatch, capsys: Any, backend: str
 ) -> None:
     """Rank by rank, until two are left; a GPU keeps its number."""
-    monkeypatch.setattr("busbw.cli.isolate.identify", lambda environ: None)
+    monkeypatch.setattr("busbw.cli.run.identify", lambda environ: None)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     launches: list[tuple[int | None, tuple[str, ...]]] = []
     found: list[Finding] = []
@@ -369,7 +369,7 @@ def test_a_lost_rank_of_this_host_is_left_out(
 @pytest.mark.parametrize("why", ["somebody's ranks", "not met", "nobody named"])
 def test_what_is_no_lost_rank_of_ours_ends_the_hunt(monkeypatch: pytest.MonkeyPatch, why: str) -> None:
     identity = object() if why == "somebody's ranks" else None
-    monkeypatch.setattr("busbw.cli.isolate.identify", lambda environ: identity)
+    monkeypatch.setattr("busbw.cli.run.identify", lambda environ: identity)
     launches: list[int] = []
 
     def launched(command: RunCommand) -> ExitCode:

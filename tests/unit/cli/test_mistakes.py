@@ -127,7 +127,8 @@ def kept(called: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "all_reduce.log").write_text(LOG)
     (tmp_path / "notes.txt").write_text("ask Jo about node 7\n")
     (tmp_path / "broken.yaml").write_text("a: [\n")
-    assert called(tmp_path / "home", "import", "all_reduce.log")[0] == 0
+    for words in (("import", "all_reduce.log"), ("history",)):  # which makes the index
+        assert called(tmp_path / "home", *words)[0] == 0
     return tmp_path / "home"
 
 

@@ -44,6 +44,11 @@ def stored(home: Path, record: RunRecord) -> Path:
     return folder
 
 
+def bring(home: Path) -> None:
+    """Have every finished run in the index."""
+    kept.reading(home, lambda _: None)
+
+
 def slower_since_an_update(count: int = 30) -> list[RunRecord]:
     """Launches that scatter by 1 % and lose 10 % with a new version, 20 in."""
     wobble = (0.99, 1.0, 1.01, 1.0)
@@ -85,7 +90,8 @@ def level(record: RunRecord) -> Level:
 def test_runs_one_by_one_in_any_order_and_all_at_once_make_the_same_index(home: Path) -> None:
     records = slower_since_an_update()
     for record in (*records[::2], *records[1::2]):
-        kept.remember(stored(home, record))
+        stored(home, record)
+        bring(home)
     one_by_one = everything(home)
     (_, _, points, (change,)) = one_by_one[0]
     assert len(points) == 30  # type: ignore[arg-type]
@@ -114,7 +120,8 @@ def test_a_loss_is_not_forgotten_after_a_hundred_launches_and_is_over_when_it_is
     found = level(lost[-1])
     assert (found.is_lost, found.expected_ns, found.launches) == (True, pytest.approx(1e5), 0)
     for record in (measured(160 + n, 100.2 * wobble[n % 4]) for n in range(12)):
-        kept.remember(stored(home, record))
+        stored(home, record)
+        bring(home)
     found = level(lost[-1])
     assert (found.is_lost, found.now_ns) == (False, pytest.approx(1.002e5, rel=1e-3))
 
@@ -129,26 +136,23 @@ def test_a_run_that_was_excluded_is_in_no_series_until_it_is_said_again(home: Pa
 
 
 def test_each_launch_of_a_series_is_one_and_its_summary_is_none(home: Path) -> None:
-    folder = stored(home, record_of({1024: [10.0, 11.0]}, name="20261127-000002-series-0001"))
+    summary = record_of({1024: [10.0, 11.0]}, name="20261127-000002-series-0001")
     for number in (1, 2):
-        inner = create(folder / "launches", str(number))
+        inner = create(home / summary.run_id / "launches", str(number))
         write_record(inner, record_of({1024: 10.0 + number}, name=inner.name))
-        kept.remember(inner)
-    assert len(everything(home)[0][2]) == 2  # type: ignore[arg-type]
-    kept.reading(home, lambda index: None, whole=True)
+    stored(home, summary)
     assert len(everything(home)[0][2]) == 2  # type: ignore[arg-type]
 
 
-def _remember(home: str, first: int) -> None:
+def _measure(home: str, first: int) -> None:
     for minute in range(first, first + 15):
-        kept.remember(Path(home) / f"20261127-00{minute:04}-x-{minute:04x}")
+        stored(Path(home), measured(minute, 100.0))
+        bring(Path(home))
 
 
 def test_several_processes_add_at_once_and_nothing_is_lost(home: Path) -> None:
-    for minute in range(60):
-        stored(home, measured(minute, 100.0))
     fresh = multiprocessing.get_context("spawn")
-    writers = [fresh.Process(target=_remember, args=(str(home), first)) for first in range(0, 60, 15)]
+    writers = [fresh.Process(target=_measure, args=(str(home), first)) for first in range(0, 60, 15)]
     for writer in writers:
         writer.start()
     for writer in writers:
@@ -161,7 +165,8 @@ def test_several_processes_add_at_once_and_nothing_is_lost(home: Path) -> None:
 @pytest.mark.parametrize("damage", [b"this is no database", b"SQLite format 3\0" + bytes(2000)])
 def test_a_damaged_index_is_made_again(home: Path, damage: bytes) -> None:
     for minute in range(3):
-        kept.remember(stored(home, measured(minute, 100.0)))
+        stored(home, measured(minute, 100.0))
+        bring(home)
     whole = everything(home)
     (home / FILE).write_bytes(damage)
     assert everything(home) == whole
@@ -169,7 +174,8 @@ def test_a_damaged_index_is_made_again(home: Path, damage: bytes) -> None:
 
 def test_an_index_that_is_damaged_in_its_middle_is_made_again(home: Path) -> None:
     for minute in range(40):
-        kept.remember(stored(home, measured(minute, 100.0)))
+        stored(home, measured(minute, 100.0))
+        bring(home)
     whole = everything(home)
     data = (home / FILE).read_bytes()
     (home / FILE).write_bytes(data[:8192] + b"\xff" * (len(data) - 8192))
@@ -177,23 +183,25 @@ def test_an_index_that_is_damaged_in_its_middle_is_made_again(home: Path) -> Non
 
 
 def test_where_there_can_be_no_index_the_folders_are_read(home: Path) -> None:
-    folders = [stored(home, measured(minute, 100.0)) for minute in range(3)]
+    for minute in range(3):
+        stored(home, measured(minute, 100.0))
     (home / FILE).mkdir()
-    kept.remember(folders[0])
     assert len(everything(home)[0][2]) == 3  # type: ignore[arg-type]
 
 
-def test_while_another_process_holds_the_index_a_run_ends_well(
+def test_while_another_process_holds_the_index_the_folders_are_read(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("busbw.record.index._BUSY_S", 0.1)
-    kept.remember(stored(home, measured(0, 100.0)))
+    stored(home, measured(0, 100.0))
+    bring(home)
     other = sqlite3.connect(home / FILE, isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
-    kept.remember(stored(home, measured(1, 100.0)))
+    stored(home, measured(1, 100.0))
+    bring(home)
     assert len(everything(home)[0][2]) == 2  # type: ignore[arg-type]
     other.execute("ROLLBACK")
-    kept.reading(home, lambda index: None, whole=True)
+    bring(home)
     assert len(everything(home)[0][2]) == 2  # type: ignore[arg-type]
 
 

@@ -11,7 +11,7 @@ import pytest
 from busbw_testing.compared import record_of
 
 from busbw.judge.references.load import built_in
-from busbw.judge.scaling import Failed, Measured, Percentiles, over_launches, scaling, spreads
+from busbw.judge.scaling import Failed, Measured, over_launches, scaling, spreads
 from busbw.model.record import ImportSource, RunStatus
 from busbw.model.result import CaseResult, Status
 from busbw.model.sample import SAMPLE_DTYPE, SampleFlag
@@ -32,7 +32,7 @@ RUN = record_of({1024: 10.0})
 def test_percentiles_are_of_the_maximum_over_ranks_without_what_evidence_speaks_against() -> None:
     rows = samples(3, np.append(np.arange(1, 401), 9999) * 10, k=1)
     rows["flags"][400] = SampleFlag.DESCHEDULED
-    assert spreads(RUN, rows) == {3: Percentiles(2000.0, 3800.0, 3960.0, 4000.0)}
+    assert spreads(RUN, rows) == {3: {"p50": 2000.0, "p95": 3800.0, "p99": 3960.0, "max": 4000.0}}
 
 
 def test_samples_of_several_calls_have_no_percentiles_of_one() -> None:
@@ -40,12 +40,12 @@ def test_samples_of_several_calls_have_no_percentiles_of_one() -> None:
     batches, singles = samples(0, np.arange(1, 401) * 10, k=4), samples(0, np.arange(1, 401) * 20, k=1)
     singles["flags"] = SampleFlag.SINGLE_CALL
     assert spreads(RUN, batches) == {}
-    assert spreads(RUN, np.concatenate((batches, singles)))[0].p50_ns == 4000.0
+    assert spreads(RUN, np.concatenate((batches, singles)))[0]["p50"] == 4000.0
 
 
 def test_launches_of_one_run_give_their_median_percentiles() -> None:
-    launches = [{0: Percentiles(time, time, None, time)} for time in (1.0, 2.0, 4.0)]
-    assert over_launches([*launches]) == {0: Percentiles(2.0, 2.0, None, 4.0)}
+    launches = [{0: {"p50": time, "p95": None, "max": time}} for time in (1.0, 2.0, 4.0)]
+    assert over_launches([*launches]) == {0: {"p50": 2.0, "p95": None, "p99": None, "max": 4.0}}
     assert over_launches([{}, *launches]) == {}
 
 
@@ -64,9 +64,9 @@ def test_rows_go_by_size_then_nodes() -> None:
 def test_runs_of_one_kind_give_their_median_and_failures_are_counted() -> None:
     records = [record_of({1024: time}) for time in (10.0, 30.0, 20.0)]
     failed = replace(records[0], results=(CaseResult(0, Status.FAILED, error="hung"),))
-    (row,) = scaling([Measured(record, {0: Percentiles(max_ns=time)}) for record, time in
+    (row,) = scaling([Measured(record, {0: {"max": time}}) for record, time in
                       zip([*records, failed], (1.0, 3.0, 2.0, 9.0), strict=True)])  # fmt: skip
-    assert (row.runs, row.failed, row.why, row.time_ns, row.spread.max_ns) == (3, 1, "hung", 20_000, 3.0)
+    assert (row.runs, row.failed, row.why, row.time_ns, row.spread["max"]) == (3, 1, "hung", 20_000, 3.0)
     assert row.busbw_gb_per_s == pytest.approx(1024 / 20_000)
 
 
@@ -104,7 +104,7 @@ def test_machines_and_buffers_that_differ_are_no_row_together() -> None:
 
 
 def test_text_has_every_row() -> None:
-    rows = scaling([Measured(record_of({1024: 10.0}), {0: Percentiles(1.0, 2.0, None, 4.0)})])
+    rows = scaling([Measured(record_of({1024: 10.0}), {0: {"p50": 1.0, "p95": 2.0, "max": 4.0}})])
     (heading, titles, row) = table(rows)
     assert heading.startswith("# all_reduce float sum out-of-place")
     assert titles.split()[0] == "#size" or titles.split()[:2] == ["#", "size"]

@@ -80,7 +80,7 @@ def test_every_field_of_a_result_reads_back_equal(
 def test_a_plan_with_every_option_reads_back_equal(folder: Path, record: RunRecord) -> None:
     plan = replace(
         record.plan,
-        limits=Limits(0, 0, 0.5, 0.6, 7.0, 8, 9.0, 10.0),
+        limits=Limits(0, 0, 0.5, 0.6, 7.0, 8.0, 9, 10, 11.0),
         options=CallOptions(2, 3, 1, 4, "managed", 5.5),
         timing=Timing("latency", "span", "ramp", barrier=False),
         show=("p99", "memory"),

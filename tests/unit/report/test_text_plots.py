@@ -94,47 +94,13 @@ def test_a_map_reads_without_colour() -> None:
     ]
 
 
-BARS = Plot(
-    "bars", (), "b", "Links", "Note.",
-    ({"y": "node0 nic0", "x": 5.0, "state": "up", "rate": 10.0, "text": "", "cell": "5 GB/s"},
-     {"y": "node0 nic1", "x": 0.0, "state": "none", "rate": 10.0, "text": "", "cell": "0 GB/s"}),
-    NO_TABLE, {"x": "GB/s", "bins": {"up": "c1", "none": "limit"}},
-)  # fmt: skip
-
-
-def test_bars_have_their_rate_and_number() -> None:
-    first, second, legend = lines(BARS)[3:]
-    assert first.startswith("node0 nic0 *")
-    assert first.endswith("| 5 GB/s, up")
-    length = first.count("*")
-    assert first.index("|") - len("node0 nic0 ") == pytest.approx(2 * length, abs=1)
-    assert "*" not in second
-    assert second.endswith("| 0 GB/s, none")
-    assert legend == "| line rate"
-
-
-def test_a_histogram_marks_median_and_mean() -> None:
-    rows = tuple(
-        {"low": float(at), "high": at + 1.0, "zero": 0, "count": at + 1, "text": ""} for at in range(4)
-    )
-    marks = [("median", 2.5, "c2"), ("mean (nccl-tests prints it)", 4.0, "c3")]
-    plot = Plot(
-        "histogram", (), "h", "Samples", "n.", rows, Table(("a", "b"), (("samples", "10"),)), {"marks": marks}
-    )
-    text = lines(plot)[4:]
-    assert [line.split()[1] for line in text[:4]] == ["1", "2", "3", "4"]
-    assert text[2].endswith("* median") or text[2].endswith("median")
-    assert text[3].endswith(" mean")
-    assert text[0].count("*") * 4 == pytest.approx(text[3].count("*"), abs=4)
-
-
 @pytest.mark.parametrize("columns", [40, 80, 110])
 @pytest.mark.parametrize("unicode", [False, True])
 def test_nothing_is_wider_than_the_terminal(columns: int, unicode: bool) -> None:
     long = "a-host-with-a-very-long-name.of-a-site.example"
     plots = (
         curve(*(point(2**power, power, series=long) for power in range(3, 34))),
-        heat([f"{2**power} KiB" for power in range(31)], down=["a", "b"]), BARS,
+        heat([f"{2**power} KiB" for power in range(31)], down=["a", "b"]),
     )  # fmt: skip
     for plot in plots:
         text = lines(plot, Form(columns, unicode))

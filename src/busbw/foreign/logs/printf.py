@@ -76,19 +76,17 @@ def _form(word: str) -> _Form | None:
 
 
 def _odd_forms(words: Sequence[str]) -> set[_Form]:
-    """Forms of numbers with more decimals than most numbers that are not larger, or with fewer than most that
-    are not smaller; and with more than several that are smaller, though as long before the point.
+    """Forms without which more numbers agree. Numbers agree that have one form where they are as long before
+    the point, and no more decimals than shorter ones.
     """
     counts = Counter(form for word in words if (form := _form(word)) is not None)
 
-    def is_odd(own: _Form, sign: int) -> bool:
-        beside = {form: number for form, number in counts.items() if sign * form[0] <= sign * own[0]}
-        against = sum(number for form, number in beside.items() if sign * form[1] < sign * own[1])
-        return against > 1 and 2 * against > sum(beside.values())
+    def most(own: _Form, sign: int) -> int:
+        """How many numbers agree at most, of this form and longer ones (shorter for -1)."""
+        further = (
+            form for form in counts if sign * form[0] > sign * own[0] and sign * form[1] <= sign * own[1]
+        )
+        return counts[own] + max((most(form, sign) for form in further), default=0)
 
-    def is_alone(own: _Form) -> bool:
-        least = min(float(word) for word in words if _form(word) == own)
-        smaller = (form for word in words if (form := _form(word)) is not None and float(word) < least)
-        return sum(form[0] == own[0] and form[1] < own[1] for form in smaller) > 1
-
-    return {form for form in counts if is_odd(form, 1) or is_odd(form, -1) or is_alone(form)}
+    agree = {form: most(form, 1) + most(form, -1) - count for form, count in counts.items()}
+    return {form for form in agree if agree[form] < max(agree.values())}

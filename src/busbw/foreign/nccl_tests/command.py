@@ -29,8 +29,6 @@ from busbw.rank.world.identity import identify
 from busbw.report.live import unless_nobody_reads
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from busbw.foreign.nccl_tests.display import NcclTestsDisplay
     from busbw.model.plan import Plan
     from busbw.model.progress import HostStill
@@ -107,7 +105,6 @@ def _start(door: _Door) -> int:
 def _join(door: _Door, identity: Identity) -> int:
     """Be rank 0 of somebody's launch; the other ranks live in ``follow``."""
     from busbw.foreign.nccl_tests.settings import backend_wanted, operation
-    from busbw.judge.kept import remember
     from busbw.machine.backends import choose_backend
     from busbw.rank import progress
     from busbw.rank.entry import Director, live, world_choice
@@ -121,7 +118,6 @@ def _join(door: _Door, identity: Identity) -> int:
     stall_s = progress.stall_seconds(os.environ.get(progress.VARIABLE, ""))
     progress.begin(identity.rank, identity.size, stall_s, _report_stall)
     chosen: list[RunSettings] = []
-    measured: list[Path] = []
 
     def plan(ranks: int) -> Plan:
         backend = choose_backend(*backend_wanted())
@@ -135,14 +131,11 @@ def _join(door: _Door, identity: Identity) -> int:
         """Asked for after the plan."""
         run_id = folders.new_run_id(operation(line.program))
         folder = folders.create(folders.environ_home(), run_id)
-        measured.append(folder)
         return Request(run_id, str(folder), door.argv, chosen[0].written())
 
     with contextlib.closing(_display(door)) as display:
         show = unless_nobody_reads(display.handle)
         code = live(identity, world_choice([line.program]), Director(request, plan, show, Guard()), show)
-    for folder in measured:
-        remember(folder)
     return display.status(code)
 
 

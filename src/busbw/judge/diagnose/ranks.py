@@ -29,7 +29,7 @@ _TELLING: Final = 3  # ranks, of which one can be the odd one
 class _Compared:
     """The ranks of one case. ``bound`` is how far, relative to the median rank, chance takes one of so many
     ranks: their interval's half width at 95 %, widened to all ranks together; and no less than the precision
-    that the run was asked for.
+    that the run was asked for. None without an interval, and where ranks have different parts.
     """
 
     case: Case
@@ -41,8 +41,7 @@ class _Compared:
     @property
     def excess(self) -> float | None:
         """The spread over what chance makes it, on both sides; None where that is not to be judged."""
-        rooted = self.table.order is Order.ROOTED  # ranks have different parts there
-        return None if self.bound is None or rooted else self.spread / (2 * self.bound)
+        return None if self.bound is None else self.spread / (2 * self.bound)
 
 
 def conclusions(subject: Subject) -> Iterator[Conclusion]:
@@ -89,13 +88,12 @@ def _compare(subject: Subject, case: Case, result: CaseResult) -> _Compared:
     middle = median(medians) or 1.0
     spread = (max(medians) - min(medians)) / middle
     half = result.half_width
-    if half is None:
+    if half is None or table.order is Order.ROOTED:
         return _Compared(case, table, spread, None, ())
     normal = NormalDist()
     chance = half * normal.inv_cdf(1 - 0.025 / len(medians)) / normal.inv_cdf(0.975)
     bound = max(chance, subject.record.plan.limits.precision)
-    rooted = table.order is Order.ROOTED  # ranks have different parts there
-    odd = tuple(rank.rank for rank in table.ranks if abs(rank.median_ns / middle - 1) > bound and not rooted)
+    odd = tuple(rank.rank for rank in table.ranks if abs(rank.median_ns / middle - 1) > bound)
     return _Compared(case, table, spread, bound, odd)
 
 

@@ -37,7 +37,7 @@ def _of_run(subject: Subject) -> Iterator[Conclusion]:
         yield _empty(len(subject.timed))
         return
     busy = {case.index for case, _ in subject.busy}
-    found = [each for each in spreads(subject.record, subject.samples) if each.case in busy]
+    found = [each for each in spreads(subject.record, subject.samples) if each.case.index in busy]
     if not found:
         yield logs.precision(subject)
     else:
@@ -59,7 +59,7 @@ def _empty(cases: int) -> Conclusion:
 
 def _precision(subject: Subject, found: Sequence[Spread]) -> Conclusion:
     limits = subject.record.plan.limits
-    known = [(width, each) for each in found if (width := each.half_width) is not None]
+    known = [(width, each) for each in found if (width := each.result.half_width) is not None]
     if not known:
         return Conclusion(
             Severity.INFO,
@@ -74,9 +74,8 @@ def _precision(subject: Subject, found: Sequence[Spread]) -> Conclusion:
         if width > (limits.small_precision if each.headline_ns < limits.small_ns else limits.precision)
     ]
     width, worst = max(known, key=lambda pair: pair[0])
-    claim = (
-        f"the 95 % interval is {format_share(width)} of the time at most, at {format_size(worst.size_bytes)}"
-    )
+    size = format_size(worst.case.size_bytes)
+    claim = f"the 95 % interval is {format_share(width)} of the time at most, at {size}"
     fixed = bool(limits.calls)  # -n: nothing was asked of the interval
     beyond = f"than {format_share(limits.precision)}" if fixed else "than was asked for"
     missed = f", and wider {beyond} in {len(wide)} of {len(known)} cases" if wide else ""
@@ -95,7 +94,7 @@ def _precision(subject: Subject, found: Sequence[Spread]) -> Conclusion:
             Fact("largest CV", round(max(each.cv for each in found), 5), source="standard deviation / mean"),
             Fact("cases wider than asked", len(wide)),
         ),
-        case=worst.case,
+        case=worst.case.index,
     )
 
 
@@ -108,7 +107,7 @@ def _modes(found: Sequence[Spread]) -> Iterator[Conclusion]:
     shown = f"{format_share(modes.low.weight, decimals=0)} near {modes.low.centre / NS_PER_US:.4g} us and"
     yield Conclusion(
         Severity.WARNING if most else Severity.INFO,
-        f"{len(two)} of {len(found)} cases have two modes; {worst.operation} {format_size(worst.size_bytes)}:"
+        f"{len(two)} of {len(found)} cases have two modes; {_name(worst)}:"
         f" {shown} {format_share(modes.high.weight, decimals=0)} near {modes.high.centre / NS_PER_US:.4g} us",
         evidence="a gap of more than 5 MAD with a tenth of the samples on either side",
         hint="look for two algorithms, a clock that switches, or a neighbour: `busbw show RUN --histogram`",
@@ -116,13 +115,13 @@ def _modes(found: Sequence[Spread]) -> Iterator[Conclusion]:
         answer=Answer.NO if most else Answer.ASIDE,
         facts=tuple(
             Fact(
-                f"{each.operation} {format_size(each.size_bytes)}",
+                _name(each),
                 round(found_.high.centre / found_.low.centre, 4),
                 "upper / lower mode",
             )
             for each, found_ in two
         ),
-        case=worst.case,
+        case=worst.case.index,
     )
 
 
@@ -132,23 +131,24 @@ def _tails(found: Sequence[Spread]) -> Iterator[Conclusion]:
     if not lifted:
         return
     worst = max(lifted, key=lambda each: each.mean_ns / each.headline_ns)
-    median = "their median" + (" without disturbed ones" if worst.excludes else "")
+    median = "their median" + (" without disturbed ones" if worst.result.excluded else "")
     yield Conclusion(
         Severity.INFO,
         f"slow samples lift the mean out of the median's interval in {len(lifted)} of {len(found)} cases;"
-        f" {worst.operation} {format_size(worst.size_bytes)}, {_population(worst)}: mean"
+        f" {_name(worst)}, {_population(worst)}: mean"
         f" {worst.mean_ns / NS_PER_US:.4g} us, slowest {worst.max_ns / NS_PER_US:.4g} us, {median}"
         f" {worst.headline_ns / NS_PER_US:.4g} us",
         evidence=f"samples beyond 14.8 MAD{_single_calls(worst.tail)}",
         hint="see them with `busbw show RUN --histogram`; --stats p99 times single calls",
         check="variance.tails",
         answer=Answer.ASIDE,
-        facts=tuple(
-            Fact(f"{each.operation} {format_size(each.size_bytes)}", each.far, f"of {each.samples} samples")
-            for each in lifted
-        ),
-        case=worst.case,
+        facts=tuple(Fact(_name(each), each.far, f"of {each.samples} samples") for each in lifted),
+        case=worst.case.index,
     )
+
+
+def _name(each: Spread) -> str:
+    return f"{each.case.collective} {format_size(each.case.size_bytes)}"
 
 
 def _population(each: Spread) -> str:

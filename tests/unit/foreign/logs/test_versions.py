@@ -30,7 +30,8 @@ DEVICES = "".join(
 
 
 def sides(size: int, factor: float, share: float) -> str:
-    time = f"{50 + size / 20e3:.2f}" if size < 1 << 27 else f"{50 + size / 20e3:.0f}"
+    us = 50 + size / 20e3
+    time = f"{us:.0f}" if us >= 10_000 else f"{us:.1f}" if us >= 100 else f"{us:.2f}"
     algbw = size * share / float(time) / 1e3
     return f"  {time:>7}  {algbw:6.2f}  {algbw * factor:6.2f}  {0:>5}"
 

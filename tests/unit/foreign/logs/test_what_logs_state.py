@@ -121,7 +121,7 @@ def test_processes_without_mpi_are_communicators_of_their_own(per_process: int, 
         "2 processes have a rank 0: they are separate communicators of"
     )
     assert [rank.host for rank in record.world.ranks] == ["not stated"]
-    check_sense(record, Path("run.json"))
+    check_sense(record, "run.json")
 
 
 def test_a_heading_whose_rows_stand_below_that_of_another_process_is_no_failed_test(

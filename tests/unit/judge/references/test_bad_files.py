@@ -69,7 +69,10 @@ BAD = [
     (point(2 * MiB, "out-of-place", -1.0, []), "points[1].busbw_gb_per_s is -1"),
     (point(-1, "out-of-place", 40.0, []), "points[1].size_bytes is -1"),
     (point(2 * MiB, "out-of-place", 40.0, [100.0, 0.0]), "points[1].times_us has 0, not above 0"),
-    (point(2 * MiB, "out-of-place", 40.0, 100.0), "points[1].times_us: input should be a valid array"),
+    (
+        point(2 * MiB, "out-of-place", 40.0, 100.0),
+        "points[1].times_us is 100.0: input should be a valid array",
+    ),
 ]
 
 
