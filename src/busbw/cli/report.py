@@ -242,4 +242,5 @@ def _unfit(wanted: str, count: int, report: ReportView) -> UsageError:
 
 def _write(path: Path, data: bytes) -> None:
     write_output(path, data)
-    print(f"wrote {path} ({len(data) / 1e6:.1f} MB)", file=sys.stderr)
+    size = f"{len(data) / 1e6:.1f} MB" if len(data) >= 1e5 else f"{len(data) / 1e3:.0f} kB"
+    print(f"wrote {path} ({size})", file=sys.stderr)
