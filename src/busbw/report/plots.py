@@ -467,7 +467,7 @@ def _history(plot: Plot, colour: Colour) -> Picture:
 
     base = alt.Chart(_data(plot.rows))
     x = alt.X("x:Q", title=plot.words["x"], scale=alt.Scale(nice=False), axis=alt.Axis(tickMinStep=1))
-    scale, axis = alt.Scale(zero=False), alt.Axis(format=".3~r", tickCount=6, titlePadding=_TITLE)
+    scale, axis = alt.Scale(zero=False), alt.Axis(tickCount=6, titlePadding=_TITLE)
     points = base.mark_point(color=colour("c1"), size=26, filled=True).encode(
         x=x, y=alt.Y("y:Q", title=plot.words["y"], scale=scale, axis=axis), description="text:N"
     )

@@ -13,6 +13,7 @@ from busbw.judge.compare_regimes import ComparedRegime, compared_regimes
 from busbw.judge.compare_setups import ComparedSeries
 from busbw.judge.diagnose.engine import decisive
 from busbw.judge.expectation import Judgement
+from busbw.judge.tune import Tuned
 from busbw.model.conclusion import QUESTIONS, Answer
 from busbw.model.finding import Finding, Severity, worst_first
 from busbw.model.record import Method, RunRecord, RunStatus
@@ -20,7 +21,7 @@ from busbw.model.result import Status
 from busbw.model.soak import SOAK_CHECK
 from busbw.report import compare as plain
 from busbw.report import compare_setups as words
-from busbw.report import plots_of_comparison, plots_of_hunt, plots_of_run, plots_over_runs, soak
+from busbw.report import plots_of_comparison, plots_of_hunt, plots_of_run, plots_over_runs, soak, tune
 from busbw.report.answer import RunAnswer, answer_of
 from busbw.report.diagnosis import describe_run
 from busbw.report.hunt import exclude_words, noise_words, ranking_words, verdict_words
@@ -96,7 +97,18 @@ class SeriesReport:
     compared: ComparedSeries
 
 
-Shown = Reported | HuntReport | SeriesReport
+@dataclass(frozen=True)
+class TuningReport:
+    """A race of what NCCL can do, and what it came to. ``lost`` are arms in which it died or hung."""
+
+    name: str
+    record: RunRecord
+    tuned: tuple[Tuned, ...]
+    lost: tuple[str, ...] = ()
+    was_confirmed: bool = False
+
+
+Shown = Reported | HuntReport | SeriesReport | TuningReport
 
 
 @dataclass(frozen=True)
@@ -162,6 +174,8 @@ def _finished(report: ReportView) -> ReportView:
 def _part(shown: Shown) -> Part:
     if isinstance(shown, Reported):
         return _of_run(shown)
+    if isinstance(shown, TuningReport):
+        return _of_tuning(shown)
     return _of_hunt(shown) if isinstance(shown, HuntReport) else _of_series(shown)
 
 
@@ -416,6 +430,21 @@ def _setups(shown: SeriesReport) -> Iterator[Check]:
         ]
         tone = Answer.NO if failed else Answer.NOT_OBSERVABLE
         yield Check(setup.name, "failed" if failed else "ran", tone, words.changes(setup), tuple(notes))
+
+
+def _of_tuning(shown: TuningReport) -> Part:
+    """The winners; the arms themselves are the record's."""
+    rows, head = tuple(tune.rows(shown.tuned)), tune.HEAD
+    return Part(
+        shown.name,
+        Headline(tune.answer(shown.tuned, was_confirmed=shown.was_confirmed)),
+        tuple(filter(None, (_status(shown.record),))),
+        answers=Table(head, rows, keys=len(head)) if rows else None,
+        facts=(
+            *_facts(shown.record, ""),
+            *(("note", text) for text in tune.remarks(shown.tuned, shown.lost)),
+        ),
+    )
 
 
 # ---- hunts ------------------------------------------------------------------------------------------------
