@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from busbw_testing.reported import run_folder
 from busbw_testing.reported_more import pairs_folder, series
+from busbw_testing.runs import start
 
 from busbw.cli.main import main
 
@@ -82,3 +83,14 @@ def maps_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.setenv("BUSBW_HOME", str(home))
         measured = series().folder.name
     return written(home, PAIRS, measured)
+
+
+@pytest.fixture(scope="session")
+def beside_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Cases beside a load, and the history of the launches, which have two sizes and one."""
+    home = tmp_path_factory.mktemp("beside")
+    words = ("run", "all_reduce", "--ranks", "2", "--backend", "mpi", "-f", "16", "--case-time", "100ms")
+    for more in (("-e", "16K"), ("-e", "16K"), ("-e", "1K"), ("-e", "16K", "--beside", "compute")):
+        done = start(home, *words, "-b", "1K", *more)
+        assert done.returncode == 0, done.stderr
+    return written(home, "last")

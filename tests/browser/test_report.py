@@ -101,7 +101,7 @@ def open_page(browser: Any) -> Open:
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
-@pytest.mark.parametrize("which", ["report", "several_report", "maps_report"])
+@pytest.mark.parametrize("which", ["report", "several_report", "maps_report", "beside_report"])
 def test_it_can_be_read_without_a_word_or_a_request(
     open_page: Open, request: pytest.FixtureRequest, which: str, width: int, scheme: str
 ) -> None:

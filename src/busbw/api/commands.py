@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["Answer", "Run", "compare", "expect", "import_log", "open_run", "run", "runs"]
 
 Setting = str | float | Path | Sequence[object] | Mapping[str, object] | None
+_EVENTS: Final = ("--format", "jsonl")  # what a run is asked to print
 _SAID: Final = re.compile(r"^error: (.+)(?:\nhint: (.+))?", re.MULTILINE)
 _RAISED: Final[Mapping[int, type[BusbwError]]] = {
     each.exit_code: each for each in (UsageError, UndecidedError, SiteError, RankFailed)
@@ -80,7 +81,7 @@ def run(operations: str | Sequence[str], *, show: bool = False, **settings: Sett
     (what was finished is kept: ``open_run()``), UndecidedError where there is no record.
     """
     names = (operations,) if isinstance(operations, str) else tuple(operations)
-    command = [sys.executable, "-m", "busbw", "run", *names, *_words(settings), "--format", "jsonl"]
+    command = [sys.executable, "-m", "busbw", "run", *names, *_words(settings), *_EVENTS]
     with tempfile.TemporaryFile("w+") as err:
         # A session of its own: an interrupt reaches it once, from here.
         with subprocess.Popen(
@@ -137,7 +138,8 @@ def _error(code: int, said: str) -> BusbwError:
             f"busbw run left no record (exit code {code}){': ' if said else ''}{said.strip()}",
             hint="use the command itself for --dry-run and --detach",
         )
-    return _RAISED.get(code, BusbwError)(found[1], hint=found[2] or "")
+    hint = (found[2] or "").replace(f" {' '.join(_EVENTS)}", "")  # the caller did not write that
+    return _RAISED.get(code, BusbwError)(found[1], hint=hint)
 
 
 def compare(*words: Run | str | Path, **settings: Setting) -> Answer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 from collections import defaultdict
@@ -20,14 +21,16 @@ from busbw.files import write_output
 from busbw.judge.compare import compare_all
 from busbw.judge.compare_setups import compared_series
 from busbw.judge.references.load import built_in
+from busbw.judge.tune import Tuned
 from busbw.launch import series as setup_series
+from busbw.record.folder import TUNING_FILE
 from busbw.record.read import read_rounds
 from busbw.report import page, plots
 from busbw.report.hunt import lost_rounds
 from busbw.report.progress import progress
 from busbw.report.reported import Reported
 from busbw.report.text import Form, coloured, plain
-from busbw.report.view import HuntReport, ReportView, SeriesReport, Shown, view
+from busbw.report.view import HuntReport, ReportView, SeriesReport, Shown, TuningReport, view
 from busbw.terminal import has_unicode
 
 if TYPE_CHECKING:
@@ -130,7 +133,9 @@ def compared_runs(found: Sequence[Shown]) -> tuple[Comparison, ...]:
     return compare_all(arms, None, [known_scatter(run.record for run in own) for own in several])
 
 
-def _run(name: str, record: RunRecord, folder: Path | None) -> Reported | HuntReport:
+def _run(name: str, record: RunRecord, folder: Path | None) -> Reported | HuntReport | TuningReport:
+    if folder is not None and (folder / TUNING_FILE).is_file():
+        return _tuning(name, record, folder)
     if record.plan.hunt is not None:
         rounds = read_rounds(folder) if folder is not None else ()
         if folder is not None and (lost := lost_rounds(record, rounds)):
@@ -150,6 +155,12 @@ def _run(name: str, record: RunRecord, folder: Path | None) -> Reported | HuntRe
         machine=_machine(subject.kind),
         history=history_of(record),
     )
+
+
+def _tuning(name: str, record: RunRecord, folder: Path) -> TuningReport:
+    fields = json.loads((folder / TUNING_FILE).read_text())
+    tuned = tuple(map(Tuned.from_fields, fields["tuned"]))
+    return TuningReport(name, record, tuned, tuple(fields["lost"]), fields["was_confirmed"])
 
 
 def _machine(kind: MadeWith) -> str:
@@ -242,4 +253,5 @@ def _unfit(wanted: str, count: int, report: ReportView) -> UsageError:
 
 def _write(path: Path, data: bytes) -> None:
     write_output(path, data)
-    print(f"wrote {path} ({len(data) / 1e6:.1f} MB)", file=sys.stderr)
+    size = f"{len(data) / 1e6:.1f} MB" if len(data) >= 1e5 else f"{len(data) / 1e3:.0f} kB"
+    print(f"wrote {path} ({size})", file=sys.stderr)

@@ -99,7 +99,8 @@ def failures_of(arm: Arm) -> list[str]:
 
 def left_out(arm: Arm) -> list[str]:
     """What an arm does not have of what its logs had, and which of its launches are not alike."""
-    return [f"{arm.name}: {why}" for why in (*arm.lacking, *arm.merged)]
+    found = (*arm.lacking, *arm.merged)
+    return [why if why.startswith(arm.name) else f"{arm.name}: {why}" for why in found]  # of a log: its name
 
 
 def cached(baseline: Arm, arm: Arm, key: CaseKey) -> Nearer:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 from busbw.judge.compare_arms import kind_words
@@ -20,8 +21,7 @@ def table(series: ComparedSeries, *, every_row: bool = False, columns: int = UNB
         if nodes:
             yield f"# nodes    {nodes}"
         yield from plain.answers(comparison, every_row=every_row, columns=columns)
-    for nodes, best in series.choices:
-        yield f"# take     {on(nodes)}{choice(best)}"
+    yield from (f"# take     {line}" for line in taken(series.choices))
     for setup in series.setups:
         yield f"# setup    {setup.name}: {changes(setup)}"
     for each in series.reached:
@@ -31,11 +31,6 @@ def table(series: ComparedSeries, *, every_row: bool = False, columns: int = UNB
         if nodes:
             yield f"# nodes    {nodes}"
         yield from plain.evidence(comparison, every_row=every_row)
-
-
-def on(nodes: int) -> str:
-    """The number of nodes, where there are any."""
-    return f"{nodes} nodes: " if nodes else ""
 
 
 def changes(setup: Setup) -> str:
@@ -66,11 +61,18 @@ def _speeds(least: float | None, most: float | None) -> str:
     return f"x{least:.2f}" if f"{least:.2f}" == f"{most:.2f}" else f"x{least:.2f} to x{most:.2f}"
 
 
-def choice(told: Recommendation) -> str:
-    """Where a setup is to be taken."""
-    kind = kind_words(told.operation, told.dtype, told.op, told.root, told.placement)
-    speeds = "" if told.most_speedup == 1.0 else f" ({_speeds(told.least_speedup, told.most_speedup)})"
-    return f"{told.setup} for {kind} {plain.sizes(told.first_bytes, told.last_bytes)}{speeds}"
+def taken(choices: Sequence[tuple[int, Recommendation]]) -> Iterator[str]:
+    """Which setup is to be taken where; placements of which the same is true together."""
+    alike: dict[tuple[int, Recommendation], list[Recommendation]] = defaultdict(list)
+    for nodes, told in choices:
+        alike[nodes, replace(told, placement="", least_speedup=1.0, most_speedup=1.0)].append(told)
+    for (nodes, told), own in alike.items():
+        placements = " and ".join(sorted((each.placement for each in own), reverse=True))
+        kind = kind_words(told.operation, told.dtype, told.op, told.root, placements)
+        least, most = min(each.least_speedup for each in own), max(each.most_speedup for each in own)
+        speeds = "" if most == 1.0 else f" ({_speeds(least, most)})"
+        where = f"{nodes} nodes: " if nodes else ""
+        yield f"{where}{told.setup} for {kind} {plain.sizes(told.first_bytes, told.last_bytes)}{speeds}"
 
 
 def json_text(series: ComparedSeries, about: Mapping[str, Any]) -> str:

@@ -192,7 +192,7 @@ def spread(
         of,
         "spread",
         title,
-        "Of all samples of a size, all ranks; far out: beyond 14.8 MAD.",
+        "Of all samples of a size, all ranks.",
         tuple(rows),
         Table(_HEAD, tuple(_cells(case, own) for case, own in pairs)).without(NOT_APPLICABLE),
         {"x": "size", "y": "share of the time (%)", "scales": (LOG,)},

@@ -26,6 +26,7 @@ from busbw.units import (
     format_flag_size,
     format_gb_per_s,
     format_share,
+    format_size,
     format_time,
     gb_per_s,
 )
@@ -218,7 +219,7 @@ def plot(of: tuple[str, ...], told: Told) -> Plot:
     note = "A point a launch, the newest last; lines are levels."
     words = tuple(change_words(told, change) for change in told.changes)
     return Plot(
-        "history", of, "history", f"History of {case.kind} at {format_flag_size(case.size_bytes)}",
+        "history", of, "history", f"History of {case.kind} at {format_size(case.size_bytes)}",
         " ".join((note, *(f"{each}." for each in words))), tuple(rows),
         Table(("run", "ended (UTC)", "value"), tuple(cells[-_MOST_POINTS:]), keys=2),
         {"x": "launch", "y": "time (us)" if told.series.bus_bytes is None else BANDWIDTH},

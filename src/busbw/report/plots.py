@@ -8,6 +8,7 @@ them, and the page shows them as tooltips.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
@@ -313,6 +314,14 @@ def _curve(plot: Plot, colour: Colour) -> Picture:
     band = own.mark_area(opacity=0.22, aria=False, invalid=_BREAK).encode(
         x=x, y=alt.Y("low:Q", scale=vertical), y2="high:Q", fill=fill, detail="part:N"
     )
+    parts = Counter((row["series"], row.get("part")) for row in rows)
+    alone = [row for row in rows if row["kind"] == "measured" and parts[row["series"], row.get("part")] == 1]
+    # What would be a band, were it wider.
+    bars = (
+        alt.Chart(_data(alone))
+        .mark_rule(strokeWidth=2, opacity=0.22, aria=False)
+        .encode(x=x, y=alt.Y("low:Q", scale=vertical), y2="high:Q", stroke=stroke)
+    )
     line = base.mark_line(strokeWidth=2, aria=False).encode(
         x=x, y=y, stroke=stroke, strokeDash=dash, detail="part:N"
     )
@@ -320,7 +329,7 @@ def _curve(plot: Plot, colour: Colour) -> Picture:
         x=x, y=y, fill=fill, shape=shape, description="text:N"
     )
     apart = alt.Resolve(legend=alt.LegendResolveMap(stroke="independent", strokeDash="independent"))
-    return alt.layer(band, line, marks, resolve=apart).properties(width=WIDTH, height=HEIGHT)
+    return alt.layer(band, bars, line, marks, resolve=apart).properties(width=WIDTH, height=HEIGHT)
 
 
 def _above_zero(row: Row) -> Row:
@@ -458,9 +467,9 @@ def _history(plot: Plot, colour: Colour) -> Picture:
 
     base = alt.Chart(_data(plot.rows))
     x = alt.X("x:Q", title=plot.words["x"], scale=alt.Scale(nice=False), axis=alt.Axis(tickMinStep=1))
-    scale = alt.Scale(zero=False)
+    scale, axis = alt.Scale(zero=False), alt.Axis(tickCount=6, titlePadding=_TITLE)
     points = base.mark_point(color=colour("c1"), size=26, filled=True).encode(
-        x=x, y=alt.Y("y:Q", title=plot.words["y"], scale=scale), description="text:N"
+        x=x, y=alt.Y("y:Q", title=plot.words["y"], scale=scale, axis=axis), description="text:N"
     )
     levels = base.mark_line(color=colour("c2"), strokeWidth=2, aria=False).encode(
         x=x, y=alt.Y("level:Q", scale=scale), detail="part:N"

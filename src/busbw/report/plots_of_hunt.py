@@ -43,7 +43,7 @@ class _Axes:
 
 
 _METRICS: Final = (
-    _Metric(BANDWIDTH, "one way", "GB/s", "{size} from the row's part to the column's."),
+    _Metric(BANDWIDTH, "one way", "GB/s", "{size} from the row's {part} to the column's."),
     _Metric(BOTH_WAYS, "both ways at once", "GB/s", "{size} each way at the same time; GB/s of one way."),
     _Metric(LATENCY, "latency", "us", "A small exchange, the mean of many.", is_time=True),
 )
@@ -70,7 +70,7 @@ def _pairs(name: str, kind: str, parts: str, size_bytes: int, rounds: Rounds) ->
         values = matrix(rounds, metric.name)
         values = values / NS_PER_US if metric.is_time else gb_per_s(size_bytes, 1.0) / values
         worst = _worst(values, names, metric)
-        said = [metric.note.format(size=format_size(size_bytes))]
+        said = [metric.note.format(size=format_size(size_bytes), part=parts)]
         said += [f"The slowest lane of {lanes}." for lanes in (_lanes(rounds),) if lanes > 1]
         said += ["A pair tested more than once shows its last test."] if kind == "isolate" else []
         made = _map(

@@ -26,7 +26,9 @@ from busbw.report.reported import Kind, Reported
 from busbw.report.sizes import Pair
 from busbw.units import (
     NS_PER_US,
+    counted,
     format_approximate_size,
+    format_duration,
     format_gb_per_s,
     format_share,
     format_size,
@@ -35,6 +37,7 @@ from busbw.units import (
 
 _MOST_ROWS: Final = 48  # of a heat map or of bars: more are grouped or left out, and said
 _MOST_HISTOGRAMS: Final = 2
+_MOST_COURSES: Final = 4  # of a soak
 _UNKNOWN: Final = "noise not known"
 _BINS: Final = {
     "much quicker": "low2", "quicker": "low1", "noise or < 1 %": "mid",
@@ -48,6 +51,8 @@ _MANY_US: Final = 1e7  # ns from which times are shown in milliseconds
 _SHOWN: Final = 0.0005  # of a difference: less is 0.0 %
 _FLOOR: Final = 0.01  # what differs by less is drawn alike, however precisely it is known
 _MUCH: Final = 3.0  # times the noise
+_FEW: Final = 5  # units of time that an axis has at least
+_UNITS: Final = ((3600.0, "hours"), (60.0, "minutes"))
 _LINKS: Final = {"carried traffic": "c1", "carried nothing": "limit"}
 
 
@@ -62,6 +67,7 @@ def evidence_of(run: Reported) -> Iterator[Plot]:
         yield from _evidence(run, kind)
     yield from _links(run)
     yield from _histograms(run)
+    yield from _windows(run)
     for told in run.history:
         yield history.plot((run.name, told.series.case.operation), told)
 
@@ -276,6 +282,34 @@ def _link_cells(group: Fellows, use: LinkUse) -> tuple[str, ...]:
     )  # fmt: skip
 
 
+def _windows(run: Reported) -> Iterator[Plot]:
+    """The course of a soak, in the largest of its cases."""
+    for case, result in sorted(run.timed, key=lambda pair: -pair[0].size_bytes)[:_MOST_COURSES]:
+        windows = [each for each in run.record.soak.get("kept", ()) if each["case"] == case.index]
+        if not (windows and result.busbw_gb_per_s and result.time_ns):
+            continue
+        bytes_moved = result.busbw_gb_per_s * result.time_ns
+        last_s = windows[-1]["start_s"]
+        unit_s, unit = next((each for each in _UNITS if last_s >= _FEW * each[0]), (1.0, "seconds"))
+        rows, cells = [], []
+        for each in windows:
+            busbw, since = bytes_moved / each["median_ns"], format_duration(each["start_s"])
+            text = f"after {since}: {format_gb_per_s(busbw)} GB/s, {counted(each['calls'], 'call')}"
+            rows.append({"x": each["start_s"] / unit_s, "y": busbw, "level": result.busbw_gb_per_s,
+                         "part": 0, "text": text})  # fmt: skip
+            cells.append((since, format_gb_per_s(busbw), str(each["calls"]), str(each["wrong"])))
+        yield Plot(
+            "history",
+            (run.name, case.collective, case.dtype, case.op),
+            f"windows-{format_size(case.size_bytes).replace(' ', '')}-{case.placement.value}",
+            f"Windows of {case.short}",
+            "The median of each window, since the start of the soak; the line is the median of all.",
+            tuple(rows),
+            Table(("after", "GB/s", "calls", "wrong"), tuple(cells)),
+            {"x": unit, "y": curves.BANDWIDTH},
+        )
+
+
 def _histograms(run: Reported) -> Iterator[Plot]:
     """Samples that vary, of the cases that the conclusions find fault with; else of the largest."""
     pointed = [
@@ -334,7 +368,7 @@ def _histogram(run: Reported, case: Case, result: CaseResult, spread: Distributi
         (run.name, case.collective, case.dtype, case.op),
         f"histogram-{size.replace(' ', '')}-{case.placement.value}",
         f"Samples of {case.collective} {case.dtype}, {size}, {case.placement.value}",
-        f"{spread.samples} samples of {calls} each, all that are kept; {unit} a call.{flagged}",
+        f"{spread.samples} samples of {calls} each.{flagged}",
         tuple(rows),
         Table(("of the samples", "value"), tuple(facts)),
         {

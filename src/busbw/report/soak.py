@@ -86,7 +86,7 @@ def soak_lines(record: RunRecord, folder: str, out: TextIO) -> Iterator[str]:
         words = _result_words(cases[result.case], result) if result.time_ns else result.error
         yield f"# result   {words}"
     if record.soak:
-        yield f"# calls    {_call_words(record.soak)}"
+        yield f"# calls    {call_words(record.soak)}"
     yield from _finding_lines(map(asdict, record.findings), out)
     yield f"# record   {folder}"
     if record.soak:
@@ -119,7 +119,7 @@ def _result_words(case: Case, result: CaseResult) -> str:
     return f"{case.short}: {_level(result)}{spread}, {over}{wrong}"
 
 
-def _call_words(soak: Mapping[str, Any]) -> str:
+def call_words(soak: Mapping[str, Any]) -> str:
     """How much was timed and checked."""
     checks, calls, wrong = int(soak["checks"]), int(soak["calls"]), int(soak["wrong_windows"])
     long = format_duration(float(soak["seconds"]))

@@ -20,27 +20,21 @@ def remark(text: str) -> list[str]:
 
 def lines(tuned: Sequence[Tuned], name: str, lost: Sequence[str] = (), *, was_confirmed: bool) -> list[str]:
     """The whole text; ``name`` is how commands call the run, ``lost`` are arms in which it died or hung."""
-    takes = [each for each in tuned if each.arm is not None]
-    shown = [each for each in takes if each.confirmed is not None] if was_confirmed else takes
-    text = remark(_answer(tuned, takes, shown, was_confirmed=was_confirmed))
-    if takes:
-        text += ["#", *(f"# {line}" for line in aligned([_HEAD, *map(_row, takes)]))]
-    text += [line for each in _nothing(tuned) for line in remark(each)]
-    wrong = [f"{each.operation} {format_size(each.size_bytes)} {arm}" for each in tuned for arm in each.wrong]
-    if wrong:
-        text += remark(f"wrong data, and so out: {first_of(wrong, 4)}")
-    if lost:
-        text += remark(f"did not come back, and so out: {', '.join(lost)}")
-    if shown and was_confirmed:
+    text = remark(answer(tuned, was_confirmed=was_confirmed))
+    if found := rows(tuned):
+        text += ["#", *(f"# {line}" for line in aligned([HEAD, *found]))]
+    text += [line for each in remarks(tuned, lost) for line in remark(each)]
+    if any(each.confirmed is not None for each in tuned) and was_confirmed:
         emit = f"busbw tune {name} --emit nccl-csv --output table.csv"
         text.append(f"# next: `{emit}`, then start any NCCL job with")
         text.append("#   NCCL_TUNER_PLUGIN=$(busbw tune --plugin) BUSBW_TUNER_FILE=$PWD/table.csv")
     return text
 
 
-def _answer(
-    tuned: Sequence[Tuned], takes: Sequence[Tuned], shown: Sequence[Tuned], *, was_confirmed: bool
-) -> str:
+def answer(tuned: Sequence[Tuned], *, was_confirmed: bool) -> str:
+    """How many sizes gain, and how much."""
+    takes = [each for each in tuned if each.arm is not None]
+    shown = [each for each in takes if each.confirmed is not None]
     sizes = counted(len(tuned), "case")
     if not takes:
         return f"nothing to gain: NCCL's own choice is as fast as any other ({sizes})"
@@ -57,7 +51,22 @@ def _answer(
     )
 
 
-_HEAD = ("operation", "size", "NCCL", "best", "time", "gain in the race %", "confirmed")
+HEAD: Final = ("operation", "size", "NCCL", "best", "time", "gain in the race %", "confirmed")
+
+
+def rows(tuned: Sequence[Tuned]) -> list[tuple[str, ...]]:
+    """Below HEAD: a row a size with something to gain."""
+    return [_row(each) for each in tuned if each.arm is not None]
+
+
+def remarks(tuned: Sequence[Tuned], lost: Sequence[str]) -> Iterator[str]:
+    """Sizes with nothing to gain, and what was left out of the race."""
+    yield from _nothing(tuned)
+    wrong = [f"{each.operation} {format_size(each.size_bytes)} {arm}" for each in tuned for arm in each.wrong]
+    if wrong:
+        yield f"wrong data, and so out: {first_of(wrong, 4)}"
+    if lost:
+        yield f"did not come back, and so out: {', '.join(lost)}"
 
 
 def _row(each: Tuned) -> tuple[str, ...]:

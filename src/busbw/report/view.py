@@ -13,12 +13,15 @@ from busbw.judge.compare_regimes import ComparedRegime, compared_regimes
 from busbw.judge.compare_setups import ComparedSeries
 from busbw.judge.diagnose.engine import decisive
 from busbw.judge.expectation import Judgement
+from busbw.judge.tune import Tuned
 from busbw.model.conclusion import QUESTIONS, Answer
 from busbw.model.finding import Finding, Severity, worst_first
 from busbw.model.record import Method, RunRecord, RunStatus
+from busbw.model.result import Status
+from busbw.model.soak import SOAK_CHECK
 from busbw.report import compare as plain
 from busbw.report import compare_setups as words
-from busbw.report import plots_of_comparison, plots_of_hunt, plots_of_run, plots_over_runs
+from busbw.report import plots_of_comparison, plots_of_hunt, plots_of_run, plots_over_runs, soak, tune
 from busbw.report.answer import RunAnswer, answer_of
 from busbw.report.diagnosis import describe_run
 from busbw.report.hunt import exclude_words, noise_words, ranking_words, verdict_words
@@ -94,7 +97,18 @@ class SeriesReport:
     compared: ComparedSeries
 
 
-Shown = Reported | HuntReport | SeriesReport
+@dataclass(frozen=True)
+class TuningReport:
+    """A race of what NCCL can do, and what it came to. ``lost`` are arms in which it died or hung."""
+
+    name: str
+    record: RunRecord
+    tuned: tuple[Tuned, ...]
+    lost: tuple[str, ...] = ()
+    was_confirmed: bool = False
+
+
+Shown = Reported | HuntReport | SeriesReport | TuningReport
 
 
 @dataclass(frozen=True)
@@ -160,6 +174,8 @@ def _finished(report: ReportView) -> ReportView:
 def _part(shown: Shown) -> Part:
     if isinstance(shown, Reported):
         return _of_run(shown)
+    if isinstance(shown, TuningReport):
+        return _of_tuning(shown)
     return _of_hunt(shown) if isinstance(shown, HuntReport) else _of_series(shown)
 
 
@@ -171,21 +187,48 @@ def _of_run(run: Reported) -> Part:
     wires = run.wires.source if run.wires.network_gb_per_s or run.wires.nvlink_gb_per_s else ""
     checks = tuple(_checks(run))
     status = _status(run.record)
+    problems = tuple(filter(None, (status, *(each for each in answer.problems if each not in status))))
+    headline = _headline(run, answer)
+    if run.record.status is RunStatus.FAILED or any(each.status in _NO_NUMBER for each in run.record.results):
+        headline, problems = _failed(headline, problems[0]), problems[1:]
+    if run.record.soak:
+        headline = replace(headline, verdict=soak.call_words(run.record.soak), tone=_soaked(run.record))
+        problems += tuple(each.claim for each in run.record.findings if each.check == SOAK_CHECK)
     return Part(
         run.whole_name,
-        _headline(run, answer),
-        tuple(filter(None, (status, *(each for each in answer.problems if each not in status)))),
-        curves=tuple(plots_of_run.curves_of(run)),
+        headline,
+        problems,
+        curves=() if run.record.soak and len(run.timed) == 1 else tuple(plots_of_run.curves_of(run)),
         checks=tuple(each for each in checks if each.tone is not Answer.NOT_OBSERVABLE),
         unseen="; ".join(each.claim for each in checks if each.tone is Answer.NOT_OBSERVABLE and each.claim),
         evidence=tuple(plots_of_run.evidence_of(run)),
-        facts=_facts(run.record, wires),
+        facts=(*_facts(run.record, wires), *_seen(run.record)),
     )
+
+
+def _seen(record: RunRecord) -> Iterator[tuple[str, str]]:
+    """What a soak would have seen."""
+    if record.soak:
+        yield from (("soak", line) for line in soak.power_lines(record.soak, record.plan.cases))
 
 
 _TONES: Final = {
     Judgement.EXPECTED: Answer.YES, Judgement.BELOW: Answer.NO, Judgement.UNDECIDED: Answer.UNDECIDED,
 }  # fmt: skip
+
+
+_NO_NUMBER: Final = (Status.WRONG, Status.FAILED)
+
+
+def _failed(headline: Headline, problem: str) -> Headline:
+    """What went wrong is the answer of a run in which something did; the numbers that it has come second."""
+    return Headline(problem, ": ".join(filter(None, (headline.text, headline.verdict))))
+
+
+def _soaked(record: RunRecord) -> Answer:
+    """Slow calls are problems to look at; only wrong data and a lost level fail a soak."""
+    worse = any(each["after_ns"] > each["before_ns"] for each in record.soak["changes"])
+    return Answer.NO if record.soak["wrong_windows"] or worse else Answer.YES
 
 
 def _headline(run: Reported, answer: RunAnswer) -> Headline:
@@ -273,7 +316,10 @@ def _apart(runs: Sequence[Reported], comparisons: Sequence[Comparison]) -> Itera
     alone = [run for run in runs if run.name not in compared]
     if alone:
         who = ", ".join(f"{run.name} ({counted(run.expectation.arm.ranks, 'rank')})" for run in alone)
-        yield "not compared", f"{who}: no other run has as many ranks and the same cases"
+        yield (
+            "not compared",
+            f"{who}: a run is compared with the first of as many ranks, in cases that both have",
+        )
 
 
 _VERDICT_TONES: Final = {
@@ -339,7 +385,7 @@ def _evidence(comparison: Comparison) -> Iterator[tuple[str, str]]:
 def _of_series(shown: SeriesReport) -> Part:
     """Which setup to take, then what every setup sets, gains and costs."""
     comparisons = [each for _, each in shown.compared.comparisons]
-    taken = [words.on(nodes) + words.choice(each) for nodes, each in shown.compared.choices]
+    taken = list(words.taken(shown.compared.choices))
     decided = any(
         row.verdict in (Verdict.FASTER, Verdict.SLOWER, Verdict.SAME)
         for each in comparisons
@@ -375,7 +421,7 @@ def _setups(shown: SeriesReport) -> Iterator[Check]:
         notes = [Finding(Severity.INFO, setup.why)] if setup.why else []
         notes += [
             Finding(
-                Severity.ERROR,
+                Severity.INFO,
                 words.reach(each).removeprefix(f"{setup.name}: "),
                 evidence=" | ".join(each.words),
             )
@@ -384,6 +430,21 @@ def _setups(shown: SeriesReport) -> Iterator[Check]:
         ]
         tone = Answer.NO if failed else Answer.NOT_OBSERVABLE
         yield Check(setup.name, "failed" if failed else "ran", tone, words.changes(setup), tuple(notes))
+
+
+def _of_tuning(shown: TuningReport) -> Part:
+    """The winners; the arms themselves are the record's."""
+    rows, head = tuple(tune.rows(shown.tuned)), tune.HEAD
+    return Part(
+        shown.name,
+        Headline(tune.answer(shown.tuned, was_confirmed=shown.was_confirmed)),
+        tuple(filter(None, (_status(shown.record),))),
+        answers=Table(head, rows, keys=len(head)) if rows else None,
+        facts=(
+            *_facts(shown.record, ""),
+            *(("note", text) for text in tune.remarks(shown.tuned, shown.lost)),
+        ),
+    )
 
 
 # ---- hunts ------------------------------------------------------------------------------------------------
@@ -413,6 +474,7 @@ def _of_hunt(shown: HuntReport) -> Part:
         facts=(
             *_facts(record, ""),
             *(("note", each.claim) for each in record.findings if each not in warned),
+            *(("next", hint) for hint in dict.fromkeys(each.hint for each in warned if each.hint)),
         ),
     )
 
@@ -439,5 +501,5 @@ def _field(field: Mapping[str, Any]) -> Check:
         Finding(Severity.INFO, f"leave out, for {name}", evidence=text) for name, text in exclude_words(field)
     ]
     title = f"Is any of {counted(len(field['names']), field['kind'])} slow?"
-    claim = f"{verdict_words(field)}, {counted(int(field['rounds']), 'round')}"
+    claim = counted(int(field["rounds"]), "round")
     return Check(title, str(field["decision"]), _HUNT_TONES[field["decision"]], claim, tuple(notes))

@@ -101,6 +101,7 @@ def test_errors_are_the_command_s(settings: dict[str, object], kind: type[Except
     with pytest.raises(kind, match=words) as refused:
         busbw.run("all_reduce", **{**SMALL, **settings})
     assert refused.value.hint
+    assert "jsonl" not in refused.value.hint  # which the caller did not write
 
 
 def test_an_interrupt_ends_the_ranks_and_keeps_what_was_measured(home: Path, tmp_path: Path) -> None:

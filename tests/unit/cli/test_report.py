@@ -77,7 +77,7 @@ def test_several_runs_begin_with_the_answer_of_compare(
     page = (home / "both.html").read_text()
     bound = said.removeprefix("cannot tell below ").partition(";")[0]
     assert f"<h1>No difference seen; one below {bound} would not show</h1>" in page
-    assert "20261122-120000 (32 ranks): no other run has as many ranks" in page
+    assert "20261122-120000 (32 ranks): a run is compared with the first of as many ranks" in page
     names = re.findall(r'<div class="plot" id="([^"]*)"', page)
     assert names[:4] == ["bandwidth", "time", "scaling", "compared"]
     assert len(names) == len(set(names))

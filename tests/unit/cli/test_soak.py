@@ -42,6 +42,19 @@ def test_it_ends_when_its_time_is_over_and_says_what_would_have_been_seen(
     assert not (find_run(LAST, home) / "samples" / "samples.bin").exists()
 
 
+def test_its_page_says_what_was_found_and_shows_its_course(home: Path) -> None:
+    assert main(["soak", "all_reduce", "-b", "1M", "--time", "1s", *NULL]) == 0
+    assert main(["report", "last", "-o", str(home / "soak.html")]) == 0
+    page = (home / "soak.html").read_text()
+    assert re.search(r'<p class="verdict yes">\d+ calls timed in \d.*, none checked</p>', page)
+    plots = re.findall(r'<div class="plot" id="([^"]*)"', page)
+    assert plots == ["windows-1MiB-out-of-place"]  # one size has no curve
+    marks = re.findall(r'aria-label="after [^"]*: ([0-9.]+) GB/s, \d+ calls"', page)
+    assert len(marks) == len(last(home).soak["kept"])
+    assert len(set(marks)) == 1  # scripted times are all alike
+    assert "<dt>soak</dt>" in page  # which loss would have been seen
+
+
 def test_several_operations_take_turns(home: Path) -> None:
     assert main(["soak", "all_reduce,alltoall", "-b", "64K", "--time", "1s", *NULL]) == 0
     windows = [window["case"] for window in last(home).soak["kept"]]

@@ -113,6 +113,10 @@ def test_a_whole_tuning_finds_confirms_and_writes_what_is_faster(tmp_path: Path)
     )
     assert done.returncode == 0, done.stdout + done.stderr
     told = json.loads(done.stdout)
+    page = tmp_path / "tune.md"
+    words = ["report", told["run"], "--output", str(page)]
+    assert subprocess.run([sys.executable, "-m", "busbw", *words], env=environ, check=False).returncode == 0
+    assert "| all_reduce | 64 KiB |" in page.read_text()
     assert told["lost"] == ["all_reduce tree/ll/4"]
     (found,) = told["tuned"]
     assert found["arm"] == "ring/ll128/24"

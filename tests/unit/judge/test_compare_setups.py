@@ -22,7 +22,7 @@ from busbw.judge.compare_setups import (
 from busbw.model.record import RunRecord
 from busbw.model.result import Status
 from busbw.report.compare import table
-from busbw.report.compare_setups import choice as choice_words
+from busbw.report.compare_setups import taken
 
 BLOCKS = 12
 SIZES = (1024, 2048, 4096, 8192)
@@ -90,9 +90,10 @@ def test_roots_are_curves_of_their_own() -> None:
     comparison = compare(setup_arms("s", ["plain", "new"], outcomes, records, 0))
     told = [(c.root, c.setup, c.first_bytes, c.last_bytes) for c in choices(comparison)]
     assert told == [(0, "plain", 1024, 8192), (1, "plain", 1024, 1024), (1, "new", 2048, 8192)]
-    assert [choice_words(each) for each in choices(comparison)][2].startswith(
-        "new for broadcast float out-of-place root 1 2 KiB to 8 KiB"
-    )
+    words = [(0, choice) for choice in choices(comparison)]
+    assert list(taken(words))[2].startswith("new for broadcast float out-of-place root 1 2 KiB to 8 KiB")
+    both = [*words, *((0, replace(choice, placement="in-place")) for _, choice in words)]
+    assert [line.replace(" and in-place", "") for line in taken(both)] == list(taken(words))
 
 
 def test_a_setup_that_was_not_launched_before_the_series_was_cut_is_missing() -> None:

@@ -32,7 +32,8 @@ def conclusions(subject: Subject) -> Iterator[Conclusion]:
 
 def _yes(record: RunRecord) -> Conclusion:
     cases = len(record.plan.cases)
-    there = f"all {cases} cases of the {'log' if record.source else 'plan'} are there"
+    every = "the one case" if cases == 1 else f"all {cases} cases"
+    there = f"{every} of the {'log' if record.source else 'plan'} {'is' if cases == 1 else 'are'} there"
     return Conclusion(
         Severity.INFO,
         there if cases else "the run came to its end",  # a hunt has rounds instead of cases

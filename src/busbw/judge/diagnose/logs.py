@@ -11,7 +11,7 @@ from busbw.model.case import Case
 from busbw.model.conclusion import Answer, Conclusion, Fact, Question
 from busbw.model.finding import Severity
 from busbw.model.result import CaseResult, StopReason
-from busbw.units import NS_PER_US, format_share, format_size
+from busbw.units import NS_PER_US, counted, format_share, format_size
 
 _TUNING: Final = "run with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING and import that log"
 _MPI: Final = "MPI does not report its algorithm"
@@ -97,7 +97,9 @@ def _without_samples(subject: Subject) -> Conclusion:
     kept = [result.samples for _, result in subject.busy if result.samples]
     claim, hint = "no case has a time", "`busbw show RUN` says how each case ended"
     if kept:
-        claim = f"the samples of {len(kept)} cases ({sum(kept)} in all) are not in the run's folder"
+        claim = (
+            f"the samples of {counted(len(kept), 'case')} ({sum(kept)} in all) are not in the run's folder"
+        )
         hint = "bring its folder `samples` here; where it is lost, measure again"
     elif any(result.stop is StopReason.CHECK_ONLY for result in subject.record.results):
         claim, hint = "nothing was timed (-n 0)", "leave -n out"
