@@ -95,6 +95,10 @@ def import_tables(
             ),
             hint="give logs of nccl-tests, rccl-tests, nccom-test, OSU or IMB; --format names one of them",
         )
+    if outcome.folders:
+        from busbw.judge.kept import fill
+
+        fill()
     return outcome
 
 

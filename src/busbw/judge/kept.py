@@ -1,7 +1,8 @@
 """The index of the run home, with the launches in it: whoever reads it adds those that it does not have yet.
 
-A damaged one is made again; where there can be none (a file system
-without locks, a folder that cannot be written) the run folders are read instead, into memory.
+The end of a run reads it for its answer; what has none, such as an import, fills it. A damaged index is made
+again; where there can be none (a file system without locks, a folder that cannot be written) the run folders
+are read instead, into memory.
 """
 
 from __future__ import annotations
@@ -39,6 +40,14 @@ def reading(home: Path, use: Callable[[Index], T]) -> T:
         with contextlib.closing(Index(None)) as index:
             _bring(index, home)
             return use(index)
+
+
+def fill() -> None:
+    """Add what has ended in this home. Never raises for what is wrong with the index or the records: readers
+    find the folders.
+    """
+    with contextlib.suppress(OSError, BusbwError, sqlite3.Error):
+        _on_file(folders.environ_home(), lambda _: None)
 
 
 def _on_file(home: Path, use: Callable[[Index], T]) -> T:

@@ -17,7 +17,7 @@ from busbw.model.history import Change, Launch, Level, Point, Series
 from busbw.report.curves import BANDWIDTH
 from busbw.report.fields import folded
 from busbw.report.plots import Plot, Table
-from busbw.report.text_plots import sparkline
+from busbw.report.sparkline import sparkline
 from busbw.stats.change_points import KNOWN
 from busbw.units import (
     NS_PER_US,

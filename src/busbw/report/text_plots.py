@@ -9,12 +9,12 @@ import textwrap
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from statistics import median
 from typing import Any, Final
 
 import numpy as np
 
 from busbw.report.plots import LOG, SERIES, Plot, names_of, value_label
+from busbw.report.sparkline import scale, sparkline
 from busbw.report.text import Form, Line, Span, fitted
 from busbw.units import format_size
 
@@ -26,7 +26,6 @@ _CELLS: Final[Mapping[str, str]] = {
 _LINES: Final = {"measured": ".·", "limit": "=═", "reference": "--"}
 _POINTS: Final = ("o●", "x○", "+▲", "#△", "@■", "%□", "*◆", "^◇", "v▼", "$▽")
 _SEVERAL: Final = "&"
-_SPARKS: Final = (" .:-=+*#", "▁▂▃▄▅▆▇█")
 _ROWS: Final = 14  # of a curve
 _TICKS: Final = 4
 _LABEL: Final = 9  # columns left of its axis
@@ -84,12 +83,6 @@ def _legend(entries: Iterable[tuple[str, str, str]], form: Form) -> Iterator[Lin
     yield tuple(line)
 
 
-def _scale(values: Sequence[float], most: int) -> Callable[[float], int]:
-    """From a value to a place between 0 and ``most``."""
-    low, high = min(values), max(values)
-    return lambda value: round(most * (value - low) / (high - low)) if high > low else round(most / 2)
-
-
 def _curve(plot: Plot, form: Form) -> Iterator[Line]:
     """Points with their intervals, the lines between them, two axes; sizes at equal distances."""
     log = plot.scales[0] == LOG
@@ -100,16 +93,15 @@ def _curve(plot: Plot, form: Form) -> Iterator[Line]:
     ends = [end for row in rows for end in (row["y"], row["low"], row["high"]) if end is not None]
     ends = [end for end in ends if end > 0] if log else [0.0, *ends]
     grid = _Grid(_ROWS, max(20, form.columns - _LABEL - 2))
-    across = _scale([math.log2(row["x"]) for row in rows], grid.columns - 1)
-    up = _scale([warp(end) for end in ends], _ROWS - 1)
+    across = scale([math.log2(row["x"]) for row in rows], grid.columns - 1)
+    up = scale([warp(end) for end in ends], _ROWS - 1)
 
     def place(row: Mapping[str, Any], key: str = "y") -> tuple[int, int]:
         return _ROWS - 1 - up(warp(row[key])), across(math.log2(row["x"]))
 
     looks = _looks({row["series"]: row["kind"] for row in rows}, form)
-    points: dict[tuple[int, int], dict[str, str]] = defaultdict(
-        dict
-    )  # letters at a place, with their colours
+    # Letters at a place, with their colours.
+    points: dict[tuple[int, int], dict[str, str]] = defaultdict(dict)
     for name, (kind, letter, colour) in sorted(looks.items(), key=lambda item: item[1][0] == "measured"):
         own = sorted((row for row in rows if row["series"] == name), key=lambda row: row["x"])
         heights, columns = zip(*map(place, own), strict=True)
@@ -151,7 +143,7 @@ def _framed(
         text = value_label(str(y), value) if at in ticks else ""
         yield ((f"{text:>{_LABEL}} {('+┤' if at in ticks else '|│')[form.unicode]}", "soft"), *line)
     yield ((f"{'':>{_LABEL}} {'+└'[form.unicode]}{'-─'[form.unicode] * grid.columns}", "soft"),)
-    across = _scale([math.log2(row["x"]) for row in rows], grid.columns - 1)
+    across = scale([math.log2(row["x"]) for row in rows], grid.columns - 1)
     names = {
         value: format_size(value) if x == "size" else f"{value:g}" for value in {row["x"] for row in rows}
     }
@@ -185,15 +177,6 @@ def _heat(plot: Plot, form: Form) -> Iterator[Line]:
             yield ((f"{fitted(str(name), width):<{width}} ", ""), *letters)
         yield ()
     yield from _legend(((_CELLS[colour][form.unicode], colour, word) for word, colour in bins.items()), form)
-
-
-def sparkline(values: Sequence[float], columns: int, *, unicode: bool) -> str:
-    """The course of values in one line: a letter each, or for the median of several."""
-    width = min(columns, len(values))
-    parts = [values[len(values) * at // width : len(values) * (at + 1) // width] for at in range(width)]
-    middles, letters = [median(part) for part in parts], _SPARKS[unicode]
-    up = _scale(middles, len(letters) - 1)
-    return "".join(letters[up(middle)] for middle in middles)
 
 
 def _history(plot: Plot, form: Form) -> Iterator[Line]:
