@@ -120,7 +120,7 @@ def run(world: World, plan: Plan, observer: Observer | None, deadline: Deadline 
     if observer is not None and info is not None:
         observer.started(info, _method(plan, given))
     if plan.preflight.stops or plan.hunt is not None:
-        progress.without_limit()
+        progress.without_limit("a test of preflight" if plan.hunt is None else "a test of the hunt")
     if plan.preflight.stops:
         checks.go_deep(backend)
         backend.close()

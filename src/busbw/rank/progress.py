@@ -146,10 +146,10 @@ def joined(ranks: int) -> None:
         own.publish(replace(own.page, ranks=ranks))
 
 
-def without_limit() -> None:
-    """From now on somebody else ends what does not come back (the rounds of a hunt)."""
+def without_limit(what: str) -> None:
+    """``what`` follows, and somebody else ends what does not come back (the rounds of a hunt)."""
     if (own := _own) is not None:
-        own.publish(replace(own.page, limit_s=0.0))
+        own.publish(replace(own.page, what=what, limit_s=0.0))
 
 
 def writes_to(folder: str) -> None:

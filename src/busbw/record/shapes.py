@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 
 from busbw.errors import UsageError
 from busbw.model.case import Case
-from busbw.model.hunt import BANDWIDTH, PairTest, Stage
+from busbw.model.hunt import BANDWIDTH, BOTH_WAYS, LATENCY, PairTest, Stage
 from busbw.model.network import FACT
 from busbw.model.record import RankInfo, RunRecord
 from busbw.model.result import CaseResult
@@ -241,21 +241,30 @@ class TestedRound:
     groups: tuple[_Group, ...] = ()
 
 
+# What the tables of a stage show.
+_NUMBERS: Final = {
+    Stage.MATRIX: {BANDWIDTH, BOTH_WAYS, LATENCY},
+    Stage.HALVES: {BANDWIDTH, BOTH_WAYS},
+}
+
+
 def round_of(values: Mapping[str, Any], where: str) -> TestedRound:
     """A round of a hunt. Raises UsageError for fields of other types, and numbers that contradict another."""
     found = checked(TestedRound, values, where, DAMAGED_HINT, is_open=True)
     lanes = [lane for test in found.tests for ways in test.times_ns.values() for way in ways for lane in way]
-    # Of a ring only the way there is timed, and the way back is empty.
-    first_ways = [next(iter(ways), ()) for test in found.tests for ways in test.times_ns.values()]
+    is_ring = found.round.stage in (Stage.RAILS, Stage.NODES)  # only the way there is timed
+    timed = [ways[:1] if is_ring else ways for test in found.tests for ways in test.times_ns.values()]
     times = [*lanes, *(time for group in found.groups for time in group.times_ns)]
     parts = {part for test in found.tests for part in (test.one, test.other)}
+    needed = _NUMBERS.get(found.round.stage, {BANDWIDTH})
     for is_wrong, words in (
         (not found.names, "names is empty"),
         (found.round.number < 0 or found.seconds < 0, "a number is below 0"),
         (not parts <= set(range(len(found.names))), "a test is of a part that has no name"),
         (any(test.one == test.other for test in found.tests), "a test is of one part with itself"),
-        (any(BANDWIDTH not in test.times_ns for test in found.tests), "a test has no bandwidth"),
-        (not all(first_ways) or any(not group.times_ns for group in found.groups), "a test has no times"),
+        (any(needed - test.times_ns.keys() for test in found.tests), f"a test lacks {sorted(needed)}"),
+        (not all(all(ways) for ways in timed), "a test has no times"),
+        (any(not group.times_ns for group in found.groups), "a group has no times"),
         (any(time <= 0 for time in times), "a time is not above 0"),
         (found.groups and len(found.groups) != len(found.names), "groups and names differ in number"),
     ):
