@@ -13,7 +13,7 @@ def store(path: Path, content: bytes) -> None:
     """Write what the user named. A plain file is replaced whole, with its mode, so that nobody reads half of
     it; a device, a pipe, a link, and a file that would lose its owner or its other names is written through.
     """
-    partial = path.with_name(f".{path.name}.{os.getpid()}.new")
+    partial = path.parent / f".{path.name}.{os.getpid()}.new"
     before = _lstat(path)
     is_new = before is None
     if before is not None and not _may_be_replaced(path, before):

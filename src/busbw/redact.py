@@ -25,9 +25,9 @@ _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[A-Z]")
 _SECRET_WORD: Final = re.compile(
     r"""(?x)
     .*SECRET.* | .*CREDENTIALS? | .*TOKEN | .*PASSW.* | .*PASSPHRASE | .*PASSCODE | .*(?<!BY)(?<!COM)PASS
-    | (API|ACCESS|AUTH|PRIVATE|SIGNING|MASTER|ACCOUNT|SHARED)KEYS? | AUTH | AUTHORIZATION | JWT | CREDS?
-    | COOKIES? | .+SESS(ION)?ID | PS?WD | PS?W | PWORD | PSK | BEARER | OTP | PAT | SAS
-    | DSN | SIG | SIGNATURE
+    | (API|ACCESS|AUTH|PRIVATE|PRIV|SSH|SIGNING|MASTER|ACCOUNT|SHARED)KEYS? | AUTHZ? | AUTHORIZATION | JWT
+    | CREDS? | COOKIES? | .*SESS(ION)?ID | PS?WD | PSW | .*PW | PWORD | PSK | BEARER | T?OTP | HMAC | PAT
+    | SAS | DSN | SIG | SIGNATURE
     """
 )
 # Two words; tokens alone are what a model reads.
@@ -85,8 +85,8 @@ _FORM: Final = re.compile(
     | (?:(?<=(?<![\w-])-b[ ])|(?<=(?<![\w-])-b[ ]["']))[\w.-]+=[^\s"']+   # curl's cookies
     | \b(?i:bearer)\s+[\w.~+/=-]{6,}
     | \b(?i:basic)\s+[A-Za-z0-9+/]{8,}={1,2}
-    # curl's -u NAME:PASSWORD, in quotes or not; user and group ids are none
-    | (?:(?<=(?<![\w-])-u[\s=])|(?<=(?<![\w-])-u[\s=]["'])|(?<=--user[\s=])|(?<=--user[\s=]["']))
+    # curl's -u and --proxy-user NAME:PASSWORD, in quotes or not; user and group ids are none
+    | (?:(?<=(?<![\w-])-u[\s=])|(?<=(?<![\w-])-u[\s=]["'])|(?<=-user[\s=])|(?<=-user[\s=]["']))
       (?!\d+:\d+\b)[\w.@+-]+:[^\s"']+
     | (?<![A-Za-z0-9])(?:
         gh[opsur]_[A-Za-z0-9]{16,} | github_pat_\w{16,} | gl(?:pat|ptt|dt|rt)-[\w-]{16,}
@@ -110,10 +110,10 @@ _LONG_WORD: Final = re.compile(r"[A-Za-z0-9]{24}|[A-Za-z0-9/+]{40}")
 # Every text with a secret has one of these in it, in lower case: most texts are done with them alone.
 _HINTS_OF_NAMES: Final = (
     *("token", "secret", "credential", "pass", "key", "auth", "jwt", "cred", "cookie", "pw", "pat", "sas"),
-    *("dsn", "sig", "sess", "psw", "psk", "bearer", "otp"),
+    *("dsn", "sig", "sess", "psw", "psk", "bearer", "otp", "hmac"),
 )
 _HINTS_OF_FORMS: Final = (
-    *("@", "private key", "key=", "code=", "bearer", "basic", "-u ", "-b ", "--user", "gh"),
+    *("@", "private key", "key=", "code=", "bearer", "basic", "-u ", "-b ", "-user", "gh"),
     *("slack.com", "webhooks", "glpat-", "glptt-", "gldt-", "glrt-", "hf_", "api_org_", "xox", "xapp-"),
     *("nvapi-", "wandb_", "sk-", "sk_", "npm_", "pypi-", "dckr_", "aiza", "ya29", "akia", "asia"),
     *("abia", "acca", "eyj"),
@@ -122,7 +122,7 @@ _HINTS_OF_FORMS: Final = (
 # Programs that take a password, or a key, without a name: docker login -p VALUE, sshpass -pVALUE.
 _UNNAMED: Final = re.compile(
     r"""(?x)
-    ( (?:\b(?:docker|podman|buildah|nerdctl|skopeo|oras|crane|helm)\b[^\n|;&]*?\blogin\b
+    ( (?:\b(?:docker|podman|buildah|nerdctl|skopeo|oras|crane|helm|az)\b[^\n|;&]*?\blogin\b
         | \b(?:sshpass|mysql(?:dump)?|ipmitool)\b)[^\n|;&]*?[ ]-[pP][ =]?
     | \bwandb[ ]login(?:[ ]+--\S+)*[ ]+(?=\w{32}) )
     ("[^"]*"|'[^']*'|[^\s"']+)

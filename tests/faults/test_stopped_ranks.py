@@ -45,6 +45,17 @@ def test_a_stopped_rank_is_named_within_seconds(launcher: Any, victim: int) -> N
 
 
 @pytest.mark.slow
+def test_a_rank_that_is_stopped_in_a_hunt_is_named_with_what_it_is_in(launcher: Any) -> None:
+    run = launcher.start(*launcher.busbw, "isolate", "--ranks", "4", "--rounds", "500", "-b", "64K")
+    pid = run.pid_of(1)
+    run.until(lambda: next(run.home.glob("*/rounds.jsonl"), None))
+    os.kill(pid, signal.SIGSTOP)
+    done = run.finish()
+    assert "rank 1" in done.error
+    assert " a test of the hunt" in done.error
+
+
+@pytest.mark.slow
 def test_a_rank_that_said_nothing_is_named_where_the_others_ran_out_of_time(launcher: Any) -> None:
     run = launcher.start(*launcher.busbw, "run", "--ranks", "2", "-T", "3", *LONG)
     run.wait_for_cases(1)

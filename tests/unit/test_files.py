@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from busbw_testing.runs import NULL, start
 
-from busbw.files import store, store_private
+from busbw.errors import UsageError
+from busbw.files import store, store_private, write_output
 
 
 def mode(path: Path) -> int:
@@ -33,6 +34,12 @@ def test_a_new_file_has_the_mode_that_the_umask_leaves(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     assert mode(tmp_path / "out") == 0o640
+
+
+@pytest.mark.parametrize("name", ["", "/"])
+def test_a_folder_is_no_file(name: str) -> None:
+    with pytest.raises(UsageError, match="Is a directory"):
+        write_output(Path(name), b"x")
 
 
 def test_links_stay_links(tmp_path: Path) -> None:

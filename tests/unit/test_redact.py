@@ -48,6 +48,11 @@ def test_secrets_are_replaced(name: str, value: str) -> None:
         ("BEARER", "x"),
         ("SESSION_ID", "x"),
         ("REFRESH_TOKENS", "x"),
+        ("LDAP_BINDPW", "x"),
+        ("DEPLOY_SSHKEY", "x"),
+        ("SESSIONID", "x"),
+        ("TOTP", "x"),
+        ("HMAC", "x"),
     ],
 )
 def test_secrets_of_variables_that_are_not_listed(name: str, value: str) -> None:
@@ -115,6 +120,8 @@ def test_a_command_line_is_kept_without_secrets(text: str, kept: str) -> None:
         "docker login -u '$oauthtoken' -p CANARY nvcr.io",
         "helm registry login host -u me -p=CANARY",
         "sshpass -pCANARY ssh host",
+        "az acr login -n registry -p CANARY",
+        "curl --proxy-user me:CANARY https://host",
         "ipmitool -H host -U root -P CANARY power status",
         "wandb login --relogin CANARY0123456789abcdef0123456789abcdef",
         "aws configure set aws_secret_access_key CANARYtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",

@@ -84,12 +84,18 @@ def read_lost_peer(lines: Sequence[str]) -> str | None:
 
 
 def _hydra_code(text: str) -> dict[str, int]:
-    # Hydra prints a signal's number as exit code too; only its last line tells the two apart, and that is
-    # missing where hydra fails over the end itself.
-    if match := _HYDRA_SIGNAL.search(text):
-        return {"code": -int(match[1] or match[2])}
-    match = _HYDRA_CODE.search(text)
-    return {"number" if _HYDRA_FAILED in text else "code": int(match[1])} if match else {}
+    # Hydra prints a signal's number as exit code too. Its last line, which is missing where hydra fails over
+    # the end itself, has the statuses of all ranks or'ed, and it kills the others: SIGABRT reads "Terminated
+    # (signal 15)", which is 6 | 9; an exit code leaves the 9.
+    found, last = _HYDRA_CODE.search(text), _HYDRA_SIGNAL.search(text)
+    if last is None:
+        return {"number" if _HYDRA_FAILED in text else "code": int(found[1])} if found else {}
+    combined = int(last[1] or last[2])
+    number = int(found[1]) if found else combined
+    of_signal = number | signal.SIGKILL
+    if combined == number or combined == of_signal != signal.SIGKILL:
+        return {"code": -number}
+    return {"code" if combined == signal.SIGKILL != of_signal else "number": number}
 
 
 def words_of_ranks(lines: Sequence[str]) -> list[str]:

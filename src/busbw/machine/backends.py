@@ -82,7 +82,7 @@ def choose_backend(
     if nccl and requested not in ("auto", "nccl"):
         raise UsageError(
             f"--nccl names {nccl}, but --backend {requested} does not use NCCL",
-            hint="leave out --nccl and BUSBW_NCCL, or --backend",
+            hint="leave out that path, or --backend",
         )
     if requested == "null":
         return requested
@@ -101,7 +101,7 @@ def choose_backend(
         why = presence.problem if presence is not None else ""
         raise SiteError(
             f"--nccl names {nccl}, but no GPU is visible" + (f": {why}" if why else ""),
-            hint="leave out --nccl and BUSBW_NCCL to measure host memory instead",
+            hint="leave out that path to measure host memory instead",
         )
     return name
 

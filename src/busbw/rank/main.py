@@ -63,7 +63,8 @@ def run(world: World, plan: Plan, observer: Lead | None, deadline: Deadline | No
     if observer is not None and info is not None:
         observer.started(info, _method(plan, given))
     if plan.preflight.stops or plan.hunt is not None:
-        progress.note(limit_s=0.0)  # the rounds of a hunt have their own
+        what = "a test of preflight" if plan.hunt is None else "a test of the hunt"
+        progress.note(what=what, limit_s=0.0)  # the rounds of a hunt have their own limit
     if plan.preflight.stops:
         checks.go_deep(backend)
         backend.close()

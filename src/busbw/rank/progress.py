@@ -141,7 +141,8 @@ def timed(size_bytes: int, call_s: float) -> None:
 
 def note(**told: Any) -> None:  # noqa: ANN401 (fields of Page)
     """What has become known: how many ``ranks`` there are, the ``folder`` of the run (rank 0's), at which
-    address NCCL answers questions (``ras``), or a ``limit_s`` of 0: others end what hangs.
+    address NCCL answers questions (``ras``), or ``what`` follows with a ``limit_s`` of 0: others end what
+    hangs.
     """
     if (own := _own) is not None:
         own.publish(replace(own.page, **told))

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, TypeAdapter, create_model
 
 from busbw.errors import UsageError
-from busbw.model.hunt import BANDWIDTH, Stage
+from busbw.model.hunt import BANDWIDTH, BOTH_WAYS, LATENCY, Stage
 from busbw.model.network import FACT
 from busbw.model.record import RunRecord
 from busbw.model.soak import LevelChange, SlowCall, Window, WrongElement
@@ -26,6 +26,9 @@ from busbw.record.json_text import DAMAGED_HINT
 _Share = Annotated[float, Field(ge=0, le=1e6)]  # any that is printed as a percentage
 _Times = Annotated[tuple[PositiveFloat, ...], Field(min_length=1)]
 _Ways = tuple[_Times, tuple[PositiveFloat, ...]]  # a ring is timed one way, and has no times of the way back
+_RINGS: Final = (Stage.RAILS, Stage.NODES)
+# What the tables of a stage show, beside bandwidth.
+_BESIDE: Final[Mapping[Stage, set[str]]] = {Stage.MATRIX: {BOTH_WAYS, LATENCY}, Stage.HALVES: {BOTH_WAYS}}
 _NAMED: Final = {"name!": str, "loss!": float, "low": float, "high": float}
 _NIC: Final = {
     "kind": str, "name": str, "speed": str, "ports": [{"port": int, "state": str, "rate_gbit_per_s?": float}],
@@ -166,12 +169,15 @@ def check_record(text: str, where: str) -> None:
 def check_round(fields: Mapping[str, Any], where: str) -> None:
     """Raises UsageError for a round of a hunt with other values than it can have."""
     validated(_round(), json.dumps(fields), where, DAMAGED_HINT)
-    parts = len(fields["names"])
+    parts, stage = len(fields["names"]), Stage(fields["round"]["stage"])
+    needed = {BANDWIDTH} | _BESIDE.get(stage, set())
     for test in fields["tests"]:
         if test["one"] == test["other"] or max(test["one"], test["other"]) >= parts:
             raise UsageError(f"{where}: a test is not of two parts that have a name", hint=DAMAGED_HINT)
-        if BANDWIDTH not in test["times_ns"]:
-            raise UsageError(f"{where}: a test has no bandwidth", hint=DAMAGED_HINT)
+        if lacking := needed - test["times_ns"].keys():
+            raise UsageError(f"{where}: a test has no {min(lacking)}", hint=DAMAGED_HINT)
+        if stage not in _RINGS and not all(way for ways in test["times_ns"].values() for way in ways):
+            raise UsageError(f"{where}: a test has no times", hint=DAMAGED_HINT)
     if len(fields.get("groups") or fields["names"]) != parts:
         raise UsageError(f"{where}: groups and names differ in number", hint=DAMAGED_HINT)
 

@@ -70,6 +70,23 @@ def test_what_launchers_print(text: str, death: Death | None) -> None:
     assert read_death(text.splitlines()) == death
 
 
+@pytest.mark.parametrize(
+    ("number", "last", "said"),
+    [
+        (11, "Segmentation fault (signal 11)", {"code": -11}),
+        (6, "Terminated (signal 15)", {"code": -6}),
+        (7, "Terminated (signal 15)", {"code": -7}),
+        (3, "Killed (signal 9)", {"code": 3}),
+        (1, "Killed (signal 9)", {"number": 1}),
+        (3, "Terminated (signal 15)", {"number": 3}),
+    ],
+)
+def test_the_last_line_of_hydra_is_of_all_ranks(number: int, last: str, said: dict[str, int]) -> None:
+    """MPICH 5.0.2 ors the statuses of all ranks, and kills those that are left: 6 | 9 is 15."""
+    text = HYDRA_SIGNAL.replace("EXIT CODE: 9", f"EXIT CODE: {number}").replace("Killed (signal 9)", last)
+    assert read_death(text.splitlines()) == Death("node7", 25684, **said)
+
+
 def test_last_words_come_before_the_launcher_speaks() -> None:
     lines = ["Traceback (most recent call last):", "ImportError: no numpy", "", *HYDRA_CODE.splitlines()]
     assert last_words(lines) == "ImportError: no numpy"

@@ -25,11 +25,12 @@ from busbw.record.json_text import json_mapping
 from busbw.record.read import read_digests, read_record, read_rounds, read_samples
 from busbw.record.write import write_record
 
+TIMES = {metric: [[5.0], [6.0]] for metric in ("bandwidth", "both-ways", "latency")}
 ROUND: dict[str, Any] = {
     "kind": "rank",
     "names": ["rank 0", "rank 1"],
     "round": {"number": 0, "stage": "matrix", "pairs": [[0, 1]], "groups": []},
-    "tests": [{"one": 0, "other": 1, "times_ns": {"bandwidth": [[5.0], [6.0]]}}],
+    "tests": [{"one": 0, "other": 1, "times_ns": TIMES}],
     "seconds": 0.5,
     "groups": [],
 }
@@ -123,10 +124,11 @@ def test_a_folder_in_a_records_place_is_refused(folder: Path) -> None:
         {"kind": 5},
         {"names": []},
         {"seconds": "0.5"},
-        {"tests": [{"one": 0, "other": 9, "times_ns": {"bandwidth": [[5.0], [6.0]]}}]},
-        {"tests": [{"one": 0, "other": 1, "times_ns": {"latency": [[5.0], [6.0]]}}]},
-        {"tests": [{"one": 0, "other": 1, "times_ns": {"bandwidth": [[0.0], [6.0]]}}]},
-        {"tests": [{"one": 0, "other": 1, "times_ns": {"bandwidth": [[float("inf")], [6.0]]}}]},
+        {"tests": [{"one": 0, "other": 9, "times_ns": TIMES}]},
+        {"tests": [{"one": 0, "other": 1, "times_ns": {"bandwidth": [[5.0], [6.0]]}}]},
+        {"tests": [{"one": 0, "other": 1, "times_ns": {**TIMES, "bandwidth": [[0.0], [6.0]]}}]},
+        {"tests": [{"one": 0, "other": 1, "times_ns": {**TIMES, "bandwidth": [[float("inf")], [6.0]]}}]},
+        {"tests": [{"one": 0, "other": 1, "times_ns": {**TIMES, "latency": [[5.0], []]}}]},
         {"names": ["others", "than before"]},
     ],
 )

@@ -167,18 +167,24 @@ class Evidence:
 # Slurm, Open MPI, hydra, PALS, Kubernetes, shells; nccl-tests says "Test NCCL failure", OSU "DATA VALIDATION
 # ERROR". Warnings of a test that starts have "error" or "failed" in them too: these words alone end nothing.
 _NOT_ZERO: Final = r"(?:exit_?)?(?:status|codes?|signal|exit|exited)[ =:]*(?:of \w+ \d+[ =:]*)?-?[1-9]"
+_SOME_OF_THEM: Final = r"(?!\W*(?:0|no|none)\b)"  # a count may be 0
 _ENDS: Final = (
-    r"\b(?:failure|core dumped|stack trace|evicted|terminating)\b",
-    r"\b(?:kill(?:ed|ing)|cancel+ed|abort(?:ed|ing)|mpi_abort|segfault)\b",
+    r"\b(?:failure|core dumped|stack trace|evicted|terminating|preempted)\b",
+    rf"\b(?:kill(?:ed|ing)|cancel+ed|abort(?:ed|ing)|mpi_abort|segfault|oom[-_ ]?kill\w*)\b{_SOME_OF_THEM}",
     r"\babort\(|\btraceback \(|\bsending signal\b|\bassert(?:ion)?\b.* fail",
     r"\b(?:segmentation (?:fault|violation)|bus error|fatal error|bad termination)\b",
     r"\b(?:received signal|exiting improperly|job (?:has )?failed|backofflimitexceeded)\b",
-    r"\btime ?limit\b|\btimed out\b|\boperation timeout\b|\bout of memory\b|\boom[-_ ]?kill|\bnode[ _]fail",
+    r"\btime ?limit\b|\btimed out\b|\boperation timeout\b|\bout of memory\b|\bnode[ _]fail",
     r"\bnon-?zero (?:exit|status|code|return)",
     rf"\b{_NOT_ZERO}|\berror [1-9]\d*$|\bnccl\w+error\b|\bunhandled \w+ error\b",
     r"\b(?:validation|data) (?:error|failed)",
     r"\bto be terminated\b|\bterminated (?:by|with|due|unexpected|early)|\bterminated$",
-    r"\blost (?:connection|communication|contact)\b",
+    r"\blost (?:connection|communication|contact)\b|\bbroken pipe\b|\bconnection .*(?:closed|reset) by\b",
+    r"\b(?:will now|collective) abort\b|\bforcing job termination\b|\blaunch failed\b|\bcaught signal\b",
+    r"\bunexpectedly disconnected\b|\bexception type=|\*\*\* \[.*\] interrupt\b",
+    r"\b(?:illegal instruction|floating point exception|double free|invalid pointer|stack smashing)\b",
+    r"\bterminate called\b|\bpanic:|\bkeyboardinterrupt\b|\^c|^(?:hangup|quit|alarm clock)$",
+    r"\bno space left\b|\bdisk quota exceeded\b|\bfallen off the bus\b|\becc error\b",
 )
 _END: Final = re.compile("|".join(_ENDS), re.IGNORECASE)
 

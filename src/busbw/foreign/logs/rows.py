@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -41,6 +42,19 @@ def is_interrupted(line: str, end: int) -> bool:
     rest = line[end:]
     words = rest.split()
     return not words or not (rest[0].isspace() or is_number(words[0]) or words[0][0] in ".0123456789")
+
+
+# What people write behind a row begins with: <-- slow, # slow, (slow).
+_BEFORE_REMARKS: Final = re.compile(r"[^\w\s.,:;=%+-]")
+
+
+def marked_row(table: FoundTable, words: list[str]) -> list[str] | None:
+    """The words of a row before which somebody put an arrow or a star, or behind which a remark."""
+    count = len(table.layout.columns)
+    begin = next((place for place, word in enumerate(words) if any(map(str.isalnum, word))), len(words))
+    row, remark = words[begin : begin + count], words[begin + count :]
+    is_marked = bool(begin or remark) and (not remark or _BEFORE_REMARKS.match(remark[0]) is not None)
+    return row if is_marked and table.layout.fits(row) else None
 
 
 def failure(words: list[str], number: int) -> Failure | None:

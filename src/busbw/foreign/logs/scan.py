@@ -19,6 +19,7 @@ from busbw.foreign.logs.rows import (
     is_interrupted,
     layout_of_row,
     looks_like_row,
+    marked_row,
     note_damage,
     row_before_output,
 )
@@ -409,6 +410,9 @@ class Scanner:
             return
         if line.strip() in _GAPS:
             table.note("gap", "rows are left out here", self._number)
+        elif (row := marked_row(table, words)) is not None:
+            self._take_row(stream, row)
+            table.note("joined", "other words stand beside the row on the same line", self._number)
         elif (failed := failure(words, self._number)) is not None:
             table.failures.append(failed)
             table.last_line = self._number

@@ -193,6 +193,24 @@ OSU = "# OSU MPI Allreduce Latency Test v7.4\n# Datatype: MPI_CHAR.\n# Size     
         "timeout: sending signal TERM to command 'mpirun'",
         "[proxy:0:0@n1] control_cmd_cb (proxy/pmip_cb.c:480): assert (!closed) failed",
         "Exit 143",
+        "slurmstepd: error: *** JOB 5 ON n1 CANCELLED AT 2024-01-01T00:00:00 DUE TO PREEMPTION ***",
+        "srun: forcing job termination",
+        "rank 3 in job 1 node1_1234 caused collective abort of all ranks",
+        "An MPI communication peer process has unexpectedly disconnected.",
+        "aprun: Apid 1: Caught signal Terminated, sending to application",
+        "flux-job: task(s) exception type=timeout",
+        "make: *** [Makefile:3: run] Interrupt",
+        "double free or corruption (!prev)",
+        "Illegal instruction",
+        "terminate called after throwing an instance of 'std::runtime_error'",
+        "KeyboardInterrupt",
+        "^C",
+        "Hangup",
+        "client_loop: send disconnect: Broken pipe",
+        "Connection to node1 closed by remote host.",
+        "tee: run.log: No space left on device",
+        "NVRM: GPU 0000:07:00.0: GPU has fallen off the bus.",
+        "state: PREEMPTED",
     ],
 )
 def test_words_of_an_end_make_the_run_interrupted(end: str, imported: Imported) -> None:
@@ -208,6 +226,8 @@ def test_words_of_an_end_make_the_run_interrupted(end: str, imported: Imported) 
         "ExitCode=0:0",
         "real 0m3.1s",
         "# All processes entering MPI_Finalize",
+        "Aborted: no",
+        "Connection to node1 closed.",
     ],
 )
 def test_words_of_a_good_end_say_nothing(end: str, imported: Imported) -> None:
@@ -319,6 +339,55 @@ def test_whatever_repeats_before_lines_is_a_prefix(
     behind = "".join(f"{PREFIXES[name](at)}{line}\n" for at, line in enumerate(text.splitlines()))
     wanted, found = (imported(each, op="all_reduce", ranks=16)[0] for each in (text, behind))
     assert (found.results, kinds(found)) == (wanted.results, kinds(wanted))
+
+
+FRAMES: dict[str, Callable[[str], str]] = {
+    "cells": lambda line: f"| {line} |",
+    "box": lambda line: f"\u2502 {line:160} \u2502",
+    "code": lambda line: f"`{line}`",
+    "line ends": lambda line: f"{line}<br />",
+    "paragraphs": lambda line: f'<p class="x">{line}</p>',
+    "bold in a quote": lambda line: f"> **{line}**",
+    "list of strings": lambda line: f'        "{line}", ',
+}
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_what_pages_and_lists_put_around_lines_is_no_part_of_them(
+    name: str, tool_table: Callable[[int], str], imported: Imported
+) -> None:
+    text = tool_table(1)
+    framed = "".join(f"{FRAMES[name](line)}\n" for line in text.splitlines())
+    wanted, found = (imported(each, op="all_reduce", ranks=16)[0] for each in (text, framed))
+    assert (found.results, kinds(found)) == (wanted.results, kinds(wanted))
+
+
+def test_rows_may_be_those_of_a_page_s_table(imported: Imported) -> None:
+    text = nccl(*ROWS, devices=device(0) + device(1))
+    rows = "".join(f"| {' | '.join(line.split())} |\n" for line in ROWS)
+    for found in (text.replace("".join(ROWS), rows), text.replace(ROWS[-1], f"<b>{ROWS[-1].rstrip()}</b>\n")):
+        (record,) = imported(found)
+        assert (len(record.results), kinds(record)) == (14, [])
+
+
+@pytest.mark.parametrize(
+    "mark", ["{}   <-- why so slow?", "{} # slow", "{} *", "--> {}", ">>> {}", "* {} (here)"]
+)
+def test_rows_that_somebody_marked_are_kept(
+    mark: str, tool_table: Callable[[int], str], imported: Imported
+) -> None:
+    text = tool_table(1)
+    wanted = imported(text, op="all_reduce", ranks=16)[0]
+    line = text.splitlines()[wanted.source.last_line - (5 if "Avg" in text else 1)]
+    found = imported(text.replace(line, mark.format(line)), op="all_reduce", ranks=16)[0]
+    assert (found.results, kinds(found)) == (wanted.results, ["joined", *kinds(wanted)])
+
+
+def test_numbers_behind_a_row_are_no_remark(imported: Imported) -> None:
+    text = nccl(*ROWS, devices=device(0) + device(1))
+    for behind in (" 12.5", " x", " -1", " %"):
+        (record,) = imported(text.replace(ROWS[-1], f"{ROWS[-1].rstrip()}{behind}\n"))
+        assert (len(record.results), kinds(record)) == (12, ["damaged", "rows-missing"])
 
 
 @pytest.mark.parametrize("key", ["log", "msg"])
