@@ -34,14 +34,16 @@ from busbw.rank.world.mpi import MpiWorld
 from busbw.stats.percentile import least_samples
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from busbw.hunt.field import Field
     from busbw.model.finding import Finding
     from busbw.model.hunt import RoundResult
     from busbw.model.record import HostInfo
+    from busbw.rank.cases import Looked
     from busbw.rank.nccl_output import NcclDump
-    from busbw.rank.soak_log import Soaked
+    from busbw.rank.soak import Soaked
+    from busbw.rank.soak_log import State
 
 
 # Levels of small messages last for milliseconds to tenths of a second; passes that lie closer see one.
@@ -68,6 +70,12 @@ class Observer(Finder, Protocol):
 
     def finished(self, result: CaseResult, kept: Kept) -> None:
         """One case is done."""
+
+    def looked(self, looked: Looked) -> None:
+        """See Watches."""
+
+    def soaking(self, cut_short: Callable[[], State]) -> None:
+        """See Soaker."""
 
     def soaked(self, soaked: Soaked) -> None:
         """See Soaker."""
@@ -133,14 +141,10 @@ def run(world: World, plan: Plan, observer: Observer | None, deadline: Deadline 
         code = go_hunting(world, plan.hunt, backend, deadline, observer, places)
         backend.close()
         return Outcome(0, verdict=code)
-    if plan.soak is not None:
-        from busbw.rank.soak import go_soaking
-
-        ranks = info.ranks if info is not None else ()
-        code = go_soaking(world, plan, backend, given, deadline, observer, ranks)
-        outcome = Outcome(0, verdict=code)
-    else:
-        outcome = _measured(Session(plan, backend, given, deadline, observer), plan, observer)
+    outcome = _measured(plan, backend, given, deadline, observer, info)
+    progress.phase(Phase.END)
+    if "counters" in plan.evidence:
+        _watch_links(Session(plan, backend, given, deadline, observer), observer)
     memory_bytes = _most(backend.memory_report(), world)
     if observer is not None:
         observer.used(memory_bytes)
@@ -149,15 +153,25 @@ def run(world: World, plan: Plan, observer: Observer | None, deadline: Deadline 
     return outcome
 
 
-def _measured(session: Session, plan: Plan, observer: Observer | None) -> Outcome:
-    """All cases, and what links carried. Collective."""
+def _measured(
+    plan: Plan,
+    backend: Backend,
+    given: Conditions,
+    deadline: Deadline,
+    observer: Observer | None,
+    info: WorldInfo | None,
+) -> Outcome:
+    """All cases, once or as a soak. Collective."""
+    if plan.soak is not None:
+        from busbw.rank.soak import go_soaking
+
+        ranks = info.ranks if info is not None else ()
+        return Outcome(0, verdict=go_soaking(plan, backend, given, deadline, observer, ranks))
     ended = Counter[Status]()
-    for result, kept in session.results():
+    for result, kept in Session(plan, backend, given, deadline, observer).results():
         ended[result.status] += 1
         if observer is not None:
             observer.finished(result, kept)
-    progress.phase(Phase.END)
-    _watch_links(session, plan, observer)
     measured = ended[Status.GOOD] + ended[Status.WRONG]
     return Outcome(ended[Status.WRONG], nothing_measured=ended[Status.NOT_RUN] > 0 and measured == 0)
 
@@ -175,12 +189,11 @@ def _connect(backend: Backend, plan: Plan, world: World) -> dict[str, str]:
     return {"ras": address}
 
 
-def _watch_links(session: Session, plan: Plan, observer: Observer | None) -> None:
-    """What links carry, where that was asked for. Collective."""
-    if "counters" in plan.evidence:
-        for burst in session.bursts():  # on rank 0; the others only take part
-            if observer is not None:
-                observer.carried(burst)
+def _watch_links(session: Session, observer: Observer | None) -> None:
+    """What links carry. Collective."""
+    for burst in session.bursts():  # on rank 0; the others only take part
+        if observer is not None:
+            observer.carried(burst)
 
 
 def _dump(plan: Plan, observer: Observer | None) -> NcclDump | None:

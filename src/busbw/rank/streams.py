@@ -8,6 +8,7 @@ its time each stream had company is kept with every sample.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -206,6 +207,7 @@ class _Step:
                 (len(taken.across),),
                 float(first_ns[number]),
                 lost_ns=self.lost_ns,
+                ended_s=time.time(),
             )
             kept = self._overlap[number][taken.kept]
             found.append(Together(samples, _overlap(kept)))
