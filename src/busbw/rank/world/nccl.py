@@ -2,8 +2,8 @@
 
 The channel is authenticated and encrypted by ZeroMQ CURVE with a key derived from the job's token. A rank
 that dies is named within moments (closed connection) or, when its host vanishes or it is stopped, after
-eleven seconds (heartbeat: a stopped process cannot answer, so SIGSTOP counts as death; not with --stall off). The
-measured traffic never comes here.
+eleven seconds (heartbeat: a stopped process cannot answer, so SIGSTOP counts as death, but with --stall off).
+The measured traffic never comes here.
 """
 
 from __future__ import annotations
