@@ -460,6 +460,9 @@ class CsvDisplay(Display):
         elif self._plan is not None and item["event"] == EventKind.CASE:
             self._result(self._plan, read_result(item))
         elif self._plan is not None and item["event"] == EventKind.END:
+            if self._plan.soak is not None and not self._written:  # ended early: the record has its results
+                for result in read_record(Path(str(item["folder"]))).finished:
+                    self._result(self._plan, result)
             for result in not_run(len(self._plan.cases), self._written):
                 self._result(self._plan, result)
 
