@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import socket
+import time
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +79,7 @@ def test_a_rank_that_is_busy_elsewhere_is_named_and_finished_cases_are_kept(
 ) -> None:
     (tmp_path / "sitecustomize.py").write_text(SLEEPS)
     path = f"{tmp_path}:{launcher.environ['PYTHONPATH']}"
-    words = ("--ranks", "2", "all_reduce", "-b", "8", "-e", "8", "-n", "8", "--cycles", "5", *STALL)
+    words = ("--ranks", "2", "all_reduce", "-b", "8", "-e", "64", "-n", "8", *STALL)
     done = launcher.run(*words, "--format", "json", PYTHONPATH=path)
     assert done.code == 5
     record = json.loads(done.out)
@@ -86,6 +87,21 @@ def test_a_rank_that_is_busy_elsewhere_is_named_and_finished_cases_are_kept(
     assert " has not entered " in record["error"]
     assert record["hang"]["states"][0]["state"] == "not entered"
     assert [result["status"] for result in record["results"]][:1] == ["good"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", [0, 1])
+def test_without_a_limit_a_stopped_rank_without_mpi_is_waited_for(launcher: Any, victim: int) -> None:
+    """For longer than a heartbeat takes to lose it."""
+    words = ("--backend", "null", "--world", "nccl", "--ranks", "2", "-b", "1M", "-e", "1M")
+    ends = ("--cycles", "0", "--budget", "5s", "--stall", "off")
+    run = launcher.start(*launcher.busbw, "run", "all_reduce", *words, *ends)
+    pid = run.pid_of(victim)
+    os.kill(pid, signal.SIGSTOP)
+    time.sleep(13)
+    os.kill(pid, signal.SIGCONT)
+    assert run.finish().code == 0
+    assert run.record()["soak"]["seconds"] > 13
 
 
 @pytest.mark.slow

@@ -195,12 +195,12 @@ def test_a_line_with_everything(tmp_path: Path) -> None:
     ran = run(
         tmp_path,
         *["all_reduce_perf", "-b1K", "--maxbytes=4K", "--stepf", "2", "-g", "2", "-n20", "-I", "1", "-K2"],
-        *["-S", "1", "-M", "1", "-J", "out.json", "-N", "2", "-u", "1", "-w", "3", "-p", "1", "-y", "1"],
+        *["-S", "1", "-M", "1", "-J", "out.json", "-u", "1", "-w", "3", "-p", "1", "-y", "1"],
         NCCL_DEBUG="INFO",
         NCCL_TOKEN="secret-word",
     )
     output = checked(ran, "all_reduce_perf")
-    assert [row.size for row in output.rows] == [1024, 2048, 4096] * 2
+    assert [row.size for row in output.rows] == [1024, 2048, 4096]
     for row in output.rows:
         assert len(row.stamp) == len("2026-01-02 03:04:05")
         for side in (row.out_of_place, row.in_place):
@@ -218,6 +218,16 @@ def test_a_line_with_everything(tmp_path: Path) -> None:
     per_process = found["per_process_max_times_us"]
     assert [max(times) for times in zip(*per_process, strict=True)] == found["times_us"]
     assert output.rows[0].out_of_place.iterations[0] == pytest.approx(found["min_us"], rel=1e-5, abs=0.006)
+
+
+def test_cycles_are_rows_again_and_the_average_is_over_all(tmp_path: Path) -> None:
+    line = ["all_reduce_perf", "-b1K", "-e4K", "-f2", "-g2", "-n20", "-N3", "-J", "out.json"]
+    ran = run(tmp_path, *line)
+    output = checked(ran, "all_reduce_perf")
+    assert [row.size for row in output.rows] == [1024, 2048, 4096] * 3
+    document = json.loads((tmp_path / "out.json").read_text())
+    assert [row["size"] for row in document["results"]] == [row.size for row in output.rows]
+    assert [result.samples for result in ran.record.results] == [3] * 6
 
 
 def _shaped(document: dict[str, Any]) -> None:

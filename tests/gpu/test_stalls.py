@@ -80,7 +80,7 @@ def hung(fault: str, operation: str, *, graph: bool, folder: Path) -> tuple[int,
         )  # fmt: skip
     said, began_s, pid = 0, time.monotonic(), 0
     while run.poll() is None and not (pid and fault in SIGNALS):
-        if (now := sum(each["event"] in ("header", "case") for each in events(out))) > said:
+        if (now := sum(each["event"] in ("header", "case", "window") for each in events(out))) > said:
             said, began_s, pid = now, time.monotonic(), victim(home) or 0
         time.sleep(0.05)
     if fault in SIGNALS:

@@ -64,8 +64,10 @@ def test_a_large_plan_and_its_record_come_home_whole(cluster: Any, tmp_path: Pat
         "1",
         "-c",
         "0",
-        "--cycles",
-        "8",
+        "-f",
+        "1",
+        "-i",
+        "50",
     )
     home = f"/tmp/{tmp_path.name}"  # each host has a /tmp of its own
     on = ("--backend", "mpi", *ON, "h2,h3")

@@ -24,7 +24,7 @@ YIELDING = (
 )
 # Cases of a fraction of a second: some finish, the run takes many more.
 CASES = ("run", "all_reduce", "-b", "8", "-e", "64K", "--case-time", "300ms", "--precision", "0.0001%")
-LONG = (*CASES, "--cycles", "50", *ON, *YIELDING)
+LONG = (*CASES, "-f", "1", "-i", "64", *ON, *YIELDING)
 # About ten seconds.
 SHORT = (*CASES, *ON, *YIELDING)
 SHORT_CASES = 2 * 14

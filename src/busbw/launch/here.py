@@ -141,6 +141,7 @@ def _follow(
             if interrupt.requested:
                 interrupted = True
                 print("interrupted: ending the ranks", file=err)
+                witness.end_first_rank(LAST_WORDS_SECONDS)
                 break
             if limit_seconds is not None and now_s - started_s > limit_seconds:
                 heard.run_out_of_time(limit_seconds)

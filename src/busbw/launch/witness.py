@@ -113,6 +113,18 @@ class Witness:
             lost_launcher=self.lost_launcher,
         )
 
+    def end_first_rank(self, seconds: float) -> None:
+        """Ask rank 0 to end, and give it so long to close its record: a launcher ends all with the first."""
+        fd = next((fd for fd, pid in self._handles.items() if self.ranks.get(pid) == 0), None)
+        if fd is None:
+            return
+        gone = select.poll()
+        gone.register(fd, select.POLLIN)
+        with contextlib.suppress(OSError):
+            signal.pidfd_send_signal(fd, signal.SIGTERM)
+            signal.pidfd_send_signal(fd, signal.SIGCONT)  # a stopped process would not hear it
+            gone.poll(seconds * 1e3)
+
     def end_ranks(self) -> None:
         """Kill the ranks that are left. Their launcher sees it, and removes its own files."""
         self._kill(self.ranks)

@@ -18,8 +18,9 @@ class Case:
 
     ``requested_bytes`` is what the sweep asked for, ``size_bytes`` what remained after rounding to whole
     elements and, for all_gather and its kin, to equal shares. ``op`` is empty for collectives that move.
-    ``reason`` says why a case does not apply; ``cycle`` counts the repetitions of the sweep. ``coalesce`` are
-    the ratios of the parallel parts that the call is made of; empty where it is one.
+    ``reason`` says why a case does not apply; ``cycle`` is the number of its table of counts, and in a log
+    that of the sweep. ``coalesce`` are the ratios of the parallel parts that the call is made of; empty where
+    it is one.
 
     ``stream`` is the number of the operation among those that run at once, -1 where it runs by itself;
     ``beside`` says in words what runs with it. A time beside other traffic is of another thing than a time

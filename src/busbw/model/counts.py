@@ -178,7 +178,7 @@ def gathered_elements(table: CountTable, elements: int, type_bytes: int) -> int:
 def table_of(
     tables: Sequence[CountTable], name: str, cycle: int = 0, *, even: bool = False
 ) -> CountTable | None:
-    """The counts of a collective in a cycle: where it has several tables, they are taken in turn; None where
+    """The counts of a collective in a cycle, which is the number of a table where it has several; None where
     it has none.
     """
     own = [table for table in tables if table.collective == name]
@@ -189,7 +189,7 @@ def table_of(
 
 
 def most_tables(tables: Sequence[CountTable]) -> int:
-    """How many tables a collective has at most, for cycles to take in turn; at least 1."""
+    """How many tables a collective has at most, for a sweep to take in turn; at least 1."""
     return max(Counter(table.collective for table in tables).values(), default=1)
 
 

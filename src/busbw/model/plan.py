@@ -153,7 +153,7 @@ class Plan:
 
     ``groups`` are the ranks of each group of the world, in the order of their numbers in it; empty where the
     world is one. ``counts`` has a table for each collective whose counts are not even, or several, which
-    cycles take in turn; ``pairs`` the (source, target) of permute, empty for the ring. ``data`` is what is
+    a sweep takes in turn; ``pairs`` the (source, target) of permute, empty for the ring. ``data`` is what is
     moved and checked (``backends.values``).
 
     Where operations run at once, ``streams`` has each of them, and ``buffer_bytes`` is the sum of theirs.

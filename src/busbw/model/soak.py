@@ -1,4 +1,6 @@
-"""A soak: the same cases, window after window, until a time is over; and what its windows came to."""
+"""A soak: the same cases, window after window, until a time or a number of sweeps is over; and what its
+windows came to.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,12 @@ SOAK_CHECK: Final = "soak"  # the ``check`` of a soak's findings
 
 @dataclass(frozen=True)
 class Soak:
-    """How long, None: until it is ended; and whether it goes on after wrong data."""
+    """Its end, whichever comes first, None: until it is ended; and whether it goes on after wrong data. A
+    cycle is one sweep over the cases.
+    """
 
     seconds: float | None = None
+    cycles: int | None = None
     keep_going: bool = False
 
 

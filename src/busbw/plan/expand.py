@@ -16,7 +16,6 @@ from busbw.model.support import unsupported
 
 # As nccl-tests prints the root of a collective that has none.
 NO_ROOT: Final = -1
-MOST_CASES: Final = 1_000_000  # a mistaken number of cycles, not a plan
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,6 @@ class Grid:
     roots: Sequence[int]
     sizes_bytes: Sequence[int]
     lenient: bool = False
-    cycles: int = 1
     tables: Sequence[CountTable] = ()
     own_sizes: bool = False
     coalesce: tuple[int, ...] = ()
@@ -64,14 +62,8 @@ def expand(grid: Grid, ranks: int, backend: str, other_sizes: Sequence[int] = ()
         ]
         for cycle in range(most_tables(grid.tables))  # each table has its own sizes
     ]
-    length = len(sweeps[0])
-    if length * grid.cycles > MOST_CASES:
-        raise UsageError(f"--cycles {grid.cycles} of {length} cases", hint=f"give at most {MOST_CASES} cases")
-    return tuple(
-        replace(case, index=cycle * length + index, cycle=cycle)
-        for cycle in range(grid.cycles)
-        for index, case in enumerate(sweeps[cycle % len(sweeps)])
-    )
+    cases = (replace(case, cycle=cycle) for cycle, sweep in enumerate(sweeps) for case in sweep)
+    return tuple(replace(case, index=index) for index, case in enumerate(cases))
 
 
 def refuse_roots(roots: Iterable[int], ranks: int) -> None:

@@ -28,7 +28,7 @@ def make_neighbours(settings: RunSettings, backend: str, ranks: int = 0) -> tupl
     for flag, given in (
         ("--streams", bool(settings.streams)),
         ("-n", bool(settings.iters)),
-        ("--cycles 0", settings.cycles == 0 or settings.soak is not None),
+        ("--cycles", settings.repeats),
         ("--backend null", settings.backend == "null"),
     ):
         if found and given:

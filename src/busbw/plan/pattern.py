@@ -108,10 +108,8 @@ def _tables(settings: RunSettings, names: Sequence[str], sizes: Sequence[int]) -
     allowed = ("alltoallv", "all_gatherv") if given[0] in ("--counts", "--skew") else ("alltoallv",)
     variable = _require(given[0], names, allowed)
     if settings.skew is not None:
-        draws, seed = settings.cycles or 1, settings.seed or 0
-        return tuple(
-            table for name in variable for table in skew_tables(settings.skew, name, sizes[0], draws, seed)
-        )
+        skew, seed = settings.skew, settings.seed or 0
+        return tuple(table for name in variable for table in skew_tables(skew, name, sizes[0], seed))
     return tuple(_table(settings, given[0], name, variable, sizes[0]) for name in variable)
 
 

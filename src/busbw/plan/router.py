@@ -21,11 +21,9 @@ _MOST_DRAWS: Final = 2**29  # random numbers for one plan: some seconds
 _TOKENS_AT_ONCE: Final = 1024
 
 
-def skew_tables(
-    skew: Skew, collective: str, ranks: int, draws: int = 1, seed: int = 0
-) -> tuple[CountTable, ...]:
-    """The tables that cycles take in turn: a line of the file each, ``draws`` of drawn tokens, else one.
-    Raises UsageError.
+def skew_tables(skew: Skew, collective: str, ranks: int, seed: int = 0) -> tuple[CountTable, ...]:
+    """The tables that a sweep takes in turn: a line of the file each, or a draw of tokens, else one. Raises
+    UsageError.
     """
     if skew.kind == EVEN_TO_BUSIEST:
         return (skew_table(skew.shape, collective, ranks),)
@@ -38,7 +36,7 @@ def skew_tables(
         return read_counts(skew.path, ranks)
     shares = popularity(skew.kind, skew.shape, skew.experts or ranks)
     if skew.tokens:
-        return tuple(_drawn(shares, skew, ranks, (seed, draw)) for draw in range(draws))
+        return tuple(_drawn(shares, skew, ranks, (seed, draw)) for draw in range(skew.draws))
     by_rank = [math.fsum(shares[rank::ranks]) for rank in range(ranks)]
     return (table_of_shares(by_rank, collective, f"skew {skew}"),)
 

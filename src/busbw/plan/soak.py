@@ -1,4 +1,4 @@
-"""A plan that is repeated: ``busbw soak``, ``--cycles 0``, and nccl-tests' ``-N 0``."""
+"""A plan that is repeated: ``busbw soak``, ``--cycles``, and nccl-tests' ``-N``."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _LEAST_WINDOWS: Final = 120
 
 
 def check_soak(settings: RunSettings) -> None:
-    """Raises UsageError for what cannot be repeated without an end."""
-    if not _is_soak(settings):
+    """Raises UsageError for what a soak does not do."""
+    if not settings.repeats:
         return
     for flag, given in (
         ("--launches", settings.launches > 1),
@@ -30,32 +30,33 @@ def check_soak(settings: RunSettings) -> None:
         ("-n 0", settings.iters == 0),
     ):
         if given:
-            raise UsageError(f"{flag} cannot be combined with a soak", hint=f"leave {flag} out")
+            what = "a soak" if settings.soak is not None else "--cycles"
+            raise UsageError(f"{flag} cannot be combined with {what}", hint=f"leave {flag} out")
 
 
 def with_soak(plan: Plan, settings: RunSettings) -> Plan:
     """The plan, repeated where that is asked for. Raises UsageError where no case is left."""
-    if not _is_soak(settings):
+    if not settings.repeats:
         return plan
-    own = settings.soak
-    seconds = plan.limits.budget_seconds
-    if own is not None:
+    own, cases = settings.soak, plan.cases
+    if own is None:
+        seconds, window_s = plan.limits.budget_seconds, plan.limits.case_seconds
+    else:
         seconds = None if own.time is None else float(own.time)
-    cases = plan.cases if own is None or plan.streams else _one_each(plan.cases)
+        cases = _one_each(cases)
+        window_s = _WINDOW_S if len(cases) == 1 else _OF_SEVERAL_S
     if not any(case.applicable for case in cases):
         raise UsageError(plan.cases[0].reason, hint="choose another operation, type or number of ranks")
-    limits = replace(plan.limits, case_seconds=_window_s(seconds, len(cases)), budget_seconds=None)
+    if seconds is not None:
+        window_s = min(window_s, max(_SHORTEST_S, seconds / _LEAST_WINDOWS / len(cases)))
+    limits = replace(plan.limits, case_seconds=window_s, budget_seconds=None)
     return replace(
         plan,
         cases=cases,
         limits=limits,
         raw_ranks=0,  # of rank 0 and the slowest: enough to see which call was slow
-        soak=Soak(seconds, own is not None and own.keep_going),
+        soak=Soak(seconds, None if own else settings.cycles or None, settings.keep_going),
     )
-
-
-def _is_soak(settings: RunSettings) -> bool:
-    return settings.soak is not None or settings.cycles == 0
 
 
 def _one_each(cases: tuple[Case, ...]) -> tuple[Case, ...]:
@@ -65,8 +66,3 @@ def _one_each(cases: tuple[Case, ...]) -> tuple[Case, ...]:
         if case.applicable:
             found.setdefault((case.collective, case.dtype, case.op, case.root, case.requested_bytes), case)
     return tuple(replace(case, index=index) for index, case in enumerate(found.values()))
-
-
-def _window_s(seconds: float | None, cases: int) -> float:
-    usual = _WINDOW_S if cases == 1 else _OF_SEVERAL_S
-    return usual if seconds is None else min(usual, max(_SHORTEST_S, seconds / _LEAST_WINDOWS / cases))

@@ -83,7 +83,7 @@ def make_streams(operations: tuple[str, ...], settings: RunSettings, backend: st
         streams.append(stream)
         sweeps.append(cases)
     _require_counted(streams, settings)
-    cases = _steps(streams, sweeps, settings.iters, settings.cycles or 1)
+    cases = _steps(streams, sweeps, settings.iters)
     whole = Swept(Pattern((), (ranks,), (), ()), cases, sum(stream.buffer_bytes for stream in streams))
     return Streams(tuple(streams), whole)
 
@@ -207,7 +207,7 @@ def _settings(entry: Mapping[str, Any], settings: RunSettings) -> RunSettings:
     for names in _EITHER:
         if any(name in own for name in names):
             own = {**{name: getattr(default, name) for name in names}, **own}
-    return replace(settings, **own, streams="", cycles=1)
+    return replace(settings, **own, streams="")
 
 
 def _checked(said: Any) -> dict[str, Any]:  # noqa: ANN401 (JSON)
@@ -280,21 +280,20 @@ def _one_placement(cases: Sequence[Case]) -> list[Case]:
 
 
 def _steps(
-    streams: Sequence[Stream], sweeps: Sequence[Sequence[Case]], iters: int | None, cycles: int
+    streams: Sequence[Stream], sweeps: Sequence[Sequence[Case]], iters: int | None
 ) -> tuple[Case, ...]:
     """The cases, one of every stream a step, until the longest sweep is through."""
     steps = max(map(len, sweeps))
     cases: list[Case] = []
-    for cycle in range(cycles):
-        for step in range(steps):
-            together = [sweep[min(step, len(sweep) - 1)] for sweep in sweeps]
-            for case in together:
-                beside = tuple(
-                    _words(other, streams[other.stream], streams[case.stream], iters)
-                    for other in together
-                    if other is not case
-                )
-                cases.append(replace(case, index=len(cases), cycle=cycle, beside=beside))
+    for step in range(steps):
+        together = [sweep[min(step, len(sweep) - 1)] for sweep in sweeps]
+        for case in together:
+            beside = tuple(
+                _words(other, streams[other.stream], streams[case.stream], iters)
+                for other in together
+                if other is not case
+            )
+            cases.append(replace(case, index=len(cases), beside=beside))
     return tuple(cases)
 
 

@@ -10,7 +10,7 @@ from busbw.errors import UsageError
 from busbw.model.arm import arms_of
 from busbw.model.case import Case
 from busbw.model.collective import COLLECTIVES, Placement, collective
-from busbw.model.counts import most_tables, table_of
+from busbw.model.counts import table_of
 from busbw.plan.expand import Grid, expand, refuse_roots, refuse_unsupported
 from busbw.plan.flags.run import RunSettings
 from busbw.plan.flags.skew import COUNTS
@@ -50,7 +50,6 @@ def swept(operations: tuple[str, ...], settings: RunSettings, backend: str, rank
         tables=pattern.counts,
         even_beside=settings.skew is not None,
     )
-    grid = replace(grid, cycles=max(grid.cycles, most_tables(pattern.counts)))
     cases = expand(grid, pattern.group_sizes[-1], backend, pattern.group_sizes[:-1])
     if settings.arms:
         cases = with_arms(cases, settings.arms_out)
@@ -109,7 +108,6 @@ def _grid(operations: tuple[str, ...], settings: RunSettings) -> Grid:
         roots=settings.root,
         sizes_bytes=_sizes(settings, first, last),
         lenient=settings.datatype.is_all,
-        cycles=settings.cycles or 1,
         own_sizes=settings.minbytes is None and settings.maxbytes is None,
         coalesce=tuple(settings.coalesce),
     )

@@ -33,6 +33,7 @@ from busbw.rank.beside import measure_beside
 from busbw.rank.measure import (
     Conditions,
     Samples,
+    Taken,
     first_call,
     measure,
     measure_again,
@@ -71,6 +72,19 @@ class Watches(Saves, Protocol):
 
     def passed(self, result: CaseResult) -> None:
         """What is known of a case of the window so far."""
+
+    def looked(self, looked: Looked) -> None:
+        """What is known after one look more."""
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What is known of a case while it is measured."""
+
+    case: Case
+    verdict: Verdict
+    given: Conditions
+    taken: Taken
 
 
 @dataclass(frozen=True)
@@ -326,17 +340,24 @@ class Session:
             progress.phase(Phase.WARMUP, progress.expected_seconds(case.size_bytes))
             take = self._take(case, limits)
             measured_s = time.monotonic()
-            samples = take(prepared, given, limits)
+            samples = take(prepared, self._heard(case, verdict, given), limits)
             progress.timed(case.size_bytes, samples.call_ns / 1e9)
             now_s = time.monotonic()
             own = np.array([now_s - began_s, now_s - measured_s, first_ns])
             all_s, visit_s, first_ns = map(float, given.world.max(own))
-            samples = replace(samples, first_call_ns=first_ns)
+            samples = replace(samples, first_call_ns=first_ns, ended_s=time.time())
             opened = _Open(case, limits, given, verdict, choice, samples, visit_s)
             self._due_s += all_s + opened.left_s
             return self._after_pass(opened, prepared)
         finally:
             prepared.close()
+
+    def _heard(self, case: Case, verdict: Verdict, given: Conditions) -> Conditions:
+        """With rank 0's observer, who hears every look."""
+        observer = self._observer
+        if observer is None:
+            return given
+        return replace(given, on_look=lambda taken: observer.looked(Looked(case, verdict, given, taken)))
 
     def _take(self, case: Case, limits: Limits) -> Callable[[PreparedCase, Conditions, Limits], Samples]:
         """How a visit of a case is measured."""

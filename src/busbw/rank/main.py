@@ -13,7 +13,7 @@ from busbw.errors import ExitCode
 from busbw.machine.host import read_processors
 from busbw.model.plan import Plan
 from busbw.model.progress import Phase, expected_s
-from busbw.model.record import Method
+from busbw.model.record import Method, WorldInfo
 from busbw.model.result import Status
 from busbw.rank import progress
 from busbw.rank.backends.base import Backend
@@ -77,13 +77,10 @@ def run(world: World, plan: Plan, observer: Lead | None, deadline: Deadline | No
         code = go_hunting(world, plan.hunt, backend, deadline, observer, places)
         backend.close()
         return code
-    if plan.soak is not None:
-        from busbw.rank.soak import go_soaking
-
-        ranks = info.ranks if info is not None else ()
-        code = go_soaking(world, plan, backend, given, deadline, observer, ranks)
-    else:
-        code = _measured(Session(plan, backend, given, deadline, observer), plan, observer)
+    code = _measured(plan, backend, given, deadline, observer, info)
+    progress.phase(Phase.END)
+    if "counters" in plan.evidence:
+        _watch_links(Session(plan, backend, given, deadline, observer), observer)
     memory_bytes = _most(backend.memory_report(), world)
     if observer is not None:
         observer.used(memory_bytes)
@@ -92,15 +89,25 @@ def run(world: World, plan: Plan, observer: Lead | None, deadline: Deadline | No
     return code
 
 
-def _measured(session: Session, plan: Plan, observer: Lead | None) -> ExitCode:
-    """All cases, and what links carried. Collective."""
+def _measured(
+    plan: Plan,
+    backend: Backend,
+    given: Conditions,
+    deadline: Deadline,
+    observer: Lead | None,
+    info: WorldInfo | None,
+) -> ExitCode:
+    """All cases, once or as a soak. Collective."""
+    if plan.soak is not None:
+        from busbw.rank.soak import go_soaking
+
+        ranks = info.ranks if info is not None else ()
+        return go_soaking(plan, backend, given, deadline, observer, ranks)
     ended = Counter[Status]()
-    for result, kept in session.results():
+    for result, kept in Session(plan, backend, given, deadline, observer).results():
         ended[result.status] += 1
         if observer is not None:
             observer.finished(result, kept)
-    progress.phase(Phase.END)
-    _watch_links(session, plan, observer)
     if ended[Status.WRONG]:
         return ExitCode.BAD_VERDICT
     # The budget ended before the first case.
@@ -120,12 +127,11 @@ def _connect(backend: Backend, plan: Plan, world: World) -> dict[str, str]:
     return {"ras": address}
 
 
-def _watch_links(session: Session, plan: Plan, observer: Lead | None) -> None:
-    """What links carry, where that was asked for. Collective."""
-    if "counters" in plan.evidence:
-        for burst in session.bursts():  # on rank 0; the others only take part
-            if observer is not None:
-                observer.carried(burst)
+def _watch_links(session: Session, observer: Lead | None) -> None:
+    """What links carry. Collective."""
+    for burst in session.bursts():  # on rank 0; the others only take part
+        if observer is not None:
+            observer.carried(burst)
 
 
 def _dump(plan: Plan, observer: Lead | None) -> NcclDump | None:

@@ -5,7 +5,7 @@ that the pass has enough; other cases may be measured between two passes.
 from __future__ import annotations
 
 import math
-import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -56,7 +56,8 @@ class Conditions:
     the ranks' clocks are synchronised. ``singles``: how many calls to time one by one for percentiles, 0
     where none are shown. ``graph_launches``: -G. ``grouping`` is there where the world is split.
     ``profiled``: a profiler is attached to a rank. ``idle``: this rank has nothing to send or receive in the
-    case at hand, while others have. ``span_s``: how long the passes of a case span at least.
+    case at hand, while others have. ``span_s``: how long the passes of a case span at least. ``on_look`` is
+    given what is taken of the headline's samples, after every look.
     """
 
     world: World
@@ -74,6 +75,7 @@ class Conditions:
     profiled: bool = False
     idle: bool = False
     span_s: float = 0.0
+    on_look: Callable[[Taken], None] | None = None
 
     @property
     def takes_part(self) -> bool:
@@ -134,7 +136,7 @@ class Samples:
     many samples; ``passes`` are wanted in all. ``singles`` are calls timed one by one where ``taken`` has
     several a sample. ``first_call_ns`` is of the case's first call, cold, on the slowest rank; ``lost_ns`` is
     how long this rank had no core, ``latest_ns`` by how much ranks were delayed on purpose at most.
-    ``ended_s`` is this rank's clock after a window of a soak, ``neighbours`` what neighbours did to the case;
+    ``ended_s`` is this rank's clock after the last sample, ``neighbours`` what neighbours did to the case;
     ``overlap`` of a stream: see ``CaseResult.overlap``.
     """
 
@@ -216,7 +218,11 @@ class Sampling:
             flags |= SampleFlag.CLOCK_STEP
         clock = given.clock if look.entry_ns is not None or not look.took_part else None
         time = "max" if given.loops and single else given.timing.time
-        return taken.extended(look, across_ranks(look, flags, time, given.world, clock, given.grouping))
+        across = across_ranks(look, flags, time, given.world, clock, given.grouping)
+        extended = taken.extended(look, across)
+        if given.on_look is not None and not single:
+            given.on_look(extended)
+        return extended
 
     def _take(self, taken: Taken, samples: int, lead: int | None) -> Look:
         timing, first, k = self._given.timing, self._earlier + len(taken.across), taken.k
@@ -485,7 +491,6 @@ def measure_window(prepared: PreparedCase, given: Conditions, limits: Limits) ->
         (len(taken.across),),
         lost_ns=sampling.lost_ns,
         call_ns=pace.call_ns,
-        ended_s=time.time(),
     )
 
 

@@ -65,6 +65,7 @@ class _Own:
 
 
 _own: _Own | None = None
+_keeps_hangs = False
 
 
 def stall_seconds(text: str) -> float:
@@ -86,7 +87,8 @@ def begin(rank: int, ranks: int | None, stall_s: float, tell: Callable[[HostStil
     watcher's process. A ``stall_s`` of 0 makes no page. A rank that cannot have one (a sandbox) is not seen
     when the others hang.
     """
-    global _own
+    global _own, _keeps_hangs  # noqa: PLW0603 (a process is one rank)
+    _keeps_hangs = stall_s <= 0
     if stall_s <= 0 or ranks == 1 or _own is not None:
         return
     page = Page(rank, ranks or 0, os.getpid(), limit_s=limit_s(stall_s, Phase.STARTING))
@@ -100,6 +102,11 @@ def begin(rank: int, ranks: int | None, stall_s: float, tell: Callable[[HostStil
         return
     _own, own.connection = own, connection
     threading.Thread(target=_leave_when_told, args=(connection,), name="busbw-progress", daemon=True).start()
+
+
+def keeps_hangs() -> bool:
+    """Whether a rank that says nothing is waited for, as for one in a debugger (--stall off)."""
+    return _keeps_hangs
 
 
 def end() -> None:

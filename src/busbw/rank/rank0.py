@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     from busbw.model.plan import Plan
     from busbw.model.record import HostInfo
     from busbw.model.traffic import Burst
+    from busbw.rank.cases import Looked
     from busbw.rank.retain import Kept
-    from busbw.rank.soak_log import Soaked, State
+    from busbw.rank.soak import Soaked
+    from busbw.rank.soak_log import State
 
 # Enough to even out a case that does not apply or takes long, few enough to follow growing sizes.
 _RECENT: Final = 8
@@ -111,7 +113,8 @@ class Lead:
         self._plan = plan
         self._lock = threading.Lock()
         self._ended = False
-        self._verdict = ExitCode.OK  # of a hunt
+        self._verdict = ExitCode.OK  # of a hunt or a soak
+        self._cut_short: Callable[[], State] | None = None  # of a soak
         self._cases = Counter[Status]()
         self._pace = _Pace(len(plan.cases), time.monotonic())
         record = RunRecord(
@@ -181,6 +184,13 @@ class Lead:
             self._writer.append(result, kept.samples, kept.digests)
             self._emit(event(EventKind.CASE, result=result))
             self._emit(event(EventKind.PROGRESS, **self._pace.after(result, time.monotonic(), final=True)))
+
+    def looked(self, looked: Looked) -> None:
+        """See Watches. A run keeps passes alone."""
+
+    def soaking(self, cut_short: Callable[[], State]) -> None:
+        """See Soaker."""
+        self._cut_short = cut_short
 
     def soaked(self, soaked: Soaked) -> None:
         """A window is over. What a kill leaves is a second older than the newest window at most."""
@@ -264,6 +274,8 @@ class Lead:
             if self._ended:
                 return
             self._ended = True
+            if self._cut_short is not None and status is not RunStatus.COMPLETE:
+                self._store_soak(self._cut_short())
             for result in self._writer.unfinished:
                 self._cases[result.status] += 1
                 self._emit(event(EventKind.CASE, result=result))

@@ -64,9 +64,8 @@ def retain(
         raw = world.gather(_raw(case, world.rank, samples) if speaks else b"")
     if digests is None or raw is None:
         return NOTHING_KEPT
-    shared = [rows for part in _parts(samples) for rows in _shared_rows(case, part, part is samples.singles)]
     return Kept(
-        np.concatenate((*shared, np.frombuffer(b"".join(raw), SAMPLE_DTYPE))),
+        np.concatenate((*shared_rows(case, samples), np.frombuffer(b"".join(raw), SAMPLE_DTYPE))),
         np.frombuffer(b"".join(digests), DIGEST_DTYPE),
         samples.ended_s,
     )
@@ -85,8 +84,12 @@ def _parts(samples: Samples) -> tuple[Taken, ...]:
     return (samples.taken,) if samples.singles is None else (samples.taken, samples.singles)
 
 
-def _shared_rows(case: int, taken: Taken, single: bool) -> list[npt.NDArray[np.void]]:
+def shared_rows(case: int, samples: Samples) -> list[npt.NDArray[np.void]]:
     """What all ranks have in common: maximum, minimum, and the headline where it is neither."""
+    return [rows for part in _parts(samples) for rows in _of_part(case, part, part is samples.singles)]
+
+
+def _of_part(case: int, taken: Taken, single: bool) -> list[npt.NDArray[np.void]]:
     across = taken.across
     rows = [
         _rows(case, MAX_OVER_RANKS, taken, across.worst, across.issue, single=single),

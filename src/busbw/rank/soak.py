@@ -1,4 +1,4 @@
-"""A soak on the ranks: the cases of the plan, sweep after sweep, each visit a window, until the time is over.
+"""A soak on the ranks: the cases of the plan, sweep after sweep, each visit a window, until its end.
 
 A visit is that of any run: it checks the case at full width on new data, measures it, and checks it again.
 """
@@ -6,32 +6,51 @@ A visit is that of any run: it checks the case at full width on new data, measur
 from __future__ import annotations
 
 import itertools
+import threading
 import time
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
 from busbw.errors import ExitCode
-from busbw.model.result import CaseResult, Status
-from busbw.rank.cases import Session
-from busbw.rank.soak_log import Soaked, SoakLog
+from busbw.model.result import CaseResult, Status, StopReason
+from busbw.model.sample import DIGEST_DTYPE
+from busbw.rank.cases import Looked, Session
+from busbw.rank.measure import Samples
+from busbw.rank.retain import Kept, shared_rows
+from busbw.rank.soak_log import SoakLog, State
+from busbw.rank.summarize import summarize
 
 if TYPE_CHECKING:
     from busbw.model.plan import Plan
     from busbw.model.record import RankInfo
+    from busbw.model.soak import Soak
     from busbw.rank.backends.base import Backend
     from busbw.rank.measure import Conditions
     from busbw.rank.process import Deadline
-    from busbw.rank.retain import Kept
-    from busbw.rank.world.base import World
 
 # Sweeps whose wrong tensors are kept: those of the later ones would fill the disk.
 _MOST_SAVED: Final = 4
+_STATE_S: Final = 1.0
+
+
+@dataclass(frozen=True)
+class Soaked:
+    """One window. ``notes`` are what it has shown, for people; ``state`` is made once a second at most."""
+
+    window: CaseResult
+    notes: tuple[str, ...]
+    elapsed_s: float
+    state: State | None
 
 
 class Soaker(Protocol):
     """Rank 0's ear for a soak."""
+
+    def soaking(self, cut_short: Callable[[], State]) -> None:
+        """It begins. ``cut_short`` is what it comes to where it is ended in a window; any thread may ask."""
 
     def soaked(self, soaked: Soaked) -> None:
         """A window is over."""
@@ -41,7 +60,6 @@ class Soaker(Protocol):
 
 
 def go_soaking(
-    world: World,
     plan: Plan,
     backend: Backend,
     given: Conditions,
@@ -50,10 +68,10 @@ def go_soaking(
     ranks: tuple[RankInfo, ...],
 ) -> ExitCode:
     """Window after window. Collective over the world; ``observer`` and ``ranks`` are rank 0's."""
-    soak = plan.soak
+    soak, world = plan.soak, given.world
     assert soak is not None, "made for a plan with a soak"
     began_s, wrong = time.monotonic(), 0
-    ear = None if observer is None else _Ear(observer, SoakLog(plan, ranks, time.time()))
+    ear = None if observer is None else _Ear(observer, plan, SoakLog(plan, ranks, time.time()), began_s)
     for sweep in itertools.count():
         # Other data than in the sweeps before.
         seed = plan.seed + sweep * len(plan.cases) * max(1, plan.checks)
@@ -63,8 +81,8 @@ def go_soaking(
             measured += result.status is not Status.NOT_APPLICABLE
             wrong += result.status is Status.WRONG
             elapsed_s = float(world.max(np.array([time.monotonic() - began_s]))[0])
-            is_over = soak.seconds is not None and elapsed_s >= soak.seconds
-            is_over = is_over or (wrong > 0 and not soak.keep_going)
+            through = sweep + (result.case == len(plan.cases) - 1)  # whole sweeps
+            is_over = _is_over(soak, elapsed_s, through, wrong)
             code = ExitCode.OK
             if ear is not None:
                 code = ear.window(result, kept, elapsed_s, last=is_over)
@@ -75,24 +93,58 @@ def go_soaking(
     return ExitCode.OK
 
 
+def _is_over(soak: Soak, elapsed_s: float, sweeps: int, wrong: int) -> bool:
+    return (
+        (soak.seconds is not None and elapsed_s >= soak.seconds)
+        or (soak.cycles is not None and sweeps >= soak.cycles)
+        or (wrong > 0 and not soak.keep_going)
+    )
+
+
 class _Ear:
     """What a Session tells on rank 0: a window has one pass, and its files are read beside it."""
 
-    def __init__(self, observer: Soaker, log: SoakLog) -> None:
-        self._observer, self._log = observer, log
+    def __init__(self, observer: Soaker, plan: Plan, log: SoakLog, began_s: float) -> None:
+        self._observer, self._plan, self._log, self._began_s = observer, plan, log, began_s
         self._files: dict[str, bytes] = {}
+        self._open: tuple[Looked, float, float] | None = None  # with both clocks after the look
+        self._stated_s = 0.0
+        self._lock = threading.Lock()
+        observer.soaking(self._cut_short)
 
     def window(self, result: CaseResult, kept: Kept, elapsed_s: float, *, last: bool) -> ExitCode:
         """One window is over; what the soak comes to, where it is the last."""
-        files, self._files = self._files, {}
-        soaked = self._log.with_window(result, kept, files, elapsed_s, last=last)
-        self._observer.soaked(soaked)
-        return soaked.state.code if soaked.state is not None else ExitCode.OK
+        with self._lock:
+            files, self._files, self._open = self._files, {}, None
+            notes, state = self._log.take(result, kept, files, elapsed_s, self._plan.checks + 1), None
+            if last or elapsed_s - self._stated_s >= _STATE_S:
+                self._stated_s, state = elapsed_s, self._log.state()
+        self._observer.soaked(Soaked(result, notes, elapsed_s, state))
+        return state.code if state is not None else ExitCode.OK
 
     def passed(self, result: CaseResult) -> None:
         """Never called."""
+
+    def looked(self, looked: Looked) -> None:
+        """See Watches."""
+        self._open = looked, time.monotonic() - self._began_s, time.time()
 
     def saved(self, name: str, content: bytes) -> None:
         """See Saves."""
         self._files[name] = content
         self._observer.saved(name, content)
+
+    def _cut_short(self) -> State:
+        """With what the looks at the open window have shown, which no check follows."""
+        with self._lock:
+            if self._open is not None:
+                (looked, elapsed_s, ended_s), self._open = self._open, None
+                taken, case = looked.taken, looked.case
+                samples = Samples(taken, 0, (StopReason.CASE_TIME,), (len(taken.across),))
+                checked, conditions = looked.verdict
+                result = summarize(case, samples, checked, looked.given, show=self._plan.show)
+                rows = np.concatenate(shared_rows(case.index, samples))
+                kept = Kept(rows, np.empty(0, DIGEST_DTYPE), ended_s)
+                result, checks = replace(result, conditions=conditions), self._plan.checks
+                self._log.take(result, kept, self._files, elapsed_s, checks)
+            return self._log.state()

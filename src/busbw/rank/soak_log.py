@@ -38,7 +38,6 @@ _OWN_SHARE: Final = 0.5
 LOSSES: Final = (0.05, 0.1, 0.2, 0.5)  # the first that would have been seen is what a soak says
 PROBABILITY: Final = 0.95
 _SHOWN: Final = 3
-_STATE_S: Final = 1.0
 # Windows whose untimed part (checks, warm-up) shows what is usual, and how many are needed for that.
 _UNTIMED: Final = 64
 _LEAST_UNTIMED: Final = 3
@@ -68,16 +67,6 @@ class State:
     code: ExitCode
 
 
-@dataclass(frozen=True)
-class Soaked:
-    """One window. ``notes`` are what it has shown, for people; ``state`` is made once a second at most."""
-
-    window: CaseResult
-    notes: tuple[str, ...]
-    elapsed_s: float
-    state: State | None
-
-
 @dataclass
 class _Series:
     """Of one case."""
@@ -102,13 +91,13 @@ class SoakLog:
         self._slow: list[SlowCall] = []
         self._slow_count = self._checks = self._wrong_windows = self._changes = 0
         self._wrong: list[WrongElement] = []
-        self._elapsed_s = self._stated_s = 0.0
+        self._elapsed_s = 0.0
 
-    def with_window(
-        self, result: CaseResult, kept_rows: Kept, files: dict[str, bytes], elapsed_s: float, *, last: bool
-    ) -> Soaked:
-        """The soak with one window more, which ended ``elapsed_s`` after the start; ``files`` are what failed
-        checks in it have left.
+    def take(
+        self, result: CaseResult, kept_rows: Kept, files: dict[str, bytes], elapsed_s: float, checks: int
+    ) -> tuple[str, ...]:
+        """Take one window more, which ended ``elapsed_s`` after the start: so many ``checks`` were made in it
+        where any was, and ``files`` are what failed ones have left. What it has shown, for people.
         """
         series = self._series[result.case]
         series.last = result
@@ -121,16 +110,16 @@ class SoakLog:
             notes += self._took_slow(slow)
             notes += self._took_window(series, result, kept_rows, elapsed_s)
         if result.wrong is not None:
-            self._checks += self._plan.checks + 1
+            self._checks += checks
         if result.status is Status.WRONG:
             notes += self._took_wrong(result, files, elapsed_s)
         self._elapsed_s = elapsed_s
-        if not last and elapsed_s - self._stated_s < _STATE_S:
-            return Soaked(result, tuple(notes), elapsed_s, None)
-        self._stated_s = elapsed_s
+        return tuple(notes)
+
+    def state(self) -> State:
+        """What the windows so far come to."""
         results = tuple(self._result(case, each) for case, each in sorted(self._series.items()))
-        state = State(results, self._fields(elapsed_s), tuple(self._findings()), self._code())
-        return Soaked(result, tuple(notes), elapsed_s, state)
+        return State(results, self._fields(self._elapsed_s), tuple(self._findings()), self._code())
 
     # ---- one window ---------------------------------------------------------------------------------
 

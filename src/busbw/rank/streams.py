@@ -8,6 +8,7 @@ its time each stream had company is kept with every sample.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -198,6 +199,7 @@ class _Step:
                 float(first_ns[number]),
                 lost_ns=self.lost_ns,
                 overlap=_overlap(self._overlap[number][taken.kept]),
+                ended_s=time.time(),
             )
             for number, taken in enumerate(self.taken)
         ]

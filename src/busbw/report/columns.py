@@ -62,7 +62,10 @@ def without_interval(result: CaseResult) -> tuple[str, str]:
         return "", ""
     least = least_samples_of_interval(reported_confidence(result.stop) if result.stop else FIXED_CONFIDENCE)
     if 0 < result.samples < least:
-        return f"n<{least}", f"an interval takes {least} samples: give more --case-time, or a larger -n"
+        return (
+            f"n<{least}",
+            f"an interval takes {least} samples: give more --case-time, a larger -n, or more --cycles",
+        )
     if result.tau:
         return (
             "drifts",

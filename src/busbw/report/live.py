@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from busbw.errors import BusbwError
@@ -23,6 +24,7 @@ from busbw.model.result import (
     CaseResult,
     not_run,
 )
+from busbw.record.read import read_record
 from busbw.report import screen_table, table
 from busbw.report.columns import is_split
 from busbw.report.console import CleanConsole, columns, print_lines
@@ -34,8 +36,8 @@ from busbw.report.events import (
 )
 from busbw.report.fields import UNBOUND
 from busbw.report.hunt import HuntDisplay, HuntJsonDisplay, MatrixCsvDisplay
-from busbw.report.soak import SoakDisplay
-from busbw.units import counted
+from busbw.report.soak import end_words, is_of_soak, level_words, share_done, soak_lines
+from busbw.units import counted, format_duration
 
 if TYPE_CHECKING:
     from busbw.plan.flags.run import RunSettings
@@ -74,7 +76,7 @@ def create(
     if format_name != "table":
         return CsvDisplay(out, err) if format_name == "csv" else JsonDisplay(out, err)
     if kind is Kind.SOAK:
-        return SoakDisplay(out, err, live=live)
+        return SoakDisplay(out, err, live=live, wide=wide)
     return (
         PreflightDisplay(out, err) if kind is Kind.PREFLIGHT else TableDisplay(out, err, live=live, wide=wide)
     )
@@ -83,7 +85,7 @@ def create(
 def display_of(settings: RunSettings) -> Display:
     """What shows a run with these settings."""
     kind = Kind.PREFLIGHT if settings.stop_after else Kind.CASES
-    if settings.soak is not None or settings.cycles == 0:
+    if settings.repeats:
         kind = Kind.SOAK
     if settings.hunt:
         kind = Kind.HUNT
@@ -124,6 +126,10 @@ class TableDisplay(Display):
     def _begin(self, header: Event, plan: Plan, world: WorldInfo, method: Method) -> None:
         self._print(table.header(world, method, plan, str(header["busbw_version"]), header.get("source")))
         self._print(f"# {line}" for line in table.stream_words(plan, world.size))
+        self._start(plan)
+
+    def _start(self, plan: Plan) -> None:
+        """Progress."""
         if self._progress is not None:
             self._progress.start(len(plan.cases), self._under_way(plan, 0))
 
@@ -271,13 +277,56 @@ class TableDisplay(Display):
         print_lines(lines, self._out, whole=self._wide)
 
 
+_STEPS: Final = 1000  # of a soak's progress
+
+
+class SoakDisplay(TableDisplay):
+    """What windows show goes to ``err`` as it comes; the table is of what all of them came to, as the record
+    has it, also where it was ended early.
+    """
+
+    def __init__(self, out: TextIO, err: TextIO, *, live: bool, wide: bool = False) -> None:
+        super().__init__(out, err, live=live, wide=wide)
+        self._windows = 0
+
+    def _start(self, plan: Plan) -> None:
+        self._print([f"# soak     {end_words(plan)}"])
+        if self._progress is not None:
+            self._progress.start(_STEPS, "window 1")
+
+    def _take(self, item: Event) -> None:
+        kind, plan = item["event"], self._plan
+        if kind == EventKind.WINDOW and plan is not None:
+            self._window(item, plan)
+        elif kind == EventKind.END and plan is not None:
+            self._stop_progress()
+            record = read_record(Path(str(item["folder"])))
+            for result in record.finished:
+                self._result(plan, result, final=True)
+            super()._take(item)
+            self._print(soak_lines(record, columns(UNBOUND, self._out)))
+        elif kind != EventKind.CASE and not (kind == EventKind.FINDING and is_of_soak(item["finding"])):
+            super()._take(item)
+
+    def _window(self, item: Event, plan: Plan) -> None:
+        self._windows += 1
+        for note in item["notes"]:
+            print(f"busbw: {note}", file=self._err, flush=True)
+        if self._progress is None:
+            return
+        result, elapsed_s = read_result(item), float(item["elapsed_s"])
+        words = level_words(plan.cases[result.case], result)
+        done = share_done(plan, elapsed_s, self._windows)
+        if done is None:
+            self._progress.step(0, f"{format_duration(elapsed_s)}, {words}, until Ctrl-C")
+        else:
+            self._progress.step(round(_STEPS * done), words, elapsed_s * (1 - done) / done)
+
+
 def _scatter_lines(folder: str, plan: Plan, results: Sequence[CaseResult]) -> list[str]:
     """What saved runs say of other launches of this kind; nothing where the record is not here."""
-    from pathlib import Path
-
     from busbw.judge.kept import launches_of_machine
     from busbw.judge.launch_history import prior_of
-    from busbw.record.read import read_record
 
     try:
         record = read_record(Path(folder))
@@ -301,8 +350,6 @@ class JsonDisplay(Display):
     """The whole record, once, at the end."""
 
     def _take(self, item: Event) -> None:
-        from pathlib import Path
-
         from busbw.record.folder import RUN_FILE
 
         if item["event"] == EventKind.END:
@@ -408,6 +455,9 @@ class CsvDisplay(Display):
         elif self._plan is not None and item["event"] == EventKind.CASE:
             self._result(self._plan, read_result(item))
         elif self._plan is not None and item["event"] == EventKind.END:
+            if self._plan.soak is not None and not self._written:  # ended early: the record has its results
+                for result in read_record(Path(str(item["folder"]))).finished:
+                    self._result(self._plan, result)
             for result in not_run(len(self._plan.cases), self._written):
                 self._result(self._plan, result)
 

@@ -1,122 +1,63 @@
-"""A soak as text: what a window has shown as it comes; at the end, from the record, the level, what was
-found, and which loss would have been seen.
+"""A soak as text: what is repeated until when, and from the record how much was done, what was found, and
+which loss would have been seen.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
-from typing import Any, Final, TextIO
+from typing import Any, Final
 
 from busbw.model.case import Case
-from busbw.model.event import Event, EventKind
-from busbw.model.finding import Severity
 from busbw.model.plan import Plan
-from busbw.model.record import Method, RunRecord, WorldInfo
-from busbw.model.result import CaseResult, Status
+from busbw.model.record import RunRecord
+from busbw.model.result import CaseResult
 from busbw.model.soak import SOAK_CHECK
-from busbw.record.read import read_record
-from busbw.report.console import columns, print_lines
-from busbw.report.display import Display, who_lines
-from busbw.report.events import finding_lines, read_result
-from busbw.report.fields import UNBOUND
+from busbw.report.events import finding_lines
 from busbw.units import counted, format_duration, format_gb_per_s, format_share, format_time
 
-_STEPS: Final = 1000  # of a progress bar
 _PROBABILITY: Final = 0.95  # of wrong data, as of a loss
 
 
-class SoakDisplay(Display):
-    """Notes go to ``err`` as they come, the result to ``out``."""
-
-    def __init__(self, out: TextIO, err: TextIO, *, live: bool = True) -> None:
-        super().__init__(out, err, progress=live)
-        self._live = live
-
-    def _begin(self, header: Event, plan: Plan, world: WorldInfo, method: Method) -> None:
-        self._print(header_lines(plan, world, str(header["busbw_version"])))
-        if self._progress is not None:
-            self._progress.start(_STEPS, "window 1")
-
-    def _take(self, item: Event) -> None:
-        kind = item["event"]
-        if kind == EventKind.WINDOW:
-            self._window(item)
-        elif kind == EventKind.FINDING:
-            self._findings.append(item["finding"])
-        elif kind == EventKind.END and self._plan is not None:
-            self._stop_progress()
-            self._print(soak_lines(read_record(Path(str(item["folder"]))), str(item["folder"]), self._out))
-            self._findings = []
-
-    def close(self) -> None:
-        """See Display. Where nothing was started, there is no END to wait for."""
-        super().close()
-        self._print(_finding_lines(self._findings, self._out))
-
-    def _window(self, item: Event) -> None:
-        plan = self._plan
-        if not self._live or plan is None or plan.soak is None:
-            return
-        print_lines((f"busbw: {note}" for note in item["notes"]), self._err)
-        if self._progress is None:
-            return
-        result, elapsed_s, seconds = read_result(item), float(item["elapsed_s"]), plan.soak.seconds
-        case = plan.cases[result.case]
-        words = f"{case.short} {_level(result)}".rstrip()
-        if seconds is None:
-            self._progress.step(0, f"{format_duration(elapsed_s)}, {words}, until Ctrl-C")
-        else:
-            done = min(_STEPS, round(_STEPS * elapsed_s / seconds))
-            self._progress.step(done, words, max(0.0, seconds - elapsed_s))
-
-
-def _finding_lines(findings: Iterable[Mapping[str, Any]], out: TextIO) -> Iterator[str]:
-    for finding in findings:
-        if finding["severity"] != Severity.INFO or finding["check"] == SOAK_CHECK:
-            yield from finding_lines(finding, columns(UNBOUND, out))
-
-
-def soak_lines(record: RunRecord, folder: str, out: TextIO) -> Iterator[str]:
-    """What it came to, also where it was ended early."""
-    cases = record.plan.cases
-    for result in record.finished:
-        words = _result_words(cases[result.case], result) if result.time_ns else result.error
-        yield f"# result   {words}"
-    if record.soak:
-        yield f"# calls    {call_words(record.soak)}"
-    yield from _finding_lines(map(asdict, record.findings), out)
-    yield f"# record   {folder}"
-    if record.soak:
-        yield from (f"# {line}" for line in power_lines(record.soak, cases))
-
-
-def header_lines(plan: Plan, world: WorldInfo, version: str) -> list[str]:
-    """What is soaked, with what, for how long."""
+def end_words(plan: Plan) -> str:
+    """How long it goes on."""
     assert plan.soak is not None
-    what = plan.cases[0].short if len(plan.cases) == 1 else f"{len(plan.cases)} cases in turn"
-    long = "until Ctrl-C" if plan.soak.seconds is None else f"for {format_duration(plan.soak.seconds)}"
-    window = f"windows of {format_duration(plan.limits.case_seconds)}"
-    window = window if plan.limits.calls is None else f"windows of {plan.limits.calls} calls"
-    checked = "every element checked before and after" if plan.checks else "unchecked"
-    who = who_lines(f"soak of {what}", plan, world, version)
-    return [*who, f"# soak     {long}, {window}, {checked}"]
+    ends = [] if plan.soak.cycles is None else [counted(plan.soak.cycles, "cycle")]
+    ends += [] if plan.soak.seconds is None else [format_duration(plan.soak.seconds)]
+    long = f"for {' or '.join(ends)}" if ends else "until Ctrl-C"
+    wrong = "" if plan.soak.keep_going or not plan.checks else ", or until data are wrong"
+    return f"{long}{wrong}"
 
 
-def _level(result: CaseResult) -> str:
+def share_done(plan: Plan, elapsed_s: float, windows: int) -> float | None:
+    """Of what it does in all; None where only the user knows."""
+    assert plan.soak is not None
+    shares = [] if plan.soak.seconds is None else [elapsed_s / plan.soak.seconds]
+    shares += [] if plan.soak.cycles is None else [windows / (plan.soak.cycles * len(plan.cases))]
+    return min(1.0, max(shares)) if shares else None
+
+
+def level_words(case: Case, result: CaseResult) -> str:
+    """Of one window."""
     if result.busbw_gb_per_s is not None:
-        return f"{format_gb_per_s(result.busbw_gb_per_s)} GB/s"
-    return format_time(result.time_ns) if result.time_ns else ""
+        return f"{case.short} {format_gb_per_s(result.busbw_gb_per_s)} GB/s"
+    return f"{case.short} {format_time(result.time_ns) if result.time_ns else ''}".rstrip()
 
 
-def _result_words(case: Case, result: CaseResult) -> str:
-    """The level over all windows."""
-    spread = "" if result.half_width is None else f" +-{format_share(result.half_width)}"
-    wrong = "; WRONG DATA" if result.status is Status.WRONG else ""
-    over = f"median over {counted(result.samples, 'window')}"
-    return f"{case.short}: {_level(result)}{spread}, {over}{wrong}"
+def is_of_soak(finding: Mapping[str, Any]) -> bool:
+    """Whether it is one of its windows', rather than of preflight."""
+    return str(finding["check"]) == SOAK_CHECK
+
+
+def soak_lines(record: RunRecord, width: int) -> Iterator[str]:
+    """How much was done, what was found, and what would have been seen."""
+    if not record.soak:
+        return
+    yield f"# calls    {call_words(record.soak)}"
+    for finding in filter(is_of_soak, map(asdict, record.findings)):
+        yield from finding_lines(finding, width)
+    yield from (f"# {line}" for line in power_lines(record.soak, record.plan.cases))
 
 
 def call_words(soak: Mapping[str, Any]) -> str:

@@ -32,7 +32,15 @@ from busbw.report.columns import (
     result_columns,
     without_interval,
 )
-from busbw.units import NS_PER_US, counted, first_of, format_approximate_size, format_size, name_ranges, were
+from busbw.units import (
+    NS_PER_US,
+    counted,
+    first_of,
+    format_approximate_size,
+    format_size,
+    name_ranges,
+    were,
+)
 
 # What importers write where a log says nothing.
 _FINDINGS_SHOWN: Final = 5
@@ -148,7 +156,7 @@ def header(
         f"ranks    {world.size} on {place}, world {world.kind}, started by {world.launcher}",
         f"devices  {_devices(world)}",
         *([f"nccl     {said}"] if (said := "; ".join(said_words(said_by(world)))) else []),
-        f"time     {method.time}; {_sampling(plan.limits)}{_clock(method)}",
+        f"time     {method.time}; {_sampling(plan)}{_clock(method)}",
         f"buffers  {method.buffers}; GB/s = 10^9 bytes/s; "
         + (f"{counted(plan.checks, 'check')} a case" if plan.checks else "unchecked"),
     ]
@@ -183,11 +191,14 @@ def _imported_header(
     return [f"# {line}" for line in lines]
 
 
-def _sampling(limits: Limits) -> str:
+def _sampling(plan: Plan) -> str:
+    limits = plan.limits
     if limits.calls == 0:
         return "nothing is timed (-n 0)"
     if limits.calls is not None:
         return _rounds(limits)
+    if plan.soak is not None:
+        return f"sampled in windows of {limits.case_seconds:g} s"
     same = limits.small_precision == limits.precision
     small = "" if same else f" ({_percent(limits.small_precision)} below 50 us)"
     budget = "" if limits.budget_seconds is None else f", {limits.budget_seconds:g} s for all cases"

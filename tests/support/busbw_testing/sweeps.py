@@ -41,6 +41,9 @@ class Notes:
     def passed(self, result: Any) -> None:
         self.passes.append(result)
 
+    def looked(self, looked: Any) -> None:
+        pass
+
     def finished(self, result: Any, kept: Any) -> None:
         self.results.append(result)
         self.kept.append(kept)

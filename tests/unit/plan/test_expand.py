@@ -105,27 +105,6 @@ def test_a_barrier_has_one_case_whatever_is_swept() -> None:
     assert (cases[0].op, cases[0].root, cases[0].requested_bytes) == ("", -1, 0)
 
 
-def test_too_many_cycles_are_refused_before_they_are_counted_out() -> None:
-    with pytest.raises(UsageError, match=r"--cycles 99999999999 of \d+ cases"):
-        expand(grid("all_reduce", cycles=99_999_999_999), 2, "mpi")
-
-
-def test_cycles_repeat_the_whole_sweep() -> None:
-    once = expand(grid("all_reduce", "barrier", "sendrecv"), 2, "mpi")
-    thrice = expand(grid("all_reduce", "barrier", "sendrecv", cycles=3), 2, "mpi")
-    assert [case.index for case in thrice] == list(range(3 * len(once)))
-    assert [case.cycle for case in thrice] == [0] * len(once) + [1] * len(once) + [2] * len(once)
-    for number, case in enumerate(thrice):
-        first = once[number % len(once)]
-        assert (case.collective, case.op, case.size_bytes, case.placement, case.reason) == (
-            first.collective,
-            first.op,
-            first.size_bytes,
-            first.placement,
-            first.reason,
-        )
-
-
 def test_a_type_that_was_named_and_cannot_be_reduced_is_refused() -> None:
     with pytest.raises(UsageError, match="all_reduce of int16: NCCL has no 16-bit integers") as refused:
         expand(grid("all_gather", "all_reduce", types=("float", "int16")), 2, "nccl")
@@ -144,12 +123,12 @@ def test_where_all_types_are_meant_it_is_shown_as_not_applicable() -> None:
 @pytest.mark.parametrize("backend", ["mpi", "nccl"])
 def test_everything_at_once_comes_in_pairs(ranks: int, backend: str) -> None:
     """The table has a line for two neighbours; a case without its other half would shift all that follow."""
-    every = Grid(COLLECTIVES, DATA_TYPES, REDUCE_OPS, range(ranks), [0, 8, 1000], lenient=True, cycles=2)
+    every = Grid(COLLECTIVES, DATA_TYPES, REDUCE_OPS, range(ranks), [0, 8, 1000], lenient=True)
     cases = expand(every, ranks, backend)
     assert [case.index for case in cases] == list(range(len(cases)))
     for first, second in zip(cases[::2], cases[1::2], strict=True):
         assert [first.placement, second.placement] == list(Placement)
-        for name in ("collective", "dtype", "op", "root", "requested_bytes", "size_bytes", "count", "cycle"):
+        for name in ("collective", "dtype", "op", "root", "requested_bytes", "size_bytes", "count"):
             assert getattr(first, name) == getattr(second, name)
     assert all(case.applicable == (not case.reason) for case in cases)
     assert all(case.shape(ranks).call_count == case.count for case in cases)

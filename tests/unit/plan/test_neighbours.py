@@ -57,7 +57,7 @@ def test_what_runs_beside_is_read_once(text: str, wanted: dict[str, object]) -> 
         (settings("compute:sms=4,share=50%"), "the same choice"),
         (settings("compute:sms=4", backend="mpi"), "those of GPUs"),
         (settings("compute", iters=20), "-n"),
-        (settings("compute", cycles=0), "--cycles 0"),
+        (settings("compute", cycles=0), "--cycles"),
         (settings("compute", backend="null"), "--backend null"),
     ],
 )

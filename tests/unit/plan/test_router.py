@@ -76,21 +76,21 @@ def test_a_token_goes_to_an_expert_once() -> None:
     assert table.send == ((100, 100), (100, 100))
 
 
-def test_cycles_draw_new_tokens_and_a_seed_repeats_them() -> None:
-    first, again = (made("zipf:1,tokens=64", 4, cycles=2).counts for _ in range(2))
+def test_tokens_are_drawn_several_times_and_a_seed_repeats_them() -> None:
+    first, again = (made("zipf:1,tokens=64,draws=2", 4).counts for _ in range(2))
     assert first == again
     assert len(set(first)) == 2
 
 
-def test_a_file_has_a_matrix_a_line_for_cycles_in_turn(tmp_path: Path) -> None:
+def test_a_file_has_a_matrix_a_line_that_a_sweep_takes_in_turn(tmp_path: Path) -> None:
     path = tmp_path / "counts.jsonl"
     path.write_text("[[4, 0], [2, 2]]\n\n[[1, 1], [1, 1]]\n")
-    settings = RunSettings(skew=Skew(f"counts:{path}"), cycles=3)
+    settings = RunSettings(skew=Skew(f"counts:{path}"))
     plan = make_plan(("alltoallv",), settings, "null", 2)
     # Own sizes, of 4-byte elements: 6 and 2 at the busiest rank; evenly 4 and 2.
     rows = [(case.cycle, case.size_bytes, case.even) for case in plan.cases if case.applicable]
     first, second = [(24, False), (16, True)], [(8, False), (8, True)]
-    assert rows == [(cycle, *row) for cycle in range(3) for row in (first, second, first)[cycle]]
+    assert rows == [(cycle, *row) for cycle in range(2) for row in (first, second)[cycle]]
     table = plan.table(plan.cases[0])
     assert table is not None
     assert busiest_elements(table, 6, 4) == 6

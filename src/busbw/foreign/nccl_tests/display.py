@@ -139,7 +139,9 @@ class NcclTestsDisplay:
         if refused := case.row.refuses(run.first.ranks):
             self._skip(case, run.first.ranks, refused)
             return
-        if run.plan.soak is not None and result.case == 0:  # -N 0: the footer is of the last sweep
+        soak = run.plan.soak
+        if soak is not None and soak.cycles is None and result.case == 0:
+            # -N 0: the footer is of the last sweep
             self._results, self._sides = [], []
         self._results.append(result)
         if result.status is Status.FAILED:

@@ -81,8 +81,10 @@ def run_settings(line: Line, variables: Variables, backend: str, nccl_path: str 
     """The settings that measure what the line asks for. Raises UsageError for what busbw does not have."""
     options = line.options
     _refuse(options)
-    if options.run_cycles == 0 and options.per_iter_timing:
-        raise UsageError("-I keeps every iteration, and -N 0 has no end", hint="leave one of them out")
+    if options.run_cycles != 1 and options.per_iter_timing:
+        raise UsageError(
+            "-I keeps every iteration, and -N keeps what its cycles come to", hint="leave one of them out"
+        )
     isolated = options.blocking != 0
     name = operation(line.program)
     return RunSettings(
@@ -91,6 +93,7 @@ def run_settings(line: Line, variables: Variables, backend: str, nccl_path: str 
         op=ReduceOps(",".join(OPS) if options.op == ALL else options.op),
         root=Roots(str(options.root)),
         cycles=options.run_cycles,
+        keep_going=True,
         iters=options.iters,
         warmup_iters=options.warmup_iters,
         warmup_time=WARMUP_TIME,

@@ -63,8 +63,8 @@ class PatternSettings:
         Skew | None,
         of_pattern(
             help="Uneven alltoallv, all_gatherv, and the same bytes evenly spread: zipf:S or lognormal:S"
-            " [,experts=N][,tokens=N][,topk=N], counts:FILE.jsonl, or how many times the mean the busiest"
-            " rank gets (gives)."
+            " [,experts=N][,tokens=N][,topk=N][,draws=N], counts:FILE.jsonl, or how many times the mean the"
+            " busiest rank gets (gives)."
         ),
     ] = None
     pairs: Annotated[

@@ -102,8 +102,11 @@ class RunSettings(RankSettings, PreflightSettings, PatternSettings):
     cycles: Annotated[
         int,
         Between(0),
-        of_sweep(help="Measure the whole sweep this many times; 0: as a soak, until --budget or Ctrl-C."),
+        of_sweep(help="Sweep so often, as a soak, in windows of --case-time; 0: until --budget or Ctrl-C."),
     ] = 1
+    keep_going: Annotated[
+        bool, of_sweep(help="Go on after wrong data, which else ends what --cycles repeats.")
+    ] = False
     iters: Annotated[
         int | None,
         Between(0, MOST_CALLS),
@@ -326,6 +329,11 @@ class RunSettings(RankSettings, PreflightSettings, PatternSettings):
     arms: Annotated[bool, Parameter(parse=False)] = False
     arms_out: Annotated[tuple[str, ...], Parameter(parse=False)] = ()  # of them: "all_reduce ring/ll/4"
     tuner_table: Annotated[str, Parameter(parse=False)] = ""
+
+    @property
+    def repeats(self) -> bool:
+        """Whether the cases are measured again and again."""
+        return self.soak is not None or self.cycles != 1
 
     def label(self, operations: Iterable[str]) -> str:
         """The middle of the run's id: the user's own name, else what it does."""

@@ -11,7 +11,7 @@ from busbw.units import counted
 EVEN_TO_BUSIEST: Final = "busiest"  # a number alone: the busiest rank's multiple of the mean
 COUNTS: Final = "counts"
 _SHAPES: Final = ("zipf", "lognormal")
-_OPTIONS: Final = ("experts", "tokens", "topk")
+_OPTIONS: Final = {"experts": 0, "tokens": 0, "topk": 1, "draws": 1}
 MOST_EXPERTS: Final = 65_536
 _MOST_SHAPE: Final = 10.0
 _HINT: Final = "write zipf:1.2, lognormal:0.5,experts=64, counts:FILE.jsonl, or a number from 1 up"
@@ -22,7 +22,7 @@ class Skew(Written, str):
     """``kind`` is busiest, zipf, lognormal or counts; ``shape`` the number behind it, ``path`` the file.
 
     ``experts`` is 0 for one a rank, ``tokens`` 0 for the distribution itself; else a rank draws so many
-    tokens, and ``topk`` experts for each.
+    tokens, and ``topk`` experts for each, and all of them ``draws`` times.
     """
 
     kind: str
@@ -31,6 +31,7 @@ class Skew(Written, str):
     experts: int
     tokens: int
     topk: int
+    draws: int
 
     def __new__(cls, written: str | float, flag: str = "") -> Skew:
         """Raises UsageError, which names ``flag``."""
@@ -51,7 +52,7 @@ class Skew(Written, str):
             raise UsageError(
                 f"{flag} {text!r}: {made.shape:g} is not between 0 and {_MOST_SHAPE:g}", hint="0 is even"
             )
-        made.experts, made.tokens, made.topk = _options(options, text, flag)
+        made.experts, made.tokens, made.topk, made.draws = _options(options, text, flag)
         return made
 
 
@@ -62,22 +63,24 @@ def _number(word: str, text: str, flag: str) -> float:
         raise UsageError(f"{flag} {text!r}: {word!r} is not a number", hint=_HINT) from error
 
 
-def _options(words: list[str], text: str, flag: str) -> tuple[int, int, int]:
-    """Experts, tokens and top-k. Raises UsageError for others, and for what cannot be drawn."""
-    given = dict.fromkeys(_OPTIONS, 0)
+def _options(words: list[str], text: str, flag: str) -> list[int]:
+    """The options in their order. Raises UsageError for others, and for what cannot be drawn."""
+    given = dict(_OPTIONS)
     for word in words:
         name, _, value = word.partition("=")
         if name not in given or not value.isdecimal():
             raise UsageError(
-                f"{flag} {text!r}: {word!r} is unknown", hint="write experts=64, tokens=4096 or topk=8"
+                f"{flag} {text!r}: {word!r} is unknown",
+                hint="write experts=64, tokens=4096, topk=8 or draws=3",
             )
         given[name] = int(value)
         Between(1, MOST_EXPERTS).check(f"{flag} {name}=", given[name])
-    if given["topk"] and not given["tokens"]:
-        raise UsageError(f"{flag} {text!r}: topk= needs tokens to draw for", hint="add tokens=4096")
+    for name in ("topk", "draws"):
+        if given[name] > 1 and not given["tokens"]:
+            raise UsageError(f"{flag} {text!r}: {name}= needs tokens to draw for", hint="add tokens=4096")
     if 0 < given["experts"] < given["topk"]:
         raise UsageError(
             f"{flag} {text!r}: top {given['topk']} of {counted(given['experts'], 'expert')}",
             hint="give more experts=",
         )
-    return given["experts"], given["tokens"], max(1, given["topk"])
+    return list(given.values())

@@ -2,7 +2,7 @@
 
 # No postponed annotations here: cyclopts would look the names up in the module of the class that inherits.
 from dataclasses import dataclass
-from typing import Annotated, Final
+from typing import Annotated
 
 from cyclopts import Parameter
 
@@ -21,7 +21,6 @@ from busbw.plan.flags.values import (
 )
 
 SOAK = Group("Soak", sort_key=0)
-_WRITTEN: Final = ("time", "keep_going")
 
 
 @Parameter(name="*")
@@ -34,10 +33,6 @@ class SoakSettings:
         LeavesTime(),
         Parameter(group=SOAK, help="How long: 8h, 30min. [default: until Ctrl-C]"),
     ] = None
-    keep_going: Annotated[
-        bool,
-        Parameter(group=SOAK, help="Go on after wrong data, which else ends the soak."),
-    ] = False
 
     def __post_init__(self) -> None:
         """Raises UsageError for a number outside of its flag's range."""
@@ -46,8 +41,7 @@ class SoakSettings:
     @property
     def text(self) -> str:
         """In one word, as records keep it."""
-        values = {name: getattr(self, name) for name in _WRITTEN}
-        return ",".join(f"{name}={getattr(value, 'text', value)}" for name, value in values.items())
+        return f"time={getattr(self.time, 'text', self.time)}"
 
 
 @Parameter(name="*")
@@ -71,6 +65,10 @@ class SoakRanks(RankSettings, PreflightSettings):
             name=["--root", "-r"], allow_leading_hyphen=True, group=SWEEP, help="Root of rooted collectives."
         ),
     ] = Roots("0")
+    keep_going: Annotated[
+        bool,
+        Parameter(group=SOAK, help="Go on after wrong data, which else ends the soak."),
+    ] = False
     timeout: Annotated[
         float,
         Countable(),

@@ -2,13 +2,14 @@
 
 The channel is authenticated and encrypted by ZeroMQ CURVE with a key derived from the job's token. A rank
 that dies is named within moments (closed connection) or, when its host vanishes or it is stopped, after
-eleven seconds (heartbeat: a stopped process cannot answer, so SIGSTOP counts as death). The measured traffic
-never comes here.
+eleven seconds (heartbeat: a stopped process cannot answer, so SIGSTOP counts as death, but with --stall off).
+The measured traffic never comes here.
 """
 
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from queue import Empty
 from typing import TYPE_CHECKING, NoReturn
 
@@ -17,7 +18,7 @@ import zmq
 
 from busbw._version import __version__
 from busbw.errors import BusbwError, LauncherMismatch, RankFailed, SiteError, UsageError
-from busbw.rank.progress import asking
+from busbw.rank.progress import asking, keeps_hangs
 from busbw.rank.world import sockets
 from busbw.rank.world.base import Member, Number, OnFailure, WorldKind, reducible, this_member
 from busbw.rank.world.channel import Link, Loop, PeerLoop
@@ -47,11 +48,12 @@ _FAIL_ANSWER_S = 2.0
 def connect(identity: Identity, on_failure: OnFailure, timing: Timing | None = None) -> NcclWorld:
     """Meet the other ranks at the root address; returns when all are there.
 
-    ``timing`` defaults to ``Timing()`` with BUSBW_CONNECT_TIMEOUT (seconds). Raises ``LauncherMismatch``
+    ``timing`` defaults to ``Timing()`` with BUSBW_CONNECT_TIMEOUT (seconds); with --stall off nobody is lost
+    by silence. Raises ``LauncherMismatch``
     where the ranks do not form one world, ``SiteError`` where rank 0 cannot listen or be reached,
     ``RankFailed`` where a rank dies or does not arrive; the message names it.
     """
-    timing = timing or Timing(connect_s=_connect_timeout_s(os.environ.get("BUSBW_CONNECT_TIMEOUT")))
+    timing = timing or _timing(os.environ.get("BUSBW_CONNECT_TIMEOUT"))
     context: sockets.Context = zmq.Context()
     link = Link()
     try:
@@ -67,6 +69,11 @@ def connect(identity: Identity, on_failure: OnFailure, timing: Timing | None = N
 def chunk_elements(size: int) -> int:
     """How many numbers of 8 bytes one call of a reduction carries at most, among ``size`` ranks."""
     return max(1, HUB_BYTES // (8 * size))
+
+
+def _timing(connect_timeout: str | None) -> Timing:
+    timing = Timing(connect_s=_connect_timeout_s(connect_timeout))
+    return replace(timing, heartbeat_interval_s=0.0) if keeps_hangs() else timing
 
 
 def _connect_timeout_s(text: str | None) -> float:

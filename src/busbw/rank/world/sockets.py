@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Timing:
     """The channel's waiting times. A silent host is reported after at most the sum of the two heartbeat
-    times: later than the watcher of its host reports a rank that was stopped.
+    times: later than the watcher of its host reports a rank that was stopped. An interval of 0: never.
     """
 
     connect_s: float = 60.0

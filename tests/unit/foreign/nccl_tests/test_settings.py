@@ -63,9 +63,9 @@ def test_what_changes_the_calls_reaches_the_plan() -> None:
     options = found.options
     assert (options.aggregate, options.graph, options.unalign, options.timeout_s) == (4, 3, 1, 9.0)
     assert plan("-R", "2").options.register == 2
-    assert [case.cycle for case in plan("-N", "2").cases] == [0, 0, 1, 1]
-    assert plan("-N", "2").soak is None
-    assert plan("-N", "0").soak == Soak()
+    assert plan("-N", "1").soak is None
+    assert plan("-N", "2").soak == Soak(cycles=2, keep_going=True)
+    assert plan("-N", "0").soak == Soak(keep_going=True)
     assert [case.root for case in plan("-r", "-1", program="broadcast_perf").cases][::2] == [0, 1, 2, 3]
 
 
@@ -89,7 +89,7 @@ def test_single_iterations_are_asked_for_only_where_they_are_shown() -> None:
         (("-V", "16"), "device kernels"),
         (("-C", "1"), "replaces the time"),
         (("-x", "1"), "-x is not supported"),
-        (("-N", "0", "-I", "1"), "-N 0 has no end"),
+        (("-N", "2", "-I", "1"), "-I keeps every iteration"),
         (("-n", "5000", "-G", "1"), "too many for one CUDA graph"),
         (("-z", "9"), "-z"),
         (("-n", "-3"), "-n"),
