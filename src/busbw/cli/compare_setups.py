@@ -29,7 +29,8 @@ from busbw.report.progress import standard_error
 
 if TYPE_CHECKING:
     from busbw.cli.run_command import RunCommand
-    from busbw.launch.engine import JobRequest, Start
+    from busbw.launch.base import Command
+    from busbw.launch.engine import JobRequest
     from busbw.plan.flags.compare import CompareSettings
     from busbw.plan.flags.launch import LaunchSettings
     from busbw.plan.flags.run import RunSettings
@@ -230,7 +231,7 @@ def _check_flags(setup: Setup, operations: tuple[str, ...], settings: RunSetting
         raise UsageError(f"setup {setup.name}: {error.message}", hint=error.hint) from error
 
 
-def _print_dry_run(plan: SeriesPlan, count: int, seed: int, job: tuple[JobRequest, Start] | None) -> None:
+def _print_dry_run(plan: SeriesPlan, count: int, seed: int, job: tuple[JobRequest, Command] | None) -> None:
     for setup in plan.setups:
         _print_setup(setup, plan)
     names = [setup.name for setup in plan.setups]

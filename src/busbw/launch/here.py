@@ -132,7 +132,7 @@ def _follow(
         (folder / folders.LOG_FILE).open("a") as log,
         contextlib.closing(Witness(launch.ranks)) as witness,
         Processes(
-            _with_own(launch, {ADDRESS_VARIABLE: witness.address}), lambda: interrupt.insisted
+            _with_own(launch, {ADDRESS_VARIABLE: witness.address}).commands, lambda: interrupt.insisted
         ) as processes,
     ):
         witness.follow(processes.pids, are_ranks=launch.process_is_rank)

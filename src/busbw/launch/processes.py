@@ -1,4 +1,4 @@
-"""Start the commands of a request on this host, follow their output, and leave no process behind."""
+"""Start commands on this host, follow their output, and leave no process behind."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import signal
 import subprocess
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, Final, Self
 
 from busbw.errors import SiteError
-from busbw.launch.base import Command, LaunchRequest
+from busbw.launch.base import Command
 
 _GRACE_SECONDS: Final = 3.0
 _KILLED_SECONDS: Final = 10.0
@@ -28,7 +28,7 @@ _CHUNK_BYTES: Final = 1 << 16
 
 @dataclass(frozen=True)
 class Line:
-    """A line that a process wrote. ``process`` is its index in the request."""
+    """A line that a process wrote. ``process`` is its index."""
 
     process: int
     text: str
@@ -55,7 +55,7 @@ class Processes:
 
     def __init__(
         self,
-        request: LaunchRequest,
+        commands: Sequence[Command],
         insisted: Callable[[], bool] = lambda: False,
         *,
         has_input: bool = False,
@@ -66,7 +66,7 @@ class Processes:
         self._insisted = insisted
         self._processes: list[subprocess.Popen[bytes]] = []
         self._ends: set[int] = set()  # descriptors that become readable when a process has ended
-        for command in request.commands:
+        for command in commands:
             try:
                 self._processes.append(_start(command, has_input=has_input))
             except OSError as error:
@@ -89,7 +89,7 @@ class Processes:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Process ids, in the order of the request."""
+        """Process ids, in the order of the commands."""
         return tuple(process.pid for process in self._processes)
 
     def follow(self, idle_seconds: Callable[[], float] = lambda: 0.2) -> Iterator[Line | Exit | None]:

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, Final, TextIO, cast
 
 from busbw.errors import BusbwError, ExitCode, SiteError, UsageError
 from busbw.launch import follow, job_loop, submit
-from busbw.launch.engine import Job, JobRequest, JobState, LaunchReader, Output, SeriesEngine, Start
+from busbw.launch.base import Command
+from busbw.launch.engine import Job, JobRequest, JobState, LaunchReader, Output, SeriesEngine
 from busbw.launch.interrupt import Interrupt
 from busbw.launch.series import (
     INTERRUPTED,
@@ -65,7 +66,7 @@ def _series_job(plan: SeriesPlan, folder: Path) -> Job:
     return replace(job, ranks=nodes * max(-(-job.ranks // count) for count in plan.counts))
 
 
-def _start(plan: SeriesPlan, setup: Setup, nodes: int, folder: Path) -> Start:
+def _start(plan: SeriesPlan, setup: Setup, nodes: int, folder: Path) -> Command:
     """How a setup is started in the series' job, whatever the launch's number. Raises UsageError."""
     job = plan.job_of(setup, nodes, folder / folders.LAUNCHES / _NUMBER, folder.name)
     marked = replace(job, environ={**job.environ, job_loop.MARK: folder.name})
@@ -76,7 +77,7 @@ def _module(plan: SeriesPlan) -> SeriesEngine:
     return cast("SeriesEngine", plan.engine)
 
 
-def show_job(plan: SeriesPlan) -> tuple[JobRequest, Start]:
+def show_job(plan: SeriesPlan) -> tuple[JobRequest, Command]:
     """The job and the baseline's launch in it, for --dry-run. Raises UsageError."""
     folder = folders.environ_home() / "compare"
     request = _module(plan).series_request(_series_job(plan, folder), _SHOWN, plan.facts)

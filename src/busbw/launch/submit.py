@@ -7,6 +7,7 @@ import itertools
 import json
 import shlex
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from busbw.errors import BusbwError, SiteError, UsageError
 from busbw.files import store_private
 from busbw.launch.engine import Handle, Job, JobRequest, load
 from busbw.model.event import now_utc
+from busbw.model.plain import from_plain
 from busbw.model.plan import Limits, Plan
 from busbw.model.record import RunStatus
 from busbw.plan.flags.values import as_written
@@ -56,7 +58,7 @@ def submit_files(request: JobRequest, folder: Path) -> Handle:
             close.close(folder, RunStatus.FAILED, now_utc(), error=error.message, hint=error.hint)
         raise
     try:
-        _keep(folder, {**handle.to_fields(), **size})
+        _keep(folder, {**asdict(handle), **size})
     except OSError as error:
         raise _no_room(folder, _end_unknown(handle), error) from error
     return handle
@@ -116,8 +118,8 @@ def _plain(job: Job) -> dict[str, object]:
 def read_handle(folder: Path) -> Handle:
     """The submitted job of a run. Raises UsageError where the run is no job."""
     try:
-        return Handle.from_fields(json.loads((folder / folders.JOB_FILE).read_text()))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        return from_plain(Handle, json.loads((folder / folders.JOB_FILE).read_text()))
+    except (OSError, ValueError, AttributeError, TypeError) as error:
         raise UsageError(
             f"{folder.name} was not submitted to an engine", hint="`busbw jobs` lists those that are"
         ) from error

@@ -228,7 +228,7 @@ def test_a_damaged_series_is_refused(text: str, why: str, capsys: pytest.Capture
 
 
 def test_a_setups_variables_go_under_busbws_own() -> None:
-    launch = LaunchRequest("local", "mpi", 2, (Command(("mpiexec", "-n", "2"), {"BUSBW_REQUEST": "r"}),))
+    launch = LaunchRequest("mpi", 2, (Command(("mpiexec", "-n", "2"), {"BUSBW_REQUEST": "r"}),))
     (command,) = with_setup(launch, {"A": "1", "BUSBW_REQUEST": "x"}, ("GONE", "TOO")).commands
     assert command.argv == ("env", "-u", "GONE", "-u", "TOO", "mpiexec", "-n", "2")
     assert command.environ == {"A": "1", "BUSBW_REQUEST": "r"}

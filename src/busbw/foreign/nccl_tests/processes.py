@@ -166,13 +166,12 @@ def run_here(
 
     Raises SiteError for one that cannot be started.
     """
-    from busbw.launch.base import LaunchRequest
     from busbw.launch.processes import Exit, Line, Processes
 
     codes: dict[int, int] = {}
     until_s = math.inf
     try:
-        with Processes(LaunchRequest("busbw", "nccl", len(commands), commands)) as running:
+        with Processes(commands) as running:
             for item in running.follow():
                 if isinstance(item, Line):
                     print(item.text, file=sys.stderr if item.is_error else sys.stdout, flush=True)

@@ -17,7 +17,8 @@ from typing import Final
 from ruamel.yaml.error import YAMLError
 
 from busbw.errors import SiteError, UsageError, why
-from busbw.launch.engine import Handle, Item, Job, JobRequest, JobState, LaunchReader, Start
+from busbw.launch.base import Command
+from busbw.launch.engine import Handle, Item, Job, JobRequest, JobState, LaunchReader
 from busbw.launch.kubernetes import manifest
 from busbw.launch.kubernetes.api import (
     PARTS,
@@ -139,7 +140,7 @@ def request(job: Job, facts: Mapping[str, str]) -> JobRequest:
     )
 
 
-def start(job: Job, series: Job, facts: Mapping[str, str]) -> Start:
+def start(job: Job, series: Job, facts: Mapping[str, str]) -> Command:
     """See SeriesEngine. The loop is in the launcher's pod, and so is each launch's mpirun, which is that of a
     job of its own on as many workers.
     """
@@ -147,7 +148,7 @@ def start(job: Job, series: Job, facts: Mapping[str, str]) -> Start:
     script = launch_script(job, form, rank_order(facts))
     if form.workers < int(series.launch.nodes or 1):
         script = on_first_workers(script, form.workers)
-    return Start(("/bin/sh", "-c", script, "busbw", *launcher_words(job)), launcher_environ(job, form))
+    return Command(("/bin/sh", "-c", script, "busbw", *launcher_words(job)), launcher_environ(job, form))
 
 
 def sweep(series: Job, words: tuple[str, ...], facts: Mapping[str, str]) -> tuple[str, ...]:  # noqa: ARG001

@@ -12,40 +12,30 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from busbw.errors import ExitCode
-from busbw.launch.base import Command, LaunchRequest
+from busbw.launch.base import Command, rank_variables
 from busbw.launch.interrupt import Interrupt
 from busbw.launch.processes import Exit, Line, Processes
 
 _LAST_WORDS_SECONDS: Final = 5.0
 
 
-def pod_request(slots: int, argv: Sequence[str], environ: Mapping[str, str]) -> LaunchRequest:
+def rank_commands(slots: int, argv: Sequence[str], environ: Mapping[str, str]) -> tuple[Command, ...]:
     """The processes of the pod that ``environ`` belongs to. Raises KeyError outside such a pod."""
     first = int(environ["JOB_COMPLETION_INDEX"]) * slots
-    size = environ["BUSBW_WORLD_SIZE"]
-    commands = tuple(
-        Command(
-            tuple(argv),
-            {
-                "BUSBW_LAUNCHER": "busbw",
-                "BUSBW_RANK": str(first + local),
-                "BUSBW_WORLD_SIZE": size,
-                "BUSBW_LOCAL_RANK": str(local),
-                "BUSBW_LOCAL_SIZE": str(slots),
-            },
-        )
+    size, root = int(environ["BUSBW_WORLD_SIZE"]), environ["BUSBW_ROOT"]
+    return tuple(
+        Command(tuple(argv), rank_variables((first + local, size), (local, slots), root))
         for local in range(slots)
     )
-    return LaunchRequest("kubernetes", "nccl", int(size), commands)
 
 
 def main(words: Sequence[str]) -> int:
     """Run them to their end; the first bad exit code is the pod's. The others notice by themselves and say
     so; those that do not are ended.
     """
-    request = pod_request(int(words[0]), words[1:], os.environ)
+    commands = rank_commands(int(words[0]), words[1:], os.environ)
     code, bad_since_s = 0, 0.0
-    with Interrupt() as interrupt, Processes(request) as processes:
+    with Interrupt() as interrupt, Processes(commands) as processes:
         for item in processes.follow():
             if isinstance(item, Line):
                 # Whole lines: ranks that shared a pipe would write into each other's.

@@ -25,10 +25,9 @@ from busbw.launch.engine import (
     JobRequest,
     JobState,
     LaunchReader,
+    Look,
     Output,
-    Patient,
     Phase,
-    Start,
 )
 from busbw.launch.launcher_words import describe
 from busbw.launch.scheduler import NoAnswer, ask, call
@@ -147,9 +146,9 @@ def series_request(series: Job, loop: tuple[str, ...], facts: Mapping[str, str])
     return _submitted(series, [LOOP.format(pythons=own, words=shlex.join(loop))])
 
 
-def start(job: Job, series: Job, facts: Mapping[str, str]) -> Start:  # noqa: ARG001
+def start(job: Job, series: Job, facts: Mapping[str, str]) -> Command:  # noqa: ARG001
     """See SeriesEngine. Of a larger job the launchers take the first nodes."""
-    return Start(("bash", "-c", _launch_text(job, facts)))
+    return Command(("bash", "-c", _launch_text(job, facts)))
 
 
 def reader(handle: Handle, folder: Path) -> LaunchReader:  # noqa: ARG001
@@ -326,26 +325,18 @@ def follow(handle: Handle, folder: Path) -> Iterator[Item]:
     """See Engine."""
     number = handle.id.split(".")[0]
     live = SharedFiles(folder / "log" / f"pbs-{number}.out", folder / "log" / f"pbs-{number}.err")
-    last: JobState | None = None
     codes: dict[bool, int] = {}
-    next_look_s = 0.0
-    server = Patient(lambda: state(handle), handle.id)
+    look = Look(lambda: state(handle), handle.id, first_s=_LOOK_SECONDS, last_s=_LOOK_SECONDS)
+    last = JobState(Phase.ENDED)  # where the script says its end before PBS does
     while len(codes) < 2:
         yield from _lines(live, codes)
-        if time.monotonic() >= next_look_s:
-            next_look_s = time.monotonic() + _LOOK_SECONDS
-            found = server.state()
-            if found is not None and found.phase is Phase.ENDED:
-                last = found
-                break
-            if found is not None and found != last:
-                yield found
-            last = found or last
-        yield None
+        found = look.now()
+        if found is not None and found.phase is Phase.ENDED:
+            last = found
+            break
+        yield found
         time.sleep(_TICK_SECONDS)
     yield from _rest(live, folder, codes)
-    if last is None or last.phase is not Phase.ENDED:
-        last = JobState(Phase.ENDED)
     code = codes.get(False, last.code)
     why = "" if code == 0 or last.why else describe(code) if code is not None else ""
     yield JobState(Phase.ENDED, why=last.why or why, hint=last.hint, code=code)

@@ -27,7 +27,6 @@ from busbw.launch.engine import (
     JobRequest,
     JobState,
     Phase,
-    Start,
 )
 from busbw.launch.scheduler import NoAnswer, ask, call, environ_outside_jobs
 from busbw.launch.settle import (
@@ -155,9 +154,9 @@ def series_request(series: Job, loop: tuple[str, ...], facts: Mapping[str, str])
     return replace(asked, details={**asked.details, SERIES: "yes"})
 
 
-def start(job: Job, series: Job, facts: Mapping[str, str]) -> Start:  # noqa: ARG001
+def start(job: Job, series: Job, facts: Mapping[str, str]) -> Command:  # noqa: ARG001
     """See SeriesEngine. A launch is a step of the job."""
-    return Start(("bash", "-c", render_launch(job, facts, slurm_order.rank_order(facts))))
+    return Command(("bash", "-c", render_launch(job, facts, slurm_order.rank_order(facts))))
 
 
 def sweep(series: Job, words: tuple[str, ...], facts: Mapping[str, str]) -> tuple[str, ...]:

@@ -11,10 +11,10 @@ from typing import BinaryIO, Final
 
 from busbw.errors import NotHome, SiteError
 from busbw.launch import engine
-from busbw.launch.engine import Handle, Item, JobState, Output, Patient, Phase
+from busbw.launch.engine import Handle, Item, JobState, Look, Output, Phase
 from busbw.launch.launcher_words import describe
 from busbw.launch.slurm import commands
-from busbw.launch.slurm.output import Joiner, NodeReader, SharedFiles, Source
+from busbw.launch.slurm.output import Joiner, NodeReader, SharedFiles
 from busbw.launch.slurm.script import END_MARK, NODE_FILES
 from busbw.launch.slurm.state import CANCELLED, FORGOTTEN, NODE_FAILED, cannot_start, failed_node
 from busbw.launch.verdict import first_of_srun
@@ -24,7 +24,7 @@ _STEP_DAEMON: Final = "slurmstepd"
 # What the loop of a series prints is read by launch (``LaunchReader``).
 _OF_LAUNCH: Final = b"@"
 _TICK_SECONDS: Final = 0.1
-# The controller is asked often at first, and less the longer nothing changes: many users share it.
+# How often the controller is asked.
 _FIRST_LOOK_SECONDS: Final = 0.5
 _LAST_LOOK_SECONDS: Final = 10.0
 # How long to wait for the output in the run folder before the job's first node is asked for it, again and
@@ -42,27 +42,6 @@ _WAIT_SECONDS: Final = 20
 _NODES: Final = "nodes"
 # In log/ of the run folder: its copies of the output came from a node.
 _COPIED: Final = "copied"
-
-
-class _Look:
-    """Asks for the state: often at first, and less the longer nothing changes."""
-
-    def __init__(self, ask: Callable[[], JobState], job: str) -> None:
-        self._server = Patient(ask, job)
-        self._pause_s = _FIRST_LOOK_SECONDS
-        self._next_s = 0.0
-        self.last: JobState | None = None
-
-    def now(self, *, due: bool = False) -> JobState | None:
-        """The state, where it is time to ask (or ``due``) and it has changed."""
-        if not due and time.monotonic() < self._next_s:
-            return None
-        found = self._server.state() or self.last
-        changed = found != self.last
-        self._pause_s = _FIRST_LOOK_SECONDS if changed else min(self._pause_s * 1.3, _LAST_LOOK_SECONDS)
-        self._next_s = time.monotonic() + self._pause_s
-        self.last = found
-        return found if changed else None
 
 
 def kept_nodes(folder: Path) -> tuple[str, ...]:
@@ -91,9 +70,9 @@ class Follower:
         self._handle, self._folder, self._log = handle, folder, folder / "log"
         self._names = tuple(self._log / f"slurm-{handle.id}.{suffix}" for suffix in ("out", "err"))
         self._kept = tuple(name.format(name=handle.name, job=handle.id) for name in NODE_FILES)
-        self._look = _Look(ask, handle.id)
+        self._look = Look(ask, handle.id, first_s=_FIRST_LOOK_SECONDS, last_s=_LAST_LOOK_SECONDS)
         self._nodes: tuple[str, ...] = ()  # as Slurm has them: the job script runs on the first
-        self._source: Source | None = None
+        self._source: SharedFiles | NodeReader | None = None
         self._tasks = self._new_tasks()
         self._copies: tuple[BinaryIO, BinaryIO] | None = None
         self._tries = 0

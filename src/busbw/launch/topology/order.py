@@ -17,6 +17,7 @@ from busbw.errors import UsageError, why
 from busbw.launch.scheduler import call
 from busbw.launch.topology.kinds import KINDS, Document, Found, Place
 from busbw.record.folder import RUN_FILE
+from busbw.units import first_of
 
 if TYPE_CHECKING:
     from busbw.plan.flags.launch import LaunchSettings
@@ -78,7 +79,7 @@ class RankOrder:
         shared = f"{count} hosts at {len(lowest)} lowest switches or NVLink domains"
         lines = [f"rank order by {self.by}: {shared}"]
         if self.unknown:
-            lines.append(f"not in the topology, so last: {_named(self.unknown)}")
+            lines.append(f"not in the topology, so last: {first_of(self.unknown, _MOST_NAMED)}")
         return tuple(lines)
 
     def within(self, hosts: Iterable[str]) -> RankOrder:
@@ -160,7 +161,7 @@ def order(topology: Topology, hosts: Iterable[Sequence[str]]) -> RankOrder:
     if not places:
         where = ", ".join(path for _, path in topology.sources)
         raise UsageError(
-            f"--topology {where} has none of the hosts: {_named(tuple(found))}",
+            f"--topology {where} has none of the hosts: {first_of(found, _MOST_NAMED)}",
             hint="add a --topology file that says which host is which (lines `HOST INSTANCE`, a run)",
         )
     unknown = tuple(host for host in found if host not in places)
@@ -256,8 +257,3 @@ def _forms(name: str) -> tuple[str, ...]:
     plain = name.rpartition("@")[2].strip("[]")
     short = plain.partition(".")[0]
     return (plain,) if short == plain or _NUMERIC.match(plain) else (plain, short)
-
-
-def _named(hosts: Sequence[str]) -> str:
-    more = f" and {len(hosts) - _MOST_NAMED} more" if len(hosts) > _MOST_NAMED else ""
-    return ", ".join(hosts[:_MOST_NAMED]) + more
