@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from busbw.errors import SiteError, UnknownWord, UsageError
+from busbw.errors import SiteError
 from busbw.launch.command import setup_failure, sourced
+from busbw.launch.settle import set_count, set_words
 
 CONNECT_SECONDS: Final = 10
 # A host that falls silent is taken for lost after their product. ssh's own default waits for ever.
@@ -37,15 +38,8 @@ def read_form(words: tuple[str, ...]) -> Mapping[str, str]:
     """--set for hosts: ``ssh`` (the command that stands in for ssh, with its options), ``connect-timeout``
     (seconds), ``tmp`` (folder for --bring). Raises UsageError.
     """
-    form = {}
-    for word in words:
-        key, equals, value = word.partition("=")
-        if not equals or key not in _KEYS:
-            raise UnknownWord(f"--on hosts does not use --set {word}", key, _KEYS)
-        form[key] = value
-    timeout = form.get("connect-timeout", "1")
-    if not (timeout.isascii() and timeout.isdigit() and int(timeout)):
-        raise UsageError(f"--set connect-timeout={timeout} is not a number of seconds", hint="give 1 or more")
+    form = dict(set_words(words, _KEYS, "--on hosts"))
+    set_count("connect-timeout", form.get("connect-timeout", "1"))
     return form
 
 

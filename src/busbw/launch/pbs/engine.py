@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from busbw.errors import SiteError, UnknownWord, UsageError
+from busbw.errors import SiteError, UsageError
 from busbw.launch.base import Command
 from busbw.launch.command import HOSTS, entered, path_apart, sourced
 from busbw.launch.engine import (
@@ -40,6 +40,8 @@ from busbw.launch.settle import (
     refuse_uneven,
     refuse_unlike,
     refuse_unused,
+    set_count,
+    set_words,
     split_words,
 )
 from busbw.launch.slurm.output import SharedFiles
@@ -211,18 +213,13 @@ def _submitted(job: Job, parts: Sequence[str]) -> JobRequest:
 
 def read_values(given: tuple[str, ...]) -> dict[str, str]:
     """--set KEY=VALUE over the defaults. Raises UsageError."""
-    values = dict(_KEYS)
-    for word in given:
-        key, equals, value = word.removeprefix("pbs.").partition("=")
-        if not equals or key not in _KEYS:
-            raise UnknownWord(f"--set {word!r} is not known to PBS jobs", key, _KEYS)
-        values[key] = value
+    values = {**_KEYS, **dict(set_words(given, _KEYS, "PBS"))}
     for key, allowed in (("launcher", ("mpiexec", "aprun")), ("form", ("select", "nodes"))):
         if values[key] not in allowed:
             raise UsageError(f"--set {key}={values[key]} is unknown", hint=f"use {' or '.join(allowed)}")
     for key in ("depth", "ncpus", "gpu"):
-        if values[key] and not (values[key].isdecimal() and int(values[key])):
-            raise UsageError(f"--set {key}={values[key]} must be a number", hint="give 1 or more")
+        if values[key]:
+            set_count(key, values[key])
     return values
 
 

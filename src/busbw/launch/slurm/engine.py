@@ -32,6 +32,7 @@ from busbw.launch.scheduler import NoAnswer, ask, call, environ_outside_jobs
 from busbw.launch.settle import (
     SLURM_LIMIT,
     SLURM_LIMIT_HINT,
+    flag_named,
     read_setup,
     refuse_other_count,
     refuse_unlike,
@@ -54,7 +55,6 @@ from busbw.launch.slurm.script import (
 from busbw.launch.slurm.state import job_state
 from busbw.launch.slurm.words import own_words, value_of
 from busbw.launch.topology.order import read_texts
-from busbw.plan.flags.flag import flag_of
 from busbw.plan.flags.launch import OF_NEW_JOB
 
 if TYPE_CHECKING:
@@ -124,9 +124,8 @@ def _place(launch: LaunchSettings, *, dry: bool) -> Mapping[str, str]:
 def _place_in_job(launch: LaunchSettings) -> Mapping[str, str]:
     for name in launch.given():
         if name in OF_NEW_JOB:
-            flag = "--shared" if name == "exclusive" else flag_of(name)
             raise UsageError(
-                f"{flag} is for a new job, but --job-id {launch.job_id} names one that runs",
+                f"{flag_named(name)} is for a new job, but --job-id {launch.job_id} names one that runs",
                 hint="leave one of them out; --srun-args sets options of a step",
             )
     reading = commands.look(launch.job_id)
