@@ -96,9 +96,8 @@ def measure_here(
 ) -> setup_series.Series:
     """Launch the setups in turn, each as a run of its own."""
     nodes = () if plan.counts == (0,) else plan.counts
-    return setup_series.measure(
-        plan.setups, blocks, seed, nodes, plan.environ, start, plan.err, plan.settings, losers
-    )
+    series = setup_series.create_series(plan.setups, blocks, seed, nodes, plan.environ, plan.settings)
+    return setup_series.measure(series, start, plan.err, losers)
 
 
 def _in_one_job(plan: SeriesPlan, options: CompareSettings, seed: int) -> ExitCode:

@@ -131,6 +131,17 @@ class Hearing:
         elif item["event"] not in _KEPT:
             self._emit(item)
 
+    def story(self, job: str, state: JobState, *, interrupted: bool) -> Story:
+        """What was heard of the job, and what its engine knows."""
+        return replace(
+            self.listener.story(),
+            job=job,
+            host=state.host,  # not this one: the front process has no rank to blame
+            exits={} if state.code is None else {0: state.code},
+            state=state,
+            interrupted=interrupted,
+        )
+
     def close(self, story: Story) -> Verdict:
         """Judge, and close the record."""
         verdict = judge(story)
@@ -415,19 +426,12 @@ class Following:
         return verdict.code
 
     def _story(self) -> Story:
-        state, end = self.state, self._hearing.listener.end
+        end = self._hearing.listener.end
         is_through = end is not None and end.get("status") == RunStatus.COMPLETE
         was_cancelled = (self._folder / folders.CANCELLED_FILE).is_file() and not is_through
-        return replace(
-            self._hearing.listener.story(),
-            job=self._handle.id,
-            host=state.host,  # not this one: the front process has no rank to blame
-            is_command=self._is_command,
-            exits={} if state.code is None else {0: state.code},
-            state=state,
-            given_up=self.given_up,
-            interrupted=self._interrupted or was_cancelled,
-        )
+        is_interrupted = self._interrupted or was_cancelled
+        story = self._hearing.story(self._handle.id, self.state, interrupted=is_interrupted)
+        return replace(story, is_command=self._is_command, given_up=self.given_up)
 
     def _emit_end(self, verdict: Verdict) -> None:
         if verdict.error is not None:

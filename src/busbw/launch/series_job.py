@@ -36,7 +36,6 @@ from busbw.launch.series import (
 from busbw.model.event import Event, EventKind
 from busbw.plan.flags.engines import ENGINES
 from busbw.record import folder as folders
-from busbw.report.progress import progress
 
 if TYPE_CHECKING:
     from busbw.launch.series_plan import SeriesPlan
@@ -181,10 +180,7 @@ class _Launch:
         if code is not None and 128 < code < 193:  # as shells have it: a signal's number follows 128
             code = 128 - code
         state = ended or self._reader.end(code)
-        exits = {} if state.code is None else {0: state.code}
-        seen: dict[str, Any] = {"job": job, "host": state.host, "exits": exits, "state": state}
-        story = replace(self.hearing.listener.story(), interrupted=interrupted, **seen)
-        verdict = self.hearing.close(story)
+        verdict = self.hearing.close(self.hearing.story(job, state, interrupted=interrupted))
         if verdict.error is not None:
             self.ear(verdict.error)
         return verdict.code
@@ -210,14 +206,9 @@ class _SeriesFollowing(follow.Following):
 
     def _take_items(self, interrupt: Interrupt) -> None:
         self._launches = Launches(read_plan(self._folder), self._err)  # another process may have gone on
-        with progress(self._launches.series.planned, "", len(self._launches.series.outcomes)) as self._step:
+        with self._launches.shown() as self._show_step:
             self._show_step()
             super()._take_items(interrupt)
-
-    def _show_step(self) -> None:
-        if (planned := self._launches.next()) is not None:
-            done = len(self._launches.series.outcomes)
-            self._step(done, self._launches.place(planned), self._launches.left_s())
 
     def _take_line(self, item: Output, keeping: object) -> None:
         del keeping

@@ -194,14 +194,14 @@ def refuse_too_few(ranks: int | None, nodes: int) -> None:
         )
 
 
-def refuse_uneven(ranks: int, nodes: int) -> int:
-    """Ranks of a node, for launchers that fill one node after the other with as many: the last one may have
-    fewer. Raises UsageError where it would have none.
+def refuse_uneven(ranks: int, nodes: int) -> None:
+    """For launchers that fill one node after the other with as many ranks, so that the last one may have
+    fewer: raises UsageError where it would have none.
     """
     refuse_too_few(ranks, nodes)
     each = -(-ranks // nodes)
     if (nodes - 1) * each < ranks:
-        return each
+        return
     used = -(-ranks // each)
     raise UsageError(
         f"--ranks {ranks} on {nodes} nodes, {each} on each, leave {nodes - used} without a rank",

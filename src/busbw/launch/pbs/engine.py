@@ -11,12 +11,14 @@ import shlex
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from busbw.errors import SiteError, UsageError
+from busbw.launch import batch
 from busbw.launch.base import Command
+from busbw.launch.batch import END_MARK, Shape
 from busbw.launch.command import HOSTS, entered, path_apart, sourced
 from busbw.launch.engine import (
     Handle,
@@ -45,7 +47,6 @@ from busbw.launch.settle import (
     split_words,
 )
 from busbw.launch.slurm.output import SharedFiles
-from busbw.launch.slurm.script import END_MARK, LOOP, TOKEN
 from busbw.launch.variables import launched
 
 if TYPE_CHECKING:
@@ -87,18 +88,12 @@ run_folder={folder}
 job=${{PBS_JOBID%%.*}}
 cd "$PBS_O_WORKDIR" 2>/dev/null || :
 log=
-if [ "$(cat -- "$run_folder/request/ticket" 2>/dev/null)" = {run_id} ]; then
+if {is_shared}; then
   log=$run_folder/log
   exec >"$log/pbs-$job.out" 2>"$log/pbs-$job.err"
 fi
-finish() {{
-  code=$?
-  echo "{mark}$code"
-  echo "{mark}$code" >&2
-  exit "$code"
-}}
-trap : TERM  # the ranks end first, and this script says how
-trap finish EXIT
+"""
+_ROOT: Final = """\
 # Where ranks without MPI meet.
 BUSBW_ROOT=$(head -n 1 "$PBS_NODEFILE") && export BUSBW_ROOT
 """
@@ -108,8 +103,6 @@ BUSBW_ROOT=$(head -n 1 "$PBS_NODEFILE") && export BUSBW_ROOT
 HOST_LINES: Final = f"""\
 {HOSTS}=$(awk '!count[$1]++ {{order[++n] = $1}}
   END {{for (i = 1; i <= n; i++) print order[i] ":" count[order[i]]}}' "$PBS_NODEFILE" | paste -sd, -)
-MASTER_ADDR=${{{HOSTS}%%:*}} MASTER_PORT=$((20000 + RANDOM % 10000))
-export {HOSTS} MASTER_ADDR MASTER_PORT
 """
 
 
@@ -145,7 +138,7 @@ def request(job: Job, facts: Mapping[str, str]) -> JobRequest:
 def series_request(series: Job, loop: tuple[str, ...], facts: Mapping[str, str]) -> JobRequest:
     """See SeriesEngine."""
     own = shlex.quote(series.launch.python or facts.get("python", "python3"))
-    return _submitted(series, [LOOP.format(pythons=own, words=shlex.join(loop))])
+    return _submitted(series, [batch.loop([own], loop)])
 
 
 def start(job: Job, series: Job, facts: Mapping[str, str]) -> Command:  # noqa: ARG001
@@ -161,7 +154,7 @@ def reader(handle: Handle, folder: Path) -> LaunchReader:  # noqa: ARG001
 def _launch_text(job: Job, facts: Mapping[str, str]) -> str:
     """The part of a job script that starts the ranks."""
     job = _without_mpi(job)
-    first = TOKEN if job.work.is_busbw else HOST_LINES
+    first = batch.TOKEN if job.work.is_busbw else HOST_LINES + batch.MEET
     return first + "\n" + _launch(job, facts, read_values(job.launch.set), _shape(job))
 
 
@@ -176,37 +169,25 @@ def sweep(series: Job, words: tuple[str, ...], facts: Mapping[str, str]) -> tupl
     return ("mpiexec", "-n", nodes, "-ppn", "1", *words)
 
 
-@dataclass(frozen=True)
-class _Shape:
-    """How many nodes and ranks a job has."""
-
-    nodes: int
-    ranks: int
-    per_node: int
-
-
-def _shape(job: Job) -> _Shape:
+def _shape(job: Job) -> Shape:
     """As -N, --ranks and --ranks-per-node say; else a rank a GPU, or one. Raises UsageError."""
     nodes = int(job.launch.nodes or 0)
     if nodes < 1:
         raise UsageError("no number of nodes given", hint="give --nodes, as in -N 2")
     refuse_other_count(job.ranks, job.launch.ranks_per_node, nodes)
     if job.ranks is not None:
-        return _Shape(nodes, job.ranks, refuse_uneven(job.ranks, nodes))
+        refuse_uneven(job.ranks, nodes)
+        return Shape(nodes, job.ranks)
     per_node = job.launch.ranks_per_node or int(read_values(job.launch.set)["gpu"] or 0) or 1
-    return _Shape(nodes, nodes * per_node, per_node)
+    return Shape(nodes, nodes * per_node)
 
 
 def _submitted(job: Job, parts: Sequence[str]) -> JobRequest:
     """The job whose script has these ``parts`` below its beginning."""
     shape = _shape(job)
     lines, options = _directives(job, read_values(job.launch.set), shape)
-    words = {
-        "folder": shlex.quote(job.folder),
-        "run_id": shlex.quote(job.run_id),
-        "mark": END_MARK,
-    }
-    text = "\n".join(("\n".join(("#!/bin/bash", *lines)) + "\n", _TOP.format(**words), *parts))
+    top = _TOP.format(folder=shlex.quote(job.folder), is_shared=batch.is_shared(job)) + batch.finish() + _ROOT
+    text = "\n".join(("\n".join(("#!/bin/bash", *lines)) + "\n", top, *parts))
     command = Command(("qsub", *options, f"{job.folder}/request/{SCRIPT}"))
     return JobRequest("pbs", job.name, shape.ranks, shape.nodes, {SCRIPT: text}, (command,))
 
@@ -235,7 +216,7 @@ def _without_mpi(job: Job) -> Job:
     return replace(job, work=replace(job.work, words=(*job.work.words, "--world=nccl")))
 
 
-def _directives(job: Job, values: Mapping[str, str], shape: _Shape) -> tuple[list[str], list[str]]:
+def _directives(job: Job, values: Mapping[str, str], shape: Shape) -> tuple[list[str], list[str]]:
     """#PBS lines, and the qsub words that a line cannot hold as they are."""
     launch = job.launch
     if values["form"] == "nodes":
@@ -270,7 +251,7 @@ def short_name(name: str) -> str:
     return f"busbw-{name.rpartition('-')[2]}"[:15]
 
 
-def _launch(job: Job, facts: Mapping[str, str], values: Mapping[str, str], shape: _Shape) -> str:
+def _launch(job: Job, facts: Mapping[str, str], values: Mapping[str, str], shape: Shape) -> str:
     """The ranks' launcher. aprun and MPICH's mpiexec (PALS, hydra) hand on the whole environment, Open MPI's
     what it is told.
     """

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from busbw.errors import SiteError, UsageError
 from busbw.launch.base import Command
+from busbw.launch.batch import Shape
 from busbw.launch.engine import (
     Handle,
     Item,
@@ -44,7 +45,6 @@ from busbw.launch.slurm import order as slurm_order
 from busbw.launch.slurm.follow import Follower, LaunchReader, kept_nodes
 from busbw.launch.slurm.script import (
     Script,
-    Shape,
     render,
     render_launch,
     render_series,

@@ -11,11 +11,12 @@ from typing import BinaryIO, Final
 
 from busbw.errors import NotHome, SiteError
 from busbw.launch import engine
+from busbw.launch.batch import END_MARK
 from busbw.launch.engine import Handle, Item, JobState, Look, Output, Phase
 from busbw.launch.launcher_words import describe
 from busbw.launch.slurm import commands
 from busbw.launch.slurm.output import Joiner, NodeReader, SharedFiles
-from busbw.launch.slurm.script import END_MARK, NODE_FILES
+from busbw.launch.slurm.script import NODE_FILES
 from busbw.launch.slurm.state import CANCELLED, FORGOTTEN, NODE_FAILED, cannot_start, failed_node
 from busbw.launch.verdict import first_of_srun
 
