@@ -488,7 +488,7 @@ def name_rank(state: JobState, seen: SeenOnHosts) -> JobState:
         return state  # all is well; or Open MPI has named it, and it alone knows the signal
     hosts = seen.hosts_by_rank
     # Hydra may name a process that it killed itself, but not another host than that of the dead.
-    near = _ranks_at(death, hosts)
+    near = _ranks_on(death.host, dict(enumerate(hosts))) if death is not None else []
     if death is not None and len(near) == 1:
         rank, how = near[0], _as_hydra_has_it(death.code or death.number or 0)
     else:
@@ -521,10 +521,6 @@ def first_dead(
     return next((rank for rank in found if rank in ranks), None)
 
 
-def _ranks_at(death: Death | None, hosts: Sequence[str]) -> list[int]:
-    return [rank for rank, host in enumerate(hosts) if death is not None and host == death.host]
-
-
 def _as_hydra_has_it(code: int) -> str:
     if code < 0:
         return f"was killed by signal {-code}"
@@ -536,7 +532,7 @@ def _of_command_on_hosts(state: JobState, death: Death, hosts: Sequence[str]) ->
     """The end of a user's program, by its launcher's words: those tell a signal from an exit code, and the
     host. Hydra may mean a process that it ended itself, but then on the host of the one that failed.
     """
-    near = _ranks_at(death, hosts)
+    near = _ranks_on(death.host, dict(enumerate(hosts)))
     rank = near[0] if death.rank is None and len(near) == 1 else death.rank
     found = replace(state, rank=rank, host=death.host)
     code = death.code or death.number

@@ -87,7 +87,7 @@ def test_a_process_that_hangs_in_its_driver_is_not_waited_for_without_end(
     processes = Processes(shells("sleep 60"))
     (process,) = processes._processes
     with monkeypatch.context() as patched:
-        patched.setattr("busbw.launch.processes._signal_group", lambda process, number: None)
+        patched.setattr("busbw.launch.processes.signal_group", lambda process, number: None)
         start = time.monotonic()
         processes.end()
     assert time.monotonic() - start < 30

@@ -35,6 +35,7 @@ from busbw.launch.hosts.ssh import (
 )
 from busbw.launch.settle import read_setup, refuse_unused, split_words
 from busbw.launch.topology.order import read_texts
+from busbw.model.plain import from_plain
 from busbw.record.owner import Owner, is_owned
 
 if TYPE_CHECKING:
@@ -172,7 +173,7 @@ def _that_may_be_used(launch: LaunchSettings) -> tuple[Place, ...]:
 
 
 def _like_this_one(hosts: tuple[str, ...], python: str) -> dict[str, HostFacts]:
-    own = HostFacts.from_json({**agent.probe(""), "executable": python, "instance": "", "address": ""})
+    own = from_plain(HostFacts, {**agent.probe(""), "executable": python, "instance": "", "address": ""})
     return {host: replace(own, hostname=host) for host in hosts}
 
 

@@ -23,6 +23,7 @@ from busbw.launch.hosts.ssh import HostFacts, after_setup, agent_command, read_f
 from busbw.launch.settle import split_words
 from busbw.launch.topology.order import RankOrder, order, topology_of
 from busbw.machine.environment import is_recorded
+from busbw.model.plain import from_plain
 from busbw.rank.world.watched import watch_address
 from busbw.redact import REDACTED, redact
 
@@ -55,9 +56,9 @@ class _Site:
     def read(facts: Mapping[str, str], wanted: tuple[str, ...]) -> _Site:
         answers = json.loads(facts["hosts"])
         return _Site(
-            hosts={host: HostFacts.from_json(answers[host]) for host in wanted},
+            hosts={host: from_plain(HostFacts, answers[host]) for host in wanted},
             local=tuple(host for host in json.loads(facts["local"]) if host in wanted),
-            here=HostFacts.from_json(json.loads(facts["here"])),
+            here=from_plain(HostFacts, json.loads(facts["here"])),
             setup=facts["setup"],
             inherited=json.loads(facts["inherited"]),
             token=facts["token"],

@@ -12,11 +12,12 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from busbw.errors import SiteError
 from busbw.launch.command import setup_failure, sourced
 from busbw.launch.settle import set_count, set_words
+from busbw.model.plain import from_plain
 
 CONNECT_SECONDS: Final = 10
 # A host that falls silent is taken for lost after their product. ssh's own default waits for ever.
@@ -127,11 +128,6 @@ class HostFacts:
     instance: str = ""
     address: str = ""
 
-    @staticmethod
-    def from_json(values: Mapping[str, Any]) -> HostFacts:
-        """What the agent said."""
-        return HostFacts(**{**values, "python": tuple(values["python"])})
-
 
 def probe(commands: Mapping[str, tuple[str, ...]], connect_seconds: float) -> dict[str, HostFacts]:
     """Ask all hosts; ``commands`` start the agent on each. Raises SiteError naming the first host that cannot
@@ -166,7 +162,7 @@ def _ask(host: str, command: tuple[str, ...], connect_seconds: float) -> HostFac
         return _refusal(host, error.errno, [f"{command[0]}: {error.strerror}"])
     for line in done.stdout.splitlines():
         if line.startswith(b'{"probe": '):
-            return HostFacts.from_json(json.loads(line)["probe"])
+            return from_plain(HostFacts, json.loads(line)["probe"])
     return _refusal(host, done.returncode, done.stderr.decode(errors="replace").strip().splitlines())
 
 

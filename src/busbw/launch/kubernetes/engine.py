@@ -47,7 +47,7 @@ from busbw.launch.kubernetes.state import (
     name_of,
 )
 from busbw.launch.kubernetes.yaml import from_yaml, to_yaml
-from busbw.launch.topology.order import RankOrder, everything, read_texts, topology_of
+from busbw.launch.topology.order import order_of, read_texts
 from busbw.model.event import decode
 from busbw.plan.flags.engines import ENGINES
 from busbw.plan.flags.launch import LaunchSettings
@@ -115,7 +115,7 @@ def _read_patch(path: Path) -> str:
 def request(job: Job, facts: Mapping[str, str]) -> JobRequest:
     """The manifest. Raises UsageError for settings that do not fit."""
     form = read_form(job)
-    order = rank_order(facts)
+    order = order_of(facts)
     details = {
         "kind": form.kind,
         "slots": str(form.slots),
@@ -145,7 +145,7 @@ def start(job: Job, series: Job, facts: Mapping[str, str]) -> Command:
     job of its own on as many workers.
     """
     form = read_form(job)
-    script = launch_script(job, form, rank_order(facts))
+    script = launch_script(job, form, order_of(facts))
     if form.workers < int(series.launch.nodes or 1):
         script = on_first_workers(script, form.workers)
     return Command(("/bin/sh", "-c", script, "busbw", *launcher_words(job)), launcher_environ(job, form))
@@ -177,12 +177,6 @@ def series_request(series: Job, loop: tuple[str, ...], facts: Mapping[str, str])
 def reader(handle: Handle, folder: Path) -> LaunchReader:  # noqa: ARG001
     """See SeriesEngine."""
     return LaunchReader()
-
-
-def rank_order(facts: Mapping[str, str]) -> RankOrder | None:
-    """What --topology comes to, None without it."""
-    topology = topology_of(facts)
-    return everything(topology) if topology is not None else None
 
 
 def submit(request: JobRequest, folder: Path) -> Handle:

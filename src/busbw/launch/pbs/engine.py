@@ -229,8 +229,9 @@ def _directives(job: Job, values: Mapping[str, str], shape: Shape) -> tuple[list
         resources = [f"select={':'.join(chunk)}", f"place={place}"]
     resources += [f"walltime={launch.time_limit}"] if launch.time_limit else []
     resources += [f"filesystems={values['filesystems']}"] if values["filesystems"] else []
+    digits = job.name.rpartition("-")[2]
     pairs = [
-        ("-N", short_name(job.name)),
+        ("-N", f"busbw-{digits}"[:15]),  # as many characters as older versions take
         *(("-l", resource) for resource in resources),
         ("-q", launch.partition),
         ("-A", launch.account),
@@ -244,11 +245,6 @@ def _directives(job: Job, values: Mapping[str, str], shape: Shape) -> tuple[list
             options += [flag, value]
     log = f"{job.folder}/log"
     return lines, [*options, "-o", f"{log}/pbs.out", "-e", f"{log}/pbs.err"]
-
-
-def short_name(name: str) -> str:
-    """At most 15 characters, as older versions demand: busbw and the run's random digits."""
-    return f"busbw-{name.rpartition('-')[2]}"[:15]
 
 
 def _launch(job: Job, facts: Mapping[str, str], values: Mapping[str, str], shape: Shape) -> str:
@@ -370,14 +366,9 @@ def _ask_of(handle: Handle) -> str | None:
     raise SiteError(f"qstat: {done.stderr.strip()[:300]}", hint=_ASK_SERVER)
 
 
-def _fields(text: str) -> dict[str, str]:
-    """The answer of `qstat -f`: long values go on in lines that begin with a tab."""
-    return dict(_FIELD.findall(text.replace("\n\t", "")))
-
-
 def read_state(text: str) -> JobState:
-    """The state in the answer of `qstat -f`."""
-    fields = _fields(text)
+    """The state in the answer of `qstat -f`: long values go on in lines that begin with a tab."""
+    fields: dict[str, str] = dict(_FIELD.findall(text.replace("\n\t", "")))
     letter, comment = fields.get("job_state", "")[:1], fields.get("comment", "")
     if letter in _PENDING:
         hopeless = letter == "H" or "can never run" in comment.lower()

@@ -41,7 +41,6 @@ from busbw.launch.settle import (
     split_words,
 )
 from busbw.launch.slurm import bring, commands
-from busbw.launch.slurm import order as slurm_order
 from busbw.launch.slurm.follow import Follower, LaunchReader, kept_nodes
 from busbw.launch.slurm.script import (
     Script,
@@ -54,7 +53,7 @@ from busbw.launch.slurm.script import (
 )
 from busbw.launch.slurm.state import job_state
 from busbw.launch.slurm.words import own_words, value_of
-from busbw.launch.topology.order import read_texts
+from busbw.launch.topology.order import order_of, read_texts
 from busbw.plan.flags.launch import OF_NEW_JOB
 
 if TYPE_CHECKING:
@@ -141,7 +140,7 @@ def _place_in_job(launch: LaunchSettings) -> Mapping[str, str]:
 
 def request(job: Job, facts: Mapping[str, str]) -> JobRequest:
     """See Engine."""
-    rank_order = slurm_order.rank_order(facts)
+    rank_order = order_of(facts)
     script = render(job, facts, rank_order)
     refuse_other_count(job.ranks, job.launch.ranks_per_node, shape(job, facts).nodes)
     return replace(_request(job, script, facts), rank_order=rank_order)
@@ -155,7 +154,7 @@ def series_request(series: Job, loop: tuple[str, ...], facts: Mapping[str, str])
 
 def start(job: Job, series: Job, facts: Mapping[str, str]) -> Command:  # noqa: ARG001
     """See SeriesEngine. A launch is a step of the job."""
-    return Command(("bash", "-c", render_launch(job, facts, slurm_order.rank_order(facts))))
+    return Command(("bash", "-c", render_launch(job, facts, order_of(facts))))
 
 
 def sweep(series: Job, words: tuple[str, ...], facts: Mapping[str, str]) -> tuple[str, ...]:

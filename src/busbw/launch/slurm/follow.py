@@ -19,6 +19,7 @@ from busbw.launch.slurm.output import Joiner, NodeReader, SharedFiles
 from busbw.launch.slurm.script import NODE_FILES
 from busbw.launch.slurm.state import CANCELLED, FORGOTTEN, NODE_FAILED, cannot_start, failed_node
 from busbw.launch.verdict import first_of_srun
+from busbw.rank.world.slurm_text import expand_hosts
 
 # What a node's daemon says comes with the task's label.
 _STEP_DAEMON: Final = "slurmstepd"
@@ -56,7 +57,7 @@ def _find_nodes(handle: Handle, folder: Path) -> tuple[str, ...]:
     if kept := kept_nodes(folder):
         return kept
     reading = commands.look(handle.id)
-    found = commands.host_names(reading.nodes)
+    found = expand_hosts(reading.nodes)
     if not reading.state:
         found = commands.accounted_nodes(handle.id)
     if found:

@@ -353,8 +353,7 @@ def _mounts(job: Job) -> str:
 def _order(job: Job, size: Shape, rank_order: RankOrder | None) -> str:
     if rank_order is None:
         return ""
-    sizes = {"nodes": size.nodes, "ranks": size.ranks}
-    return slurm_order.script(job.name, job.launch.job_id, rank_order, **sizes)
+    return slurm_order.script(job.name, job.launch.job_id, rank_order, size)
 
 
 def _srun(job: Job, size: Shape, facts: Mapping[str, str], *, ordered: bool, is_step: bool = False) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -81,6 +82,18 @@ class RankOrder:
         if self.unknown:
             lines.append(f"not in the topology, so last: {first_of(self.unknown, _MOST_NAMED)}")
         return tuple(lines)
+
+    def words(self, most: int, place: str) -> str:
+        """The hosts as words of a shell. Raises UsageError for more than ``most`` characters of them, which
+        the ``place`` that they go to does not hold.
+        """
+        known = shlex.join(self.hosts)
+        if len(known) <= most:
+            return known
+        raise UsageError(
+            f"--topology names {len(self.hosts)} hosts, more than {place} holds",
+            hint="give a file with the part of the cluster that the job runs on",
+        )
 
     def within(self, hosts: Iterable[str]) -> RankOrder:
         """The order of these hosts alone."""
@@ -166,6 +179,12 @@ def order(topology: Topology, hosts: Iterable[Sequence[str]]) -> RankOrder:
         )
     unknown = tuple(host for host in found if host not in places)
     return RankOrder(topology.sources, (*_sorted(places), *unknown), unknown, places)
+
+
+def order_of(facts: Mapping[str, str]) -> RankOrder | None:
+    """The order that --topology gives where an engine chooses the hosts later; None without it."""
+    topology = topology_of(facts)
+    return None if topology is None else everything(topology)
 
 
 def everything(topology: Topology) -> RankOrder:
