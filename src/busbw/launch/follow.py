@@ -18,8 +18,7 @@ from busbw.errors import BusbwError, ExitCode, SiteError
 from busbw.launch.engine import Engine, Handle, JobState, Output, Phase, load
 from busbw.launch.here import close_record
 from busbw.launch.interrupt import Interrupt
-from busbw.launch.listener import Listener
-from busbw.launch.story import Story
+from busbw.launch.story import Listener, Story
 from busbw.launch.submit import is_command, read_handle
 from busbw.launch.verdict import Verdict, judge
 from busbw.model.event import Emit, Event, EventKind, decode, event, now_utc
@@ -160,7 +159,7 @@ class Following:
 
     One that runs for longer than ``limit_seconds`` is ended and has failed, whatever its engine's limit.
     Ctrl-C ends the job, or only the following unless ``cancels``. ``raw`` takes output lines that are no
-    events. ``engine`` is the handle's own where it is not given.
+    events.
 
     For others to read: ``state`` (the engine's last word), ``given_up`` (the error of a job that did not
     start), ``stopped`` (the user asked here for its end), ``left`` (the user left a job that goes on),
@@ -178,9 +177,8 @@ class Following:
         limit_seconds: float | None = None,
         cancels: bool = True,
         raw: Callable[[Line], object] | None = None,
-        engine: Engine | None = None,
     ) -> None:
-        engine = engine or load(handle.engine)
+        engine = load(handle.engine)
         self.state = JobState(Phase.PENDING)
         self.given_up: BusbwError | None = None
         self.stopped = self.left = self.wants_end = False

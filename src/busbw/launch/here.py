@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Final, TextIO
 from busbw.errors import ExitCode
 from busbw.launch.interrupt import Interrupt
 from busbw.launch.leftovers import remove_leftovers
-from busbw.launch.listener import Listener
 from busbw.launch.processes import Exit, Line, Processes
-from busbw.launch.story import Story
+from busbw.launch.story import Listener, Story
 from busbw.launch.verdict import Verdict, judge
 from busbw.launch.witness import Witness
 from busbw.model.event import Emit, Event, EventKind, decode, error_words, event, now_utc

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import IO, Final, Self
 
 from busbw.errors import SiteError
+from busbw.launch.agent import Pipes, signal_group, start
 from busbw.launch.base import Command
-from busbw.launch.hosts.agent import Pipes, signal_group, start
 
 _GRACE_SECONDS: Final = 3.0
 _KILLED_SECONDS: Final = 10.0

@@ -1,7 +1,7 @@
 """How a launch ended, and which rank is to blame: decided here for every engine. Pure.
 
-Whoever follows a launch gathers a ``Story`` (``listener``), and ``judge`` makes the ``Verdict`` of it. What
-launchers print is read in ``launcher_words``, what ranks that stand still show in ``stall``.
+Whoever follows a launch gathers a ``Story``, and ``judge`` makes the ``Verdict`` of it. What launchers print
+is read in ``launcher_words``, what ranks that stand still show in ``stall``.
 """
 
 from __future__ import annotations

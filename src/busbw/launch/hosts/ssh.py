@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from busbw.errors import SiteError
+from busbw.launch import agent
 from busbw.launch.command import setup_failure, sourced
 from busbw.launch.settle import set_count, set_words
 from busbw.model.plain import from_plain
@@ -78,7 +79,7 @@ def agent_command(
 
 def agent_text() -> bytes:
     """The agent's own source."""
-    return Path(__file__).with_name("agent.py").read_bytes()
+    return Path(agent.__file__).read_bytes()
 
 
 def part(data: bytes) -> bytes:

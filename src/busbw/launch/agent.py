@@ -2,7 +2,7 @@
 the busbw that sent it.
 
 This file is sent to the hosts as text and executed by a Python of theirs (3.8 or newer), so it uses the
-standard library alone.
+standard library alone. What a host and this one do alike (``processes``, ``witness``) is in it, too.
 
 Standard input: this text, the task in JSON, a bundle if the task has one, each after its length in ten
 digits; then the words ``go``, ``end`` (with time for last words) or ``now``, a line each. Its end means
