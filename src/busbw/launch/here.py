@@ -63,7 +63,7 @@ def measure(
     run folder can be made.
     """
     folder = folder or new_folder(plan, settings)
-    request_file = _write_request(folder, plan, settings, argv)
+    request_file = write_request(folder, plan, settings, argv)
     keep(folder, before)
     for finding in before:
         show(event(EventKind.FINDING, finding=finding))
@@ -97,12 +97,15 @@ def new_folder(plan: Plan, settings: RunSettings) -> Path:
     return folders.create(folders.environ_home(), folders.new_run_id(label))
 
 
-def _write_request(folder: Path, plan: Plan, settings: RunSettings, argv: tuple[str, ...]) -> Path:
+def write_request(
+    folder: Path, plan: Plan, settings: RunSettings | None, argv: tuple[str, ...], **own: object
+) -> Path:
+    """The request of a run as ``record.close`` reads it; ``own`` goes to its settings."""
     body = {
         "run_id": folder.name,
         "folder": str(folder),
         "argv": redact_words(argv),
-        "settings": redact_all(settings.written()),
+        "settings": redact_all({**(settings.written() if settings is not None else {}), **own}),
         "plan": plan.to_json(),
     }
     path = folder / folders.REQUEST_FILE

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import selectors
 import signal
 import subprocess
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -198,3 +200,25 @@ class Processes:
 def _close(pipe: IO[bytes] | None) -> None:
     if pipe is not None:
         pipe.close()
+
+
+def pass_on(
+    commands: Sequence[Command], is_over: Callable[[], bool], last_words_seconds: float
+) -> dict[int, int]:
+    """Run commands and print what they write, as whole lines: ranks that shared a pipe would write into each
+    other's. Gives the exit codes of those that ended, by their index, in the order of their ends. All are
+    ended where ``is_over``, and so long after one has ended badly. Raises SiteError for one that cannot be
+    started.
+    """
+    codes: dict[int, int] = {}
+    until_s = math.inf
+    with Processes(commands) as running:
+        for item in running.follow():
+            if isinstance(item, Line):
+                print(item.text, file=sys.stderr if item.is_error else sys.stdout, flush=True)
+            elif isinstance(item, Exit):
+                codes[item.process] = item.code
+                until_s = min(until_s, time.monotonic() + last_words_seconds) if item.code else until_s
+            if is_over() or time.monotonic() > until_s:
+                break
+    return codes

@@ -27,7 +27,7 @@ from busbw.launch.launcher_words import (
     srun_end,
     survivors,
 )
-from busbw.launch.stall import differing_event, stalled_event
+from busbw.launch.stall import differing_event, rank_numbers, stalled_event
 from busbw.launch.story import Story
 from busbw.model.event import Event, error_event
 from busbw.model.record import RunStatus
@@ -214,8 +214,8 @@ def _silent_rank(story: Story) -> Verdict | None:
     first = next(iter(waiting))
     is_one_host = len(hosts) == 1
     hangs = RankFailed(
-        f"{_ranks(silent)} on {', '.join(hosts)} said nothing while {len(waiting)} others waited:"
-        f" rank {first} in {waiting[first]['message']}",
+        f"{rank_numbers(sorted(silent))} on {', '.join(hosts)} said nothing"
+        f" while {len(waiting)} others waited: rank {first} in {waiting[first]['message']}",
         hint="look at that host: a stopped process, a hung driver or a cut network",
         rank=min(silent) if is_one_host else None,
         host=hosts[0] if is_one_host else "",
@@ -232,14 +232,10 @@ def _some_wait(story: Story) -> Verdict | None:
     if death is not None and death.rank not in waiting and death.code != ExitCode.RANK_FAILED:
         return _of_death(death, story)
     some = RankFailed(
-        f"only {_ranks(waiting)} waited: {_first_words(waiting)}",
+        f"only {rank_numbers(sorted(waiting))} waited: {_first_words(waiting)}",
         hint=f"{_LOOK} for what ended the others",
     )
     return _failed(some)
-
-
-def _ranks(ranks: Mapping[int, object]) -> str:
-    return f"{'rank' if len(ranks) == 1 else 'ranks'} {', '.join(map(str, sorted(ranks)))}"
 
 
 def _first_words(waiting: Mapping[int, Event]) -> str:

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from busbw.errors import UsageError
 from busbw.launch.batch import Shape
+from busbw.launch.engine import Job, Work
 from busbw.launch.slurm import order as slurm_order
 from busbw.launch.topology.kinds import Place
 from busbw.launch.topology.order import (
@@ -33,6 +34,7 @@ from busbw.launch.topology.order import (
 from busbw.plan.flags.launch import LaunchSettings
 
 FILES = Path(__file__).parent / "topology"
+JOB = Job("x", "/runs/x", Work(("run",)), LaunchSettings(on="slurm"))
 
 
 def topology(*names: str) -> Topology:
@@ -248,8 +250,8 @@ def test_the_job_script_arranges_its_nodes(
     known: str, allocated: str, nodes: int, ranks: int, tmp_path: Path
 ) -> None:
     found = RankOrder((("test", "f"),), tuple(known.split()))
-    text = slurm_order.script("busbw-x", "", found, Shape(nodes, ranks))
-    text = text.replace("/tmp/busbw-x-$job.hosts", str(tmp_path / "hosts"))
+    text = slurm_order.script(JOB, found, Shape(nodes, ranks))
+    text = text.replace("/tmp/busbw-x-x-$job.hosts", str(tmp_path / "hosts"))
     shim = f"scontrol() {{ printf '%s\\n' {allocated}; }}\nSLURM_JOB_NODELIST=x\n"
     done = subprocess.run(
         ["bash", "-c", shim + text + "echo $BUSBW_ROOT"], text=True, capture_output=True, check=True
@@ -266,7 +268,7 @@ def test_the_job_script_arranges_its_nodes(
 
 def test_names_of_hosts_are_data_in_the_script() -> None:
     found = RankOrder((("test", "f"),), ("$(touch x)", "a b"))
-    assert "'$(touch x)' 'a b'" in slurm_order.script("n", "", found, Shape(1, 1))
+    assert "'$(touch x)' 'a b'" in slurm_order.script(JOB, found, Shape(1, 1))
 
 
 def test_everything_has_every_name() -> None:
@@ -280,7 +282,7 @@ def test_everything_has_every_name() -> None:
 def test_more_hosts_than_a_script_holds() -> None:
     found = RankOrder((("test", "f"),), tuple(f"host-{number:020}" for number in range(50_000)))
     with pytest.raises(UsageError, match="50000 hosts"):
-        slurm_order.script("n", "", found, Shape(1, 1))
+        slurm_order.script(JOB, found, Shape(1, 1))
 
 
 def engine_refuses(name: str, **changes: Any) -> UsageError:

@@ -149,11 +149,11 @@ def _domain_values(name: str, form: Form) -> dict[str, Any]:
 def _volume_values(name: str, job: Job, form: Form) -> dict[str, Any]:
     """The host's folders, and with --bring busbw's own files, which a container unpacks first."""
     host_volumes, host_mounts = [], []
-    for number, mount in enumerate(form.mounts):
+    for number, (source, target, is_read_only) in enumerate(form.mounts):
         volume = f"mount-{number}"
-        host_volumes.append({"name": volume, "hostPath": {"path": mount.source}})
-        read_only = {"readOnly": True} if mount.read_only else {}
-        host_mounts.append({"name": volume, "mountPath": mount.target, **read_only})
+        host_volumes.append({"name": volume, "hostPath": {"path": source}})
+        read_only = {"readOnly": True} if is_read_only else {}
+        host_mounts.append({"name": volume, "mountPath": target, **read_only})
     packed = {"name": "busbw-bundle", "mountPath": "/busbw-bundle"}
     unpacked = {"name": "busbw", "mountPath": "/busbw"}
     unpack = {

@@ -55,13 +55,12 @@ if TYPE_CHECKING:
 WAIT_SECONDS: float | None = None
 
 SCRIPT: Final = "job.pbs"
-_UNUSED: Final = dict.fromkeys(
-    (
-        *("hosts", "hostfile", "namespace", "context", "patch", "bring", "image", "mounts", "job_id"),
-        *("segment", "srun_args", "sbatch_args"),
-    ),
-    "",
-)
+_UNUSED: Final = {
+    **dict.fromkeys(("hosts", "hostfile", "namespace", "context", "patch", "bring", "image", "mounts"), ""),
+    **dict.fromkeys(("job_id", "segment", "srun_args", "sbatch_args"), ""),
+    # Its launchers take the nodes in PBS's own order.
+    "topology": "inside a PBS job: --on hosts --hostfile $PBS_NODEFILE --topology FILE",
+}
 # --set KEY=VALUE: what a site's PBS needs besides.
 _KEYS: Final[Mapping[str, str]] = {
     "launcher": "mpiexec",  # or aprun
@@ -120,11 +119,6 @@ def inquire(
 def check(launch: LaunchSettings) -> None:
     """See Engine."""
     refuse_unused(launch, "PBS", _UNUSED)
-    if launch.topology:
-        raise UsageError(
-            "--topology cannot be applied on PBS: its launchers take the nodes in PBS's own order",
-            hint="inside a PBS job: --on hosts --hostfile $PBS_NODEFILE --topology FILE",
-        )
     read_values(launch.set)
     split_words("--mpirun-args", launch.mpirun_args)
     refuse_unlike(launch.time_limit, PBS_LIMIT, PBS_LIMIT_HINT)
@@ -132,7 +126,7 @@ def check(launch: LaunchSettings) -> None:
 
 def request(job: Job, facts: Mapping[str, str]) -> JobRequest:
     """See Engine."""
-    return _submitted(job, [_launch_text(job, facts)])
+    return _submitted(job, [_launch(job, facts)])
 
 
 def series_request(series: Job, loop: tuple[str, ...], facts: Mapping[str, str]) -> JobRequest:
@@ -143,19 +137,12 @@ def series_request(series: Job, loop: tuple[str, ...], facts: Mapping[str, str])
 
 def start(job: Job, series: Job, facts: Mapping[str, str]) -> Command:  # noqa: ARG001
     """See SeriesEngine. Of a larger job the launchers take the first nodes."""
-    return Command(("bash", "-c", _launch_text(job, facts)))
+    return Command(("bash", "-c", _launch(job, facts)))
 
 
 def reader(handle: Handle, folder: Path) -> LaunchReader:  # noqa: ARG001
     """See SeriesEngine."""
     return LaunchReader()
-
-
-def _launch_text(job: Job, facts: Mapping[str, str]) -> str:
-    """The part of a job script that starts the ranks."""
-    job = _without_mpi(job)
-    first = batch.TOKEN if job.work.is_busbw else HOST_LINES + batch.MEET
-    return first + "\n" + _launch(job, facts, read_values(job.launch.set), _shape(job))
 
 
 def sweep(series: Job, words: tuple[str, ...], facts: Mapping[str, str]) -> tuple[str, ...]:  # noqa: ARG001
@@ -247,10 +234,12 @@ def _directives(job: Job, values: Mapping[str, str], shape: Shape) -> tuple[list
     return lines, [*options, "-o", f"{log}/pbs.out", "-e", f"{log}/pbs.err"]
 
 
-def _launch(job: Job, facts: Mapping[str, str], values: Mapping[str, str], shape: Shape) -> str:
-    """The ranks' launcher. aprun and MPICH's mpiexec (PALS, hydra) hand on the whole environment, Open MPI's
-    what it is told.
+def _launch(job: Job, facts: Mapping[str, str]) -> str:
+    """The part of a job script that starts the ranks. aprun and MPICH's mpiexec (PALS, hydra) hand on the
+    whole environment, Open MPI's what it is told.
     """
+    job = _without_mpi(job)
+    values, shape = read_values(job.launch.set), _shape(job)
     depth, (path, environ) = values["depth"], path_apart(job.environ)
     ranks, per_node = str(shape.ranks), str(shape.per_node)
     if values["launcher"] == "aprun":
@@ -273,7 +262,8 @@ def _launch(job: Job, facts: Mapping[str, str], values: Mapping[str, str], shape
     if setup := facts.get("setup", ""):
         command = f"bash -c {shlex.quote(_sourcing(setup))} busbw-rank {command}"
     whole = " ".join(quoted) + " \\\n  " + command
-    return launched(whole, environ) if environ else whole + "\n"
+    first = batch.TOKEN if job.work.is_busbw else HOST_LINES + batch.MEET
+    return first + "\n" + (launched(whole, environ) if environ else whole + "\n")
 
 
 def _sourcing(setup: str) -> str:

@@ -10,6 +10,7 @@ from typing import Final
 
 from busbw.launch.batch import Shape
 from busbw.launch.command import HOSTS
+from busbw.launch.engine import Job
 from busbw.launch.topology.order import RankOrder
 
 # A script of more than 4 MiB is refused (slurm.conf(5), max_script_size).
@@ -50,18 +51,16 @@ VARIABLE: Final = 'SLURM_HOSTFILE="$hosts"'
 OPTION: Final = "--distribution=arbitrary"
 
 
-def script(name: str, job_id: str, found: RankOrder, size: Shape) -> str:
-    """The part of the job script that orders its nodes. ``job_id`` is that of an allocation which the script
-    is not in, else empty. Raises UsageError for more nodes than a script can name.
+def script(job: Job, found: RankOrder, size: Shape) -> str:
+    """The part of the job script that orders its nodes. Raises UsageError for more nodes than a script can
+    name.
     """
-    known = found.words(_MOST_CHARACTERS, "a job script")
-    return _SCRIPT.format(
-        name=name, allocated=allocated(job_id), known=known, nodes=size.nodes, ranks=size.ranks
-    )
+    known, nodes = found.words(_MOST_CHARACTERS, "a job script"), allocated(job.launch.job_id)
+    return _SCRIPT.format(name=job.name, allocated=nodes, known=known, nodes=size.nodes, ranks=size.ranks)
 
 
 def allocated(job_id: str) -> str:
     """Shell text for the nodes of the job that a script is in, or of the allocation whose number ``$job``
-    has; ``job_id`` is as in ``script``.
+    has; ``job_id`` is that of an allocation which the script is not in, else empty.
     """
     return "$(squeue --noheader --jobs=$job --format=%N)" if job_id else "$SLURM_JOB_NODELIST"

@@ -213,7 +213,7 @@ def render(job: Job, facts: Mapping[str, str], rank_order: RankOrder | None = No
     top, options = _top(job, size, facts, slurm_order.REMOVE if rank_order is not None else "")
     parts = [
         *top,
-        _order(job, size, rank_order),
+        slurm_order.script(job, rank_order, size) if rank_order is not None else "",
         _exports(job, size, facts, ordered=rank_order is not None),
         _nccl_log(job),
         _mounts(job),
@@ -252,7 +252,7 @@ def render_launch(job: Job, facts: Mapping[str, str], rank_order: RankOrder | No
     }
     parts = [
         _LAUNCH_TOP.format(**words),
-        _order(job, size, rank_order),
+        slurm_order.script(job, rank_order, size) if rank_order is not None else "",
         batch.TOKEN,
         _nccl_log(job),
         _mounts(job),
@@ -348,12 +348,6 @@ def _mounts(job: Job) -> str:
     if not re.search(r"[,:+]", job.folder):  # the separators of pyxis's own notation
         lines += 'if [ -n "$log" ]; then mounts=${mounts:+$mounts,}$run_folder:$run_folder; fi\n'
     return lines
-
-
-def _order(job: Job, size: Shape, rank_order: RankOrder | None) -> str:
-    if rank_order is None:
-        return ""
-    return slurm_order.script(job.name, job.launch.job_id, rank_order, size)
 
 
 def _srun(job: Job, size: Shape, facts: Mapping[str, str], *, ordered: bool, is_step: bool = False) -> str:
