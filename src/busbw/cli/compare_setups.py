@@ -29,7 +29,8 @@ from busbw.report.progress import standard_error
 
 if TYPE_CHECKING:
     from busbw.cli.run_command import RunCommand
-    from busbw.launch.engine import JobRequest, Start
+    from busbw.launch.base import Command
+    from busbw.launch.engine import JobRequest
     from busbw.plan.flags.compare import CompareSettings
     from busbw.plan.flags.launch import LaunchSettings
     from busbw.plan.flags.run import RunSettings
@@ -95,9 +96,8 @@ def measure_here(
 ) -> setup_series.Series:
     """Launch the setups in turn, each as a run of its own."""
     nodes = () if plan.counts == (0,) else plan.counts
-    return setup_series.measure(
-        plan.setups, blocks, seed, nodes, plan.environ, start, plan.err, plan.settings, losers
-    )
+    series = setup_series.create_series(plan.setups, blocks, seed, nodes, plan.environ, plan.settings)
+    return setup_series.measure(series, start, plan.err, losers)
 
 
 def _in_one_job(plan: SeriesPlan, options: CompareSettings, seed: int) -> ExitCode:
@@ -230,7 +230,7 @@ def _check_flags(setup: Setup, operations: tuple[str, ...], settings: RunSetting
         raise UsageError(f"setup {setup.name}: {error.message}", hint=error.hint) from error
 
 
-def _print_dry_run(plan: SeriesPlan, count: int, seed: int, job: tuple[JobRequest, Start] | None) -> None:
+def _print_dry_run(plan: SeriesPlan, count: int, seed: int, job: tuple[JobRequest, Command] | None) -> None:
     for setup in plan.setups:
         _print_setup(setup, plan)
     names = [setup.name for setup in plan.setups]

@@ -44,11 +44,24 @@ def _quoted(word: str) -> str:
     return word if word == HIDDEN else shlex.quote(word)
 
 
+def rank_variables(of_all: tuple[int, int], of_host: tuple[int, int], root: str) -> dict[str, str]:
+    """What a rank needs to know that no launcher of MPI starts: its number and how many there are, in all and
+    on its host, and where they meet.
+    """
+    return {
+        "BUSBW_LAUNCHER": "busbw",
+        "BUSBW_RANK": str(of_all[0]),
+        "BUSBW_WORLD_SIZE": str(of_all[1]),
+        "BUSBW_LOCAL_RANK": str(of_host[0]),
+        "BUSBW_LOCAL_SIZE": str(of_host[1]),
+        "BUSBW_ROOT": root,
+    }
+
+
 @dataclass(frozen=True)
 class LaunchRequest:
-    """Everything that would be started, and the world that the ranks then form."""
+    """Everything that would be started here, and the world that the ranks then form."""
 
-    launcher: str
     world: str
     ranks: int
     commands: tuple[Command, ...]

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, Protocol, cast
+from typing import Final, Protocol, cast
 
 from busbw.errors import SiteError
 from busbw.launch.base import Command
@@ -76,13 +76,8 @@ class Job:
     @property
     def name(self) -> str:
         """A name that is unique and legal on every engine: letters, digits and hyphens, at most 40."""
-        return job_name(self.run_id)
-
-
-def job_name(run_id: str) -> str:
-    """``20261121-181502-all_reduce-3f9a`` -> ``busbw-20261121-181502-3f9a``: run ids end in random digits."""
-    parts = run_id.split("-")
-    return "-".join(("busbw", *parts[:2], parts[-1])).lower()
+        parts = self.run_id.split("-")  # 20261121-181502-all_reduce-3f9a: the end is random digits
+        return "-".join(("busbw", *parts[:2], parts[-1])).lower()
 
 
 @dataclass(frozen=True)
@@ -128,15 +123,6 @@ class Handle:
     id: str
     name: str
     details: Mapping[str, str] = field(default_factory=dict)
-
-    def to_fields(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        return asdict(self)
-
-    @staticmethod
-    def from_fields(fields: Mapping[str, Any]) -> Handle:
-        """The inverse of ``to_fields``. Raises KeyError for a damaged one."""
-        return Handle(fields["engine"], fields["id"], fields["name"], dict(fields["details"]))
 
 
 class Phase(StrEnum):
@@ -235,14 +221,6 @@ class Engine(Protocol):
         """Remove what the job left on the engine. No error where nothing is left."""
 
 
-@dataclass(frozen=True)
-class Start:
-    """How the loop of a series' job starts a launch there: its words, and variables over the job's own."""
-
-    argv: tuple[str, ...]
-    environ: Mapping[str, str] = field(default_factory=dict)
-
-
 class LaunchReader:
     """Reads what one launch of a series printed: here the ranks' lines as they are."""
 
@@ -262,8 +240,8 @@ class LaunchReader:
 class SeriesEngine(Engine, Protocol):
     """An Engine that runs a series in one job (``launch.job_loop``); its row has ``runs_series``."""
 
-    def start(self, job: Job, series: Job, facts: Mapping[str, str]) -> Start:
-        """Pure. A launch that ``job`` describes, in the job of ``series``. Raises UsageError."""
+    def start(self, job: Job, series: Job, facts: Mapping[str, str]) -> Command:
+        """Pure. How the loop of a series' job starts a launch that ``job`` describes. Raises UsageError."""
 
     def sweep(self, series: Job, words: tuple[str, ...], facts: Mapping[str, str]) -> tuple[str, ...]:
         """Pure. What the loop executes to have ``words`` and one more executed once on every host of the job;
@@ -282,10 +260,6 @@ def load(name: str) -> Engine:
     return cast("Engine", import_module(ENGINES[name].module))
 
 
-class _Look(Protocol):
-    def look(self, job: Job, request: JobRequest) -> tuple[Finding, ...]: ...
-
-
 def look_before(job: Job, request: JobRequest, *, strict: bool) -> tuple[Finding, ...]:
     """What the engine itself says before a job is submitted: findings, the worst first. Empty where its row
     names no module for that; raises SiteError where the engine is not there.
@@ -293,7 +267,7 @@ def look_before(job: Job, request: JobRequest, *, strict: bool) -> tuple[Finding
     module = ENGINES[request.engine].before
     if not module:
         return ()
-    found = cast("_Look", import_module(module)).look(job, request)
+    found: tuple[Finding, ...] = import_module(module).look(job, request)
     named = [replace(each, check=each.check or f"before-{request.engine}") for each in found]
     return worst_first(strictly(named) if strict else named)
 
@@ -302,31 +276,54 @@ def look_before(job: Job, request: JobRequest, *, strict: bool) -> tuple[Finding
 PATIENCE_SECONDS: Final = 120.0
 
 
-@dataclass
-class Patient:
-    """``ask`` gives the state or raises SiteError, at once where it is one of ``final``; ``name`` is the
-    job's, for the error.
+class Look:
+    """Asks a server for a job's state: often at first, and less the longer nothing changes, since many users
+    share it. ``ask`` gives the state or raises SiteError, at once where it is one of ``final``; ``name`` is
+    the job's, for the error. ``last`` is its last answer.
     """
 
-    ask: Callable[[], JobState]
-    name: str
-    final: tuple[type[SiteError], ...] = ()
-    silent_since_s: float | None = None
+    def __init__(
+        self,
+        ask: Callable[[], JobState],
+        name: str,
+        final: tuple[type[SiteError], ...] = (),
+        *,
+        first_s: float,
+        last_s: float,
+    ) -> None:
+        self.last: JobState | None = None
+        self._ask, self._name, self._final = ask, name, final
+        self._first_s, self._last_s, self._pause_s = first_s, last_s, first_s
+        self._next_s = 0.0
+        self._silent_since_s: float | None = None
 
-    def state(self) -> JobState | None:
-        """The state; None where there is no answer now. Raises SiteError after too long without one."""
+    def now(self, *, due: bool = False) -> JobState | None:
+        """The state, where it is time to ask (or ``due``) and it has changed. Raises SiteError after too long
+        without an answer.
+        """
+        if not due and time.monotonic() < self._next_s:
+            return None
+        found = self._answer() or self.last
+        has_changed = found != self.last
+        self._pause_s = self._first_s if has_changed else min(self._pause_s * 1.3, self._last_s)
+        self._next_s = time.monotonic() + self._pause_s
+        self.last = found
+        return found if has_changed else None
+
+    def _answer(self) -> JobState | None:
+        """None where there is none now."""
         try:
-            found = self.ask()
-        except self.final:
+            found = self._ask()
+        except self._final:
             raise
         except SiteError as error:
             now_s = time.monotonic()
-            self.silent_since_s = self.silent_since_s or now_s
-            if now_s - self.silent_since_s < PATIENCE_SECONDS:
+            self._silent_since_s = self._silent_since_s or now_s
+            if now_s - self._silent_since_s < PATIENCE_SECONDS:
                 return None
             raise SiteError(
-                f"{error.message} (for {PATIENCE_SECONDS:g} s now; job {self.name} goes on)",
+                f"{error.message} (for {PATIENCE_SECONDS:g} s now; job {self._name} goes on)",
                 hint="follow it with `busbw attach` once it answers",
             ) from error
-        self.silent_since_s = None
+        self._silent_since_s = None
         return found

@@ -18,8 +18,7 @@ from busbw.errors import BusbwError, ExitCode, SiteError
 from busbw.launch.engine import Engine, Handle, JobState, Output, Phase, load
 from busbw.launch.here import close_record
 from busbw.launch.interrupt import Interrupt
-from busbw.launch.listener import Listener
-from busbw.launch.story import Story
+from busbw.launch.story import Listener, Story
 from busbw.launch.submit import is_command, read_handle
 from busbw.launch.verdict import Verdict, judge
 from busbw.model.event import Emit, Event, EventKind, decode, event, now_utc
@@ -131,6 +130,17 @@ class Hearing:
         elif item["event"] not in _KEPT:
             self._emit(item)
 
+    def story(self, job: str, state: JobState, *, interrupted: bool) -> Story:
+        """What was heard of the job, and what its engine knows."""
+        return replace(
+            self.listener.story(),
+            job=job,
+            host=state.host,  # not this one: the front process has no rank to blame
+            exits={} if state.code is None else {0: state.code},
+            state=state,
+            interrupted=interrupted,
+        )
+
     def close(self, story: Story) -> Verdict:
         """Judge, and close the record."""
         verdict = judge(story)
@@ -146,7 +156,7 @@ class Following:
 
     One that runs for longer than ``limit_seconds`` is ended and has failed, whatever its engine's limit.
     Ctrl-C ends the job, or only the following unless ``cancels``. ``raw`` takes output lines that are no
-    events. ``engine`` is the handle's own where it is not given.
+    events.
 
     For others to read: ``state`` (the engine's last word), ``given_up`` (the error of a job that did not
     start), ``stopped`` (the user asked here for its end), ``left`` (the user left a job that goes on),
@@ -164,9 +174,8 @@ class Following:
         limit_seconds: float | None = None,
         cancels: bool = True,
         raw: Callable[[Line], object] | None = None,
-        engine: Engine | None = None,
     ) -> None:
-        engine = engine or load(handle.engine)
+        engine = load(handle.engine)
         self.state = JobState(Phase.PENDING)
         self.given_up: BusbwError | None = None
         self.stopped = self.left = self.wants_end = False
@@ -412,19 +421,12 @@ class Following:
         return verdict.code
 
     def _story(self) -> Story:
-        state, end = self.state, self._hearing.listener.end
+        end = self._hearing.listener.end
         is_through = end is not None and end.get("status") == RunStatus.COMPLETE
         was_cancelled = (self._folder / folders.CANCELLED_FILE).is_file() and not is_through
-        return replace(
-            self._hearing.listener.story(),
-            job=self._handle.id,
-            host=state.host,  # not this one: the front process has no rank to blame
-            is_command=self._is_command,
-            exits={} if state.code is None else {0: state.code},
-            state=state,
-            given_up=self.given_up,
-            interrupted=self._interrupted or was_cancelled,
-        )
+        is_interrupted = self._interrupted or was_cancelled
+        story = self._hearing.story(self._handle.id, self.state, interrupted=is_interrupted)
+        return replace(story, is_command=self._is_command, given_up=self.given_up)
 
     def _emit_end(self, verdict: Verdict) -> None:
         if verdict.error is not None:

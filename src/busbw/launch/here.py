@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Final, TextIO
 from busbw.errors import ExitCode
 from busbw.launch.interrupt import Interrupt
 from busbw.launch.leftovers import remove_leftovers
-from busbw.launch.listener import Listener
 from busbw.launch.processes import Exit, Line, Processes
-from busbw.launch.story import Story
+from busbw.launch.story import Listener, Story
 from busbw.launch.verdict import Verdict, judge
 from busbw.launch.witness import Witness
 from busbw.model.event import Emit, Event, EventKind, decode, error_words, event, now_utc
@@ -64,7 +63,7 @@ def measure(
     run folder can be made.
     """
     folder = folder or new_folder(plan, settings)
-    request_file = _write_request(folder, plan, settings, argv)
+    request_file = write_request(folder, plan, settings, argv)
     keep(folder, before)
     for finding in before:
         show(event(EventKind.FINDING, finding=finding))
@@ -95,12 +94,15 @@ def new_folder(plan: Plan, settings: RunSettings) -> Path:
     return folders.create(folders.environ_home(), folders.new_run_id(label))
 
 
-def _write_request(folder: Path, plan: Plan, settings: RunSettings, argv: tuple[str, ...]) -> Path:
+def write_request(
+    folder: Path, plan: Plan, settings: RunSettings | None, argv: tuple[str, ...], **own: object
+) -> Path:
+    """The request of a run as ``record.close`` reads it; ``own`` goes to its settings."""
     body = {
         "run_id": folder.name,
         "folder": str(folder),
         "argv": redact_words(argv),
-        "settings": redact_all(settings.written()),
+        "settings": redact_all({**(settings.written() if settings is not None else {}), **own}),
         "plan": plan.to_json(),
     }
     path = folder / folders.REQUEST_FILE
@@ -129,7 +131,7 @@ def _follow(
         (folder / folders.LOG_FILE).open("a") as log,
         contextlib.closing(Witness(launch.ranks)) as witness,
         Processes(
-            _with_own(launch, {ADDRESS_VARIABLE: witness.address}), lambda: interrupt.insisted
+            _with_own(launch, {ADDRESS_VARIABLE: witness.address}).commands, lambda: interrupt.insisted
         ) as processes,
     ):
         witness.follow(processes.pids, are_ranks=launch.process_is_rank)

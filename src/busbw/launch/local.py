@@ -9,13 +9,15 @@ import secrets
 import socket
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from busbw.errors import SiteError, UsageError
-from busbw.launch.base import Command, LaunchRequest
+from busbw.launch.base import Command, LaunchRequest, rank_variables
 from busbw.plan.flags.values import Between
 from busbw.rank.process import BIND_VARIABLE
+
+if TYPE_CHECKING:
+    from busbw.machine.mpi import MpiLibrary
 
 SECRET: Final = frozenset({"BUSBW_TOKEN"})
 RANK_COMMAND = (sys.executable, "-m", "busbw.rank")
@@ -31,15 +33,6 @@ _HYDRA_ENVIRON: Mapping[str, str] = {"HYDRA_LAUNCHER": "fork", "HYDRA_RMK": "use
 # A laptop's or login node's cores, without a flood of ranks on a large one.
 MOST_DEFAULT_RANKS: Final = 8
 MOST_RANKS: Final = 65_536  # processes of one host: more are a mistake, and would take the host down
-
-
-@dataclass(frozen=True)
-class LocalMpi:
-    """The mpiexec to use, and whose it is; ``bundled`` where it is the mpich wheel's own."""
-
-    mpiexec: str
-    family: str
-    bundled: bool = False
 
 
 def rank_count(wanted: int | None, backend: str) -> int:
@@ -79,18 +72,15 @@ def local_request(backend: str, world: str, ranks: int, request_file: str) -> La
     from busbw.machine.host import read_processors
     from busbw.machine.mpi import find_mpi
 
-    library = find_mpi(os.environ).library
-    mpi = LocalMpi("", "")
-    if library is not None:
-        bundled = library.family == "mpich" and library.found == "environment"
-        mpi = LocalMpi(library.mpiexec, library.family, bundled)
     processors = read_processors()
-    return over_mpi(mpi, ranks, min(processors.usable_cores, processors.cores), request_file)
+    return over_mpi(
+        find_mpi(os.environ).library, ranks, min(processors.usable_cores, processors.cores), request_file
+    )
 
 
-def over_mpi(mpi: LocalMpi, ranks: int, cores: int, request_file: str, world: str = "mpi") -> LaunchRequest:
-    """``ranks`` CPU ranks under an mpiexec; ``cores`` is how many they may use."""
-    if not mpi.mpiexec:
+def over_mpi(mpi: MpiLibrary | None, ranks: int, cores: int, request_file: str) -> LaunchRequest:
+    """``ranks`` CPU ranks under the mpiexec of an MPI library; ``cores`` is how many they may use."""
+    if mpi is None or not mpi.mpiexec:
         raise SiteError(
             "no mpiexec was found beside the MPI library or on PATH",
             hint="install the bundled MPI (pip install mpich), or start the ranks with your own mpirun",
@@ -99,17 +89,18 @@ def over_mpi(mpi: LocalMpi, ranks: int, cores: int, request_file: str, world: st
     # They have to believe this mpiexec, whatever launcher's variables we were started among: with
     # BUSBW_LAUNCHER=none in a shell that is itself the task of a Slurm step, say.
     launcher = mpi.family if mpi.family in ("openmpi", "mpich") else ""
-    environ = {"BUSBW_REQUEST": request_file, "BUSBW_WORLD": world, "BUSBW_LAUNCHER": launcher}
+    environ = {"BUSBW_REQUEST": request_file, "BUSBW_WORLD": "mpi", "BUSBW_LAUNCHER": launcher}
     if mpi.family == "openmpi":
         environ.update(OPEN_MPI_ENVIRON)
         if ranks > cores:
             options = (*options, "--oversubscribe", "--mca", "mpi_yield_when_idle", "1")
     else:
         environ.update(_HYDRA_ENVIRON)
-    if mpi.bundled and ranks <= cores:
+    is_bundled = mpi.family == "mpich" and mpi.found == "environment"  # the mpich wheel's own
+    if is_bundled and ranks <= cores:
         environ[BIND_VARIABLE] = "core"
     command = Command((mpi.mpiexec, *options, *RANK_COMMAND), environ)
-    return LaunchRequest("local", world, ranks, (command,))
+    return LaunchRequest("mpi", ranks, (command,))
 
 
 def without_mpi(ranks: int, token: str, port: int, request_file: str) -> LaunchRequest:
@@ -120,21 +111,7 @@ def without_mpi(ranks: int, token: str, port: int, request_file: str) -> LaunchR
         Command(RANK_COMMAND, {**own, **rank_variables((rank, ranks), (rank, ranks), root)}, SECRET)
         for rank in range(ranks)
     )
-    return LaunchRequest("local", "nccl", ranks, tuple(commands))
-
-
-def rank_variables(of_all: tuple[int, int], of_host: tuple[int, int], root: str) -> dict[str, str]:
-    """What a rank needs to know that no launcher of MPI starts: its number and how many there are, in all and
-    on its host, and where they meet.
-    """
-    return {
-        "BUSBW_LAUNCHER": "busbw",
-        "BUSBW_RANK": str(of_all[0]),
-        "BUSBW_WORLD_SIZE": str(of_all[1]),
-        "BUSBW_LOCAL_RANK": str(of_host[0]),
-        "BUSBW_LOCAL_SIZE": str(of_host[1]),
-        "BUSBW_ROOT": root,
-    }
+    return LaunchRequest("nccl", ranks, tuple(commands))
 
 
 def _free_port() -> int:

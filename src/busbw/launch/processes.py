@@ -1,34 +1,35 @@
-"""Start the commands of a request on this host, follow their output, and leave no process behind."""
+"""Start commands on this host, follow their output, and leave no process behind."""
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
+import math
 import os
 import selectors
 import signal
 import subprocess
+import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, Final, Self
 
 from busbw.errors import SiteError
-from busbw.launch.base import Command, LaunchRequest
+from busbw.launch.agent import Pipes, signal_group, start
+from busbw.launch.base import Command
 
 _GRACE_SECONDS: Final = 3.0
 _KILLED_SECONDS: Final = 10.0
 # What a process gets to end by itself once its input has ended.
 _HANG_UP_SECONDS: Final = 5.0
 _WAIT_SECONDS: Final = 0.02
-_PR_SET_PDEATHSIG: Final = 1
 _CHUNK_BYTES: Final = 1 << 16
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line that a process wrote. ``process`` is its index in the request."""
+    """A line that a process wrote. ``process`` is its index."""
 
     process: int
     text: str
@@ -55,28 +56,28 @@ class Processes:
 
     def __init__(
         self,
-        request: LaunchRequest,
+        commands: Sequence[Command],
         insisted: Callable[[], bool] = lambda: False,
         *,
         has_input: bool = False,
     ) -> None:
         self._unsent: dict[int, deque[memoryview]] = {}  # by the descriptor that it is written to
-        self._buffers: dict[int, bytes] = {}
         self._selector = selectors.DefaultSelector()
+        self._pipes = Pipes(self._selector)
         self._insisted = insisted
         self._processes: list[subprocess.Popen[bytes]] = []
         self._ends: set[int] = set()  # descriptors that become readable when a process has ended
-        for command in request.commands:
+        stdin = subprocess.PIPE if has_input else subprocess.DEVNULL
+        for command in commands:
             try:
-                self._processes.append(_start(command, has_input=has_input))
+                self._processes.append(start(command.argv, command.environ, stdin))
             except OSError as error:
                 self.end()
                 program = error.filename or command.argv[0]
                 raise SiteError(f"cannot start {program}: {error.strerror}") from error
         for index, process in enumerate(self._processes):
             self._watch_end(process)
-            self._watch(process.stdout, index, is_error=False)
-            self._watch(process.stderr, index, is_error=True)
+            self._pipes.add(index, process)
             if process.stdin is not None:
                 os.set_blocking(process.stdin.fileno(), False)
                 self._unsent[process.stdin.fileno()] = deque()
@@ -89,7 +90,7 @@ class Processes:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Process ids, in the order of the request."""
+        """Process ids, in the order of the commands."""
         return tuple(process.pid for process in self._processes)
 
     def follow(self, idle_seconds: Callable[[], float] = lambda: 0.2) -> Iterator[Line | Exit | None]:
@@ -101,7 +102,8 @@ class Processes:
                 code = self._processes[index].poll()
                 if code is not None:
                     running.discard(index)
-                    yield from self._drain(index)
+                    for key in self._pipes.of(index):  # what it has left in them
+                        yield from self._take(key)
                     yield Exit(index, self._processes[index].pid, code)
             yield None
             if not running and not self._readable():
@@ -126,11 +128,11 @@ class Processes:
         if self._unsent:
             self._wait(_HANG_UP_SECONDS)
         for process in self._processes:
-            _signal_group(process, signal.SIGTERM)
-            _signal_group(process, signal.SIGCONT)  # a stopped process would not hear it
+            signal_group(process, signal.SIGTERM)
+            signal_group(process, signal.SIGCONT)  # a stopped process would not hear it
         self._wait(_GRACE_SECONDS)
         for process in self._processes:
-            _signal_group(process, signal.SIGKILL)  # also what a leader left behind in its group
+            signal_group(process, signal.SIGKILL)  # also what a leader left behind in its group
         deadline = time.monotonic() + _KILLED_SECONDS
         for process in self._processes:
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -163,12 +165,6 @@ class Processes:
         self._ends.discard(fd)
         os.close(fd)
 
-    def _watch(self, pipe: IO[bytes] | None, index: int, *, is_error: bool) -> None:
-        if pipe is not None:
-            os.set_blocking(pipe.fileno(), False)
-            self._buffers[pipe.fileno()] = b""
-            self._selector.register(pipe, selectors.EVENT_READ, (index, is_error))
-
     def _readable(self) -> bool:
         return bool(self._selector.get_map()) and bool(self._selector.select(0))
 
@@ -179,7 +175,7 @@ class Processes:
             elif key.fd in self._unsent:
                 self._send(key.fd)
             else:
-                yield from self._take(key.fd, *key.data)
+                yield from self._take(key)
 
     def _send(self, fd: int) -> None:
         unsent = self._unsent[fd]
@@ -195,38 +191,10 @@ class Processes:
         if not unsent:
             self._selector.unregister(fd)
 
-    def _drain(self, index: int) -> Iterator[Line]:
-        """What a process that ended has left in its pipes."""
-        for key in list(self._selector.get_map().values()):
-            if key.data is not None and key.data[0] == index:
-                yield from self._take(key.fd, *key.data)
-
-    def _take(self, fd: int, index: int, is_error: bool) -> Iterator[Line]:
-        while True:
-            try:
-                data = os.read(fd, _CHUNK_BYTES)
-            except BlockingIOError:
-                return
-            if not data:
-                self._selector.unregister(fd)
-                data = b"\n" if self._buffers[fd] else b""
-            *lines, self._buffers[fd] = (self._buffers[fd] + data).split(b"\n")
-            for line in lines:
-                yield Line(index, line.decode(errors="replace"), is_error)
-            if fd not in self._selector.get_map():
-                return
-
-
-def _start(command: Command, *, has_input: bool) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        command.argv,
-        env={**os.environ, **command.environ},
-        stdin=subprocess.PIPE if has_input else subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-        preexec_fn=die_with_parent,  # noqa: PLW1509 (no thread of ours holds a lock here)
-    )
+    def _take(self, key: selectors.SelectorKey) -> Iterator[Line]:
+        index, is_error = key.data
+        for text in self._pipes.read(key):
+            yield Line(index, text, is_error)
 
 
 def _close(pipe: IO[bytes] | None) -> None:
@@ -234,11 +202,23 @@ def _close(pipe: IO[bytes] | None) -> None:
         pipe.close()
 
 
-def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, number)
-
-
-def die_with_parent() -> None:
-    """Between fork and exec: the kernel ends this process with the one that started it."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+def pass_on(
+    commands: Sequence[Command], is_over: Callable[[], bool], last_words_seconds: float
+) -> dict[int, int]:
+    """Run commands and print what they write, as whole lines: ranks that shared a pipe would write into each
+    other's. Gives the exit codes of those that ended, by their index, in the order of their ends. All are
+    ended where ``is_over``, and so long after one has ended badly. Raises SiteError for one that cannot be
+    started.
+    """
+    codes: dict[int, int] = {}
+    until_s = math.inf
+    with Processes(commands) as running:
+        for item in running.follow():
+            if isinstance(item, Line):
+                print(item.text, file=sys.stderr if item.is_error else sys.stdout, flush=True)
+            elif isinstance(item, Exit):
+                codes[item.process] = item.code
+                until_s = min(until_s, time.monotonic() + last_words_seconds) if item.code else until_s
+            if is_over() or time.monotonic() > until_s:
+                break
+    return codes

@@ -22,7 +22,7 @@ from busbw.judge.compare_setups import LaunchOutcome
 from busbw.judge.matching import differences
 from busbw.launch.job_loop import MOST_FAILURES
 from busbw.launch.launcher_words import words_of_ranks
-from busbw.launch.listener import LAST_LINES
+from busbw.launch.story import LAST_LINES
 from busbw.model.event import Event, EventKind, error_event, error_words
 from busbw.model.record import RunRecord
 from busbw.plan.flags.names import NameSettings
@@ -107,38 +107,16 @@ def create_series(
     return series
 
 
-def measure(
-    setups: Sequence[Setup],
-    count: int,
-    seed: int,
-    nodes: Sequence[int],
-    environ: Mapping[str, str],
-    start: Starter,
-    err: TextIO,
-    called: NameSettings = _NAMELESS,
-    losers: Losers | None = None,
-) -> Series:
-    """A new series (``create_series``) and all its launches (``go_on``)."""
-    return go_on(create_series(setups, count, seed, nodes, environ, called), start, err, losers)
-
-
-def planned_launches(series: Series) -> Iterator[Planned]:
-    """All launches in their order."""
-    in_blocks = [(block, name) for block, names in enumerate(series.order) for name in names]
-    for number, (nodes, (block, name)) in enumerate(product(series.nodes, in_blocks), start=1):
-        yield Planned(number, name, block, nodes, series.folder / folders.LAUNCHES / f"{number:04}")
-
-
-def go_on(series: Series, start: Starter, err: TextIO, losers: Losers | None = None) -> Series:
-    """Make the launches that a series still lacks. What fails is noted and does not end the series; an
-    interrupt does. ``losers`` is asked at the end of every block.
+def measure(series: Series, start: Starter, err: TextIO, losers: Losers | None = None) -> Series:
+    """All launches of a new series. What fails is noted and does not end the series; an interrupt does.
+    ``losers`` is asked at the end of every block.
     """
     launches = Launches(series, err)
     out = frozenset[str]()
-    with progress(series.planned, "", len(series.outcomes)) as step:
+    with launches.shown() as step:
         try:
             while (planned := launches.next()) is not None:
-                step(len(launches.series.outcomes), launches.place(planned), launches.left_s())
+                step()
                 if losers is not None and launches.begins_block(planned):
                     out = losers(launches.series)
                 if planned.setup in out:
@@ -149,6 +127,13 @@ def go_on(series: Series, start: Starter, err: TextIO, losers: Losers | None = N
         except KeyboardInterrupt:  # between two launches
             launches.stop(INTERRUPTED)
     return launches.series
+
+
+def planned_launches(series: Series) -> Iterator[Planned]:
+    """All launches in their order."""
+    in_blocks = [(block, name) for block, names in enumerate(series.order) for name in names]
+    for number, (nodes, (block, name)) in enumerate(product(series.nodes, in_blocks), start=1):
+        yield Planned(number, name, block, nodes, series.folder / folders.LAUNCHES / f"{number:04}")
 
 
 def _launch(launches: Launches, planned: Planned, start: Starter) -> bool:
@@ -221,13 +206,24 @@ class Launches:
         where = f"{planned.nodes} nodes, " if planned.nodes else ""
         return f"{where}block {planned.block + 1} of {len(self.series.order)}, {planned.setup}"
 
-    def left_s(self) -> float | None:
+    def _left_s(self) -> float | None:
         """Seconds for the launches to come, as long as the mean of those that were made: no wait for a job is
         in it.
         """
         series = self.series
         took = [outcome.seconds for outcome in series.outcomes if not outcome.skipped]
         return mean(took) * (series.planned - len(series.outcomes)) if took else None
+
+    @contextlib.contextmanager
+    def shown(self) -> Iterator[Callable[[], None]]:
+        """Show how far it is; what it gives is called where that has changed."""
+
+        def show() -> None:
+            if (planned := self.next()) is not None:
+                step(len(self.series.outcomes), self.place(planned), self._left_s())
+
+        with progress(self.series.planned, "", len(self.series.outcomes)) as step:
+            yield show
 
     def ear(self, planned: Planned) -> Ear:
         """What hears a launch."""

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, Final, TextIO, cast
 
 from busbw.errors import BusbwError, ExitCode, SiteError, UsageError
 from busbw.launch import follow, job_loop, submit
-from busbw.launch.engine import Job, JobRequest, JobState, LaunchReader, Output, SeriesEngine, Start
+from busbw.launch.base import Command
+from busbw.launch.engine import Job, JobRequest, JobState, LaunchReader, Output, SeriesEngine
 from busbw.launch.interrupt import Interrupt
 from busbw.launch.series import (
     INTERRUPTED,
@@ -35,7 +36,6 @@ from busbw.launch.series import (
 from busbw.model.event import Event, EventKind
 from busbw.plan.flags.engines import ENGINES
 from busbw.record import folder as folders
-from busbw.report.progress import progress
 
 if TYPE_CHECKING:
     from busbw.launch.series_plan import SeriesPlan
@@ -65,7 +65,7 @@ def _series_job(plan: SeriesPlan, folder: Path) -> Job:
     return replace(job, ranks=nodes * max(-(-job.ranks // count) for count in plan.counts))
 
 
-def _start(plan: SeriesPlan, setup: Setup, nodes: int, folder: Path) -> Start:
+def _start(plan: SeriesPlan, setup: Setup, nodes: int, folder: Path) -> Command:
     """How a setup is started in the series' job, whatever the launch's number. Raises UsageError."""
     job = plan.job_of(setup, nodes, folder / folders.LAUNCHES / _NUMBER, folder.name)
     marked = replace(job, environ={**job.environ, job_loop.MARK: folder.name})
@@ -76,7 +76,7 @@ def _module(plan: SeriesPlan) -> SeriesEngine:
     return cast("SeriesEngine", plan.engine)
 
 
-def show_job(plan: SeriesPlan) -> tuple[JobRequest, Start]:
+def show_job(plan: SeriesPlan) -> tuple[JobRequest, Command]:
     """The job and the baseline's launch in it, for --dry-run. Raises UsageError."""
     folder = folders.environ_home() / "compare"
     request = _module(plan).series_request(_series_job(plan, folder), _SHOWN, plan.facts)
@@ -180,10 +180,7 @@ class _Launch:
         if code is not None and 128 < code < 193:  # as shells have it: a signal's number follows 128
             code = 128 - code
         state = ended or self._reader.end(code)
-        exits = {} if state.code is None else {0: state.code}
-        seen: dict[str, Any] = {"job": job, "host": state.host, "exits": exits, "state": state}
-        story = replace(self.hearing.listener.story(), interrupted=interrupted, **seen)
-        verdict = self.hearing.close(story)
+        verdict = self.hearing.close(self.hearing.story(job, state, interrupted=interrupted))
         if verdict.error is not None:
             self.ear(verdict.error)
         return verdict.code
@@ -209,14 +206,9 @@ class _SeriesFollowing(follow.Following):
 
     def _take_items(self, interrupt: Interrupt) -> None:
         self._launches = Launches(read_plan(self._folder), self._err)  # another process may have gone on
-        with progress(self._launches.series.planned, "", len(self._launches.series.outcomes)) as self._step:
+        with self._launches.shown() as self._show_step:
             self._show_step()
             super()._take_items(interrupt)
-
-    def _show_step(self) -> None:
-        if (planned := self._launches.next()) is not None:
-            done = len(self._launches.series.outcomes)
-            self._step(done, self._launches.place(planned), self._launches.left_s())
 
     def _take_line(self, item: Output, keeping: object) -> None:
         del keeping

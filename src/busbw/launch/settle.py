@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from busbw.errors import UsageError, nearest, why
+from busbw.errors import UnknownWord, UsageError, nearest, why
 from busbw.plan.flags.engines import ENGINES, FORM_FLAGS
 from busbw.plan.flags.flag import flag_of
 from busbw.plan.flags.launch import OF_NEW_JOB, LaunchSettings
@@ -45,6 +45,27 @@ def settle(launch: LaunchSettings, environ: Mapping[str, str]) -> tuple[LaunchSe
     return with_pbs_hosts(launch, environ)
 
 
+def set_words(
+    given: Iterable[str], known: Iterable[str], who: str, hint: str = ""
+) -> Iterator[tuple[str, str]]:
+    """The words of --set as (key, value); ``who`` takes the ``known`` keys. Raises UsageError."""
+    known = tuple(known)
+    for word in given:
+        key, equals, value = word.partition("=")
+        if not key or not equals:
+            raise UsageError(f"--set {word!r} is not KEY=VALUE", hint="write --set gpu=8")
+        if key not in known:
+            raise UnknownWord(f"{who} does not use --set {key}", key, known, hint=hint)
+        yield key, value
+
+
+def set_count(key: str, text: str) -> int:
+    """A value of --set that counts something. Raises UsageError."""
+    if not (text.isascii() and text.isdecimal() and int(text)):
+        raise UsageError(f"--set {key}={text} must be a number", hint="give 1 or more")
+    return int(text)
+
+
 def _as_flags(launch: LaunchSettings) -> LaunchSettings:
     """--set over the flags that say the same."""
     for word in launch.set:
@@ -54,9 +75,8 @@ def _as_flags(launch: LaunchSettings) -> LaunchSettings:
                 nearest(key, _SLURM_WORDS), "--sbatch-args or --srun-args, as sbatch has it"
             )
             raise UsageError(f"Slurm does not use --set {key}", hint=f"give {meant.format(value)}")
-        if key in _COUNTS and not (value.isdecimal() and int(value)):
-            raise UsageError(f"--set {word} must be a number", hint="give 1 or more")
-        said: dict[str, Any] = {FORM_FLAGS[key]: int(value) if key == "slots" else value}
+        count = set_count(key, value) if key in _COUNTS else None
+        said: dict[str, Any] = {FORM_FLAGS[key]: count if key == "slots" else value}
         launch = replace(launch, **said)
     return replace(launch, set=())
 
@@ -104,13 +124,18 @@ def split_words(flag: str, text: str) -> list[str]:
         raise UsageError(f"{flag}: {error}", hint="close the quote") from error
 
 
+def flag_named(name: str) -> str:
+    """The flag that sets a launch setting: --shared is what says that a job is not exclusive."""
+    return "--shared" if name == "exclusive" else flag_of(name)
+
+
 def refuse_unused(launch: LaunchSettings, engine: str, unused: Mapping[str, str]) -> None:
     """Raises UsageError for a setting that an engine does not use; ``unused`` has what to do instead, empty
     where there is nothing.
     """
     for name in launch.given():
         if name in unused:
-            flag = "--shared" if name == "exclusive" else flag_of(name)
+            flag = flag_named(name)
             raise UsageError(f"{engine} does not use {flag}", hint=unused[name] or f"leave {flag} out")
 
 
@@ -169,14 +194,14 @@ def refuse_too_few(ranks: int | None, nodes: int) -> None:
         )
 
 
-def refuse_uneven(ranks: int, nodes: int) -> int:
-    """Ranks of a node, for launchers that fill one node after the other with as many: the last one may have
-    fewer. Raises UsageError where it would have none.
+def refuse_uneven(ranks: int, nodes: int) -> None:
+    """For launchers that fill one node after the other with as many ranks, so that the last one may have
+    fewer: raises UsageError where it would have none.
     """
     refuse_too_few(ranks, nodes)
     each = -(-ranks // nodes)
     if (nodes - 1) * each < ranks:
-        return each
+        return
     used = -(-ranks // each)
     raise UsageError(
         f"--ranks {ranks} on {nodes} nodes, {each} on each, leave {nodes - used} without a rank",

@@ -72,6 +72,10 @@ class _Rank:
         return process.state == "S" and used and _TIMER in process.waits_in
 
 
+def _ranks_of(hosts: Sequence[HostStill]) -> list[_Rank]:
+    return [_Rank(host.host, host.quiet_s, each) for host in hosts for each in host.ranks]
+
+
 def differing_event(left: Sequence[HostStill], started: Container[int]) -> Event | None:
     """The error of ranks that waited in different calls when one ended; None where they waited in the same,
     or nobody saw them. What ranks publish between calls may be half written, so those do not count.
@@ -82,7 +86,7 @@ def differing_event(left: Sequence[HostStill], started: Container[int]) -> Event
         for host in left
         if (found := tuple(each for each in host.ranks if each.page.waits))
     ]
-    ranks = [_Rank(host.host, host.quiet_s, each) for host in waiting for each in host.ranks]
+    ranks = _ranks_of(waiting)
     return stalled_event(waiting, started) if ranks and _mixed(_calls(ranks)) else None
 
 
@@ -105,8 +109,7 @@ def explain(still: Sequence[HostStill], started: Container[int] | None) -> HangA
     """What the ranks of hosts that stand still come to; ``started`` are those that said so, None where
     nobody heard them.
     """
-    ranks = [_Rank(host.host, host.quiet_s, each) for host in still for each in host.ranks]
-    ranks.sort(key=lambda each: each.page.rank)
+    ranks = sorted(_ranks_of(still), key=lambda each: each.page.rank)
     missing = set(range(max(each.page.ranks for each in ranks))) - {each.page.rank for each in ranks}
     states = _states(ranks)
     causes = {each.page.rank for each in ranks if states[each.page.rank] in _CAUSES}
@@ -250,7 +253,7 @@ def _answer(
     if worst in (State.NOT_STARTED, State.UNSEEN):
         has = "has" if len(absent) == 1 else "have"
         said = "never started" if worst is State.NOT_STARTED else f"{has} not been heard of"
-        return f"{_numbers(absent)} {said}; {_others(waiting)} in {awaited}"
+        return f"{rank_numbers(absent)} {said}; {_others(waiting)} in {awaited}"
     if worst not in _CAUSES:
         return _nobody(worst, len(named), len(ranks), awaited)
     first = named[0].page
@@ -286,7 +289,7 @@ def _mixed(calls: Mapping[int, str]) -> str:
     found = dict.fromkeys(calls.values())
     if len(found) < 2:
         return ""
-    places = (f"{what} on {_numbers([rank for rank in calls if calls[rank] == what])}" for what in found)
+    places = (f"{what} on {rank_numbers([rank for rank in calls if calls[rank] == what])}" for what in found)
     return f"the ranks are in different calls: {first_of(places, _MOST_NAMED)}"
 
 
@@ -307,10 +310,11 @@ def _who(named: Sequence[_Rank]) -> str:
     if len(named) == 1:
         return f"rank {named[0].page.rank} on {named[0].host} (pid {named[0].page.pid})"
     hosts = first_of(dict.fromkeys(each.host for each in named), _MOST_NAMED)
-    return f"{_numbers([each.page.rank for each in named])} on {hosts}"
+    return f"{rank_numbers([each.page.rank for each in named])} on {hosts}"
 
 
-def _numbers(ranks: Sequence[int]) -> str:
+def rank_numbers(ranks: Sequence[int]) -> str:
+    """``rank 3``, ``ranks 1, 2``."""
     return f"{'rank' if len(ranks) == 1 else 'ranks'} {first_of(map(str, ranks), _MOST_NAMED)}"
 
 

@@ -7,12 +7,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from busbw.launch.engine import JobState, Phase
+from busbw.model.event import EventKind, Joiner
+from busbw.model.plain import from_plain
+from busbw.model.progress import HostStill
 
 if TYPE_CHECKING:
     from busbw.errors import BusbwError
     from busbw.model.event import Event
-    from busbw.model.progress import HostStill
 
+# Lines of a launch that are shown where it failed.
+LAST_LINES: Final = 5
 _NO_ENGINE: Final = JobState(Phase.ENDED)
 
 
@@ -57,3 +61,76 @@ class Story:
     def waiting(self) -> dict[int, Event]:
         """By rank, what those say that wait for others in a round of a hunt; they leave, and do not hang."""
         return {int(item["rank"]): item for item in self.errors if item.get("waits")}
+
+
+class Listener:
+    """Takes events and other lines in the order in which they come. Its attributes are for reading."""
+
+    def __init__(self) -> None:
+        self.connected = False  # all ranks were there
+        self.hello: dict[int, str] = {}  # rank -> host
+        self.errors: list[Event] = []  # those that wait for such a rank in a collective may wait for ever
+        self.still: list[HostStill] = []  # of hosts where nothing moved
+        self.left: list[HostStill] = []  # of hosts when a rank ended within a case
+        self.end: Event | None = None  # rank 0's last
+        self.output: list[str] = []  # what was no event
+        self.out_of_time_s: float | None = None
+        self._last_words: tuple[str, ...] = ()
+        self._places: dict[int, str] = {}
+        self._finished = 0
+        self._joiner = Joiner()
+
+    def whole(self, item: Event) -> Event | None:
+        """The event, or the one that this part of it completes; None while parts are missing."""
+        return self._joiner.take(item)
+
+    def hear(self, item: Event) -> None:
+        """Take a whole event."""
+        kind = item["event"]
+        if kind == EventKind.HELLO:
+            self.hello[int(item["rank"])] = str(item["host"])
+        elif kind == EventKind.ERROR:
+            self.errors.append(item)
+        elif kind == EventKind.STALL:
+            still = from_plain(HostStill, item["still"])
+            (self.still if still.quiet_s else self.left).append(still)
+        elif kind == EventKind.END:
+            self.end = item
+        elif kind == EventKind.HEADER:
+            self.connected = True
+            self._places = {int(rank["rank"]): str(rank["host"]) for rank in item["world"]["ranks"]}
+        elif kind == EventKind.CASE:
+            self._finished += 1
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether something was said for which the launch is to end."""
+        return bool(self.errors or self.still)
+
+    @property
+    def all_still(self) -> bool:
+        """Whether nothing moves where ranks have started: there is nothing to wait for."""
+        return bool(self.still) and self.hello.keys() <= {
+            each.page.rank for host in self.still for each in host.ranks
+        }
+
+    def run_out_of_time(self, limit_seconds: float) -> None:
+        """Note that the launch is to be ended, and its last lines before that."""
+        self.out_of_time_s = limit_seconds
+        self._last_words = tuple(line for line in self.output if line.strip())[-LAST_LINES:]
+
+    def story(self) -> Story:
+        """What was heard; ``replace`` adds what else was seen."""
+        return Story(
+            hello=self.hello,
+            places=self._places,
+            connected=self.connected,
+            finished=self._finished,
+            errors=tuple(self.errors),
+            still=tuple(self.still),
+            left=tuple(self.left),
+            end=self.end,
+            output=tuple(self.output),
+            out_of_time_s=self.out_of_time_s,
+            last_words=self._last_words,
+        )

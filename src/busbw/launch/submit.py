@@ -7,19 +7,21 @@ import itertools
 import json
 import shlex
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from busbw.errors import BusbwError, SiteError, UsageError
 from busbw.files import store_private
+from busbw.launch import here
 from busbw.launch.engine import Handle, Job, JobRequest, load
 from busbw.model.event import now_utc
+from busbw.model.plain import from_plain
 from busbw.model.plan import Limits, Plan
 from busbw.model.record import RunStatus
 from busbw.plan.flags.values import as_written
 from busbw.record import close
 from busbw.record import folder as folders
-from busbw.redact import redact_all, redact_words
 
 if TYPE_CHECKING:
     from busbw.plan.flags.run import RunSettings
@@ -56,7 +58,7 @@ def submit_files(request: JobRequest, folder: Path) -> Handle:
             close.close(folder, RunStatus.FAILED, now_utc(), error=error.message, hint=error.hint)
         raise
     try:
-        _keep(folder, {**handle.to_fields(), **size})
+        _keep(folder, {**asdict(handle), **size})
     except OSError as error:
         raise _no_room(folder, _end_unknown(handle), error) from error
     return handle
@@ -88,36 +90,21 @@ def _no_room(folder: Path, fate: str, error: OSError) -> SiteError:
 def write_request(
     folder: Path, job: Job, request: JobRequest, argv: tuple[str, ...], settings: RunSettings | None
 ) -> None:
-    """The request of a run as ``record.request`` reads it; the cases are known once the ranks are."""
+    """The request of a job's run; the cases are known once the ranks are."""
     plan = Plan(backend=job.backend, cases=(), buffer_bytes=0, limits=Limits(), checks=0, seed=0)
-    body = {
-        "run_id": job.run_id,
-        "folder": job.folder,
-        "argv": redact_words(argv),
-        "settings": redact_all(settings.written() if settings is not None else {})
-        | _plain(job)
-        | _order(request),
-        "plan": plan.to_json(),
-    }
-    (folder / folders.REQUEST_FILE).write_text(json.dumps(body) + "\n")
-
-
-def _order(request: JobRequest) -> dict[str, object]:
-    return {} if request.rank_order is None else {"rank_order": request.rank_order.to_fields()}
-
-
-def _plain(job: Job) -> dict[str, object]:
     given = as_written(job.launch)
     launch = {name: given[name] for name in ("on", *job.launch.given())}
-    plain = {"launch": json.loads(json.dumps(launch, default=str)), "command": list(job.work.words)}
-    return {name: redact_all(value) for name, value in plain.items()}
+    own: dict[str, object] = {"launch": json.loads(json.dumps(launch, default=str))}
+    if request.rank_order is not None:
+        own["rank_order"] = request.rank_order.to_fields()
+    here.write_request(folder, plan, settings, argv, **own, command=list(job.work.words))
 
 
 def read_handle(folder: Path) -> Handle:
     """The submitted job of a run. Raises UsageError where the run is no job."""
     try:
-        return Handle.from_fields(json.loads((folder / folders.JOB_FILE).read_text()))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        return from_plain(Handle, json.loads((folder / folders.JOB_FILE).read_text()))
+    except (OSError, ValueError, AttributeError, TypeError) as error:
         raise UsageError(
             f"{folder.name} was not submitted to an engine", hint="`busbw jobs` lists those that are"
         ) from error

@@ -1,7 +1,7 @@
 """How a launch ended, and which rank is to blame: decided here for every engine. Pure.
 
-Whoever follows a launch gathers a ``Story`` (``listener``), and ``judge`` makes the ``Verdict`` of it. What
-launchers print is read in ``launcher_words``, what ranks that stand still show in ``stall``.
+Whoever follows a launch gathers a ``Story``, and ``judge`` makes the ``Verdict`` of it. What launchers print
+is read in ``launcher_words``, what ranks that stand still show in ``stall``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from busbw.launch.launcher_words import (
     srun_end,
     survivors,
 )
-from busbw.launch.stall import differing_event, stalled_event
+from busbw.launch.stall import differing_event, rank_numbers, stalled_event
 from busbw.launch.story import Story
 from busbw.model.event import Event, error_event
 from busbw.model.record import RunStatus
@@ -214,8 +214,8 @@ def _silent_rank(story: Story) -> Verdict | None:
     first = next(iter(waiting))
     is_one_host = len(hosts) == 1
     hangs = RankFailed(
-        f"{_ranks(silent)} on {', '.join(hosts)} said nothing while {len(waiting)} others waited:"
-        f" rank {first} in {waiting[first]['message']}",
+        f"{rank_numbers(sorted(silent))} on {', '.join(hosts)} said nothing"
+        f" while {len(waiting)} others waited: rank {first} in {waiting[first]['message']}",
         hint="look at that host: a stopped process, a hung driver or a cut network",
         rank=min(silent) if is_one_host else None,
         host=hosts[0] if is_one_host else "",
@@ -232,14 +232,10 @@ def _some_wait(story: Story) -> Verdict | None:
     if death is not None and death.rank not in waiting and death.code != ExitCode.RANK_FAILED:
         return _of_death(death, story)
     some = RankFailed(
-        f"only {_ranks(waiting)} waited: {_first_words(waiting)}",
+        f"only {rank_numbers(sorted(waiting))} waited: {_first_words(waiting)}",
         hint=f"{_LOOK} for what ended the others",
     )
     return _failed(some)
-
-
-def _ranks(ranks: Mapping[int, object]) -> str:
-    return f"{'rank' if len(ranks) == 1 else 'ranks'} {', '.join(map(str, sorted(ranks)))}"
 
 
 def _first_words(waiting: Mapping[int, Event]) -> str:
@@ -488,7 +484,7 @@ def name_rank(state: JobState, seen: SeenOnHosts) -> JobState:
         return state  # all is well; or Open MPI has named it, and it alone knows the signal
     hosts = seen.hosts_by_rank
     # Hydra may name a process that it killed itself, but not another host than that of the dead.
-    near = _ranks_at(death, hosts)
+    near = _ranks_on(death.host, dict(enumerate(hosts))) if death is not None else []
     if death is not None and len(near) == 1:
         rank, how = near[0], _as_hydra_has_it(death.code or death.number or 0)
     else:
@@ -521,10 +517,6 @@ def first_dead(
     return next((rank for rank in found if rank in ranks), None)
 
 
-def _ranks_at(death: Death | None, hosts: Sequence[str]) -> list[int]:
-    return [rank for rank, host in enumerate(hosts) if death is not None and host == death.host]
-
-
 def _as_hydra_has_it(code: int) -> str:
     if code < 0:
         return f"was killed by signal {-code}"
@@ -536,7 +528,7 @@ def _of_command_on_hosts(state: JobState, death: Death, hosts: Sequence[str]) ->
     """The end of a user's program, by its launcher's words: those tell a signal from an exit code, and the
     host. Hydra may mean a process that it ended itself, but then on the host of the one that failed.
     """
-    near = _ranks_at(death, hosts)
+    near = _ranks_on(death.host, dict(enumerate(hosts)))
     rank = near[0] if death.rank is None and len(near) == 1 else death.rank
     found = replace(state, rank=rank, host=death.host)
     code = death.code or death.number

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Final
 
 from busbw.errors import BusbwError
-from busbw.launch.hosts.agent import Watch
+from busbw.launch.agent import Watch
 from busbw.launch.story import Story
 from busbw.machine import processes
 from busbw.rank.world.identity import identify

@@ -15,7 +15,7 @@ from busbw_testing.compared import compare, nccl_tests_log, record_of, write
 from busbw.cli import compare_setups
 from busbw.cli.main import main
 from busbw.errors import ExitCode, SiteError
-from busbw.launch.series import measure
+from busbw.launch.series import create_series, measure
 from busbw.model.record import RunStatus
 from busbw.model.result import Status
 from busbw.plan.flags.launch import LaunchSettings
@@ -168,7 +168,9 @@ def in_series(home: Path, nodes: tuple[int, ...]) -> Path:
         return ExitCode.OK
 
     home.mkdir(exist_ok=True)
-    return measure((Setup("plain"), Setup("other")), 2, 7, nodes, {}, start, io.StringIO()).folder
+    return measure(
+        create_series((Setup("plain"), Setup("other")), 2, 7, nodes, {}), start, io.StringIO()
+    ).folder
 
 
 def test_a_series_on_several_numbers_of_nodes_scales(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

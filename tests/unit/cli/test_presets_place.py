@@ -57,14 +57,10 @@ def gpu_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
     from busbw.launch.hosts.ssh import HostFacts
     from busbw.plan.flags.launch import LaunchSettings
 
-    here: dict[str, object] = {
-        "name": "login",
-        "python": "/p",
-        "version": [3, 11],
-        "machine": "x86_64",
-        "busbw": "1.0",
-    }
-    here |= {"mpi": "mpich", "mpiexec": "/env/bin/mpiexec", "bundled": True}
+    own = HostFacts(
+        "login", (3, 11), "/p", "x86_64", 8, 0, busbw="1.0", mpi="mpich", mpiexec="/env/bin/mpiexec"
+    )
+    here = asdict(own)
     answer = HostFacts("n", (3, 11), "/p", "x86_64", 96, 8, busbw="1.0", mpi="mpich", mpiexec="/m")
 
     def inquire(launch: LaunchSettings, _command: tuple[str, ...] = (), **_: bool) -> dict[str, str]:

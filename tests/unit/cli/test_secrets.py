@@ -211,8 +211,7 @@ FACTS: Final[Mapping[str, Mapping[str, str]]] = {
     "hosts": {
         "hosts": json.dumps({name: host(name) for name in ("a", "b")}),
         "local": "[]",
-        "here": json.dumps({"name": "h", "python": "/py", "version": [3, 11], "machine": "x86_64", "busbw": "1",
-                            "mpi": "mpich", "mpiexec": "/env/bin/mpiexec"}),
+        "here": json.dumps(host("h")),
         "setup": "",
         "inherited": "{}",
         "token": "0" * 32,

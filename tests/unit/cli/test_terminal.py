@@ -7,6 +7,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -62,7 +63,7 @@ def measured() -> Iterator[Path]:
         job = home / JOB
         shutil.copytree(named(home)["run"], job)
         handle = Handle("slurm", "123456789_12345678", "busbw-alltoall")
-        (job / JOB_FILE).write_text(json.dumps(handle.to_fields()))
+        (job / JOB_FILE).write_text(json.dumps(asdict(handle)))
         yield home
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from busbw.launch import command
+from busbw.launch.batch import MEET
 from busbw.launch.command import HOSTS, NAMES, NUMBER, entered, host_list, path_apart, prepending
 from busbw.launch.kubernetes import launch_script
 from busbw.launch.pbs import engine
@@ -85,7 +86,7 @@ def test_words_and_the_exit_code_are_the_commands_own() -> None:
 
 def test_hosts_of_a_pbs_node_file(tmp_path: Path) -> None:
     (tmp_path / "nodes").write_text("b\nb\na\nb\n")
-    text = engine.HOST_LINES + f'echo "${HOSTS} $MASTER_ADDR"'
+    text = engine.HOST_LINES + MEET + f'echo "${HOSTS} $MASTER_ADDR"'
     done = subprocess.run(
         ("bash", "-c", text),
         env={**os.environ, "PBS_NODEFILE": str(tmp_path / "nodes")},

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import re
+from dataclasses import asdict
 from importlib import import_module
 
 import pytest
 
 from busbw.launch.base import Command
-from busbw.launch.engine import Handle, JobRequest, Work, job_name, load
+from busbw.launch.engine import Handle, Job, JobRequest, Work, load
+from busbw.model.plain import from_plain
 from busbw.plan.flags.engines import ENGINES
+from busbw.plan.flags.launch import LaunchSettings
 from busbw.record.folder import new_run_id
 
 # Kubernetes' names are the narrowest (RFC 1123 labels), and an operator adds its own endings to them.
@@ -17,7 +20,7 @@ LEGAL = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?\Z")
 @pytest.mark.parametrize("name", ["all_reduce", "all_reduce+sendrecv+x-more", "exec"])
 def test_job_names_are_legal_everywhere_and_unique(name: str) -> None:
     ids = {new_run_id(name) for _ in range(20)}
-    names = {job_name(run_id) for run_id in ids}
+    names = {Job(run_id, "", Work(()), LaunchSettings()).name for run_id in ids}
     assert len(names) == len(ids)
     assert all(LEGAL.match(job) for job in names), names
 
@@ -29,7 +32,7 @@ def test_work_of_busbw_gets_the_python_that_has_it() -> None:
 
 def test_a_handle_survives_its_file() -> None:
     handle = Handle("slurm", "17", "busbw-1", {"host": "a"})
-    assert Handle.from_fields(handle.to_fields()) == handle
+    assert from_plain(Handle, asdict(handle)) == handle
 
 
 def test_a_request_prints_its_files_and_what_submits_them() -> None:

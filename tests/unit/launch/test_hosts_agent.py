@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from busbw.launch.hosts.agent import Watch
+from busbw.launch.agent import Watch
 from busbw.launch.witness import Witness
 from busbw.rank.world.watched import report_to
 

@@ -17,7 +17,7 @@ PACKAGES = f"lib/python{sys.version_info.major}.{sys.version_info.minor}/site-pa
 def test_busbw_itself_is_among_the_files() -> None:
     files = dict(bring._files())
     assert files[f"{PACKAGES}/busbw/__main__.py"].is_file()
-    assert files[f"{PACKAGES}/busbw/launch/hosts/agent.py"].is_file()
+    assert files[f"{PACKAGES}/busbw/launch/agent.py"].is_file()
 
 
 @pytest.mark.slow

@@ -7,16 +7,16 @@ import sys
 
 from busbw_testing.environ import clean_environ
 
-from busbw.launch.kubernetes.pod import pod_request
+from busbw.launch.kubernetes.pod import rank_commands
 
-POD = {"JOB_COMPLETION_INDEX": "3", "BUSBW_WORLD_SIZE": "8"}
+POD = {"JOB_COMPLETION_INDEX": "3", "BUSBW_WORLD_SIZE": "8", "BUSBW_ROOT": "pod-0"}
 
 
 def test_ranks_follow_the_pods_number() -> None:
-    request = pod_request(2, ["python3", "-m", "busbw"], POD)
-    assert [command.environ["BUSBW_RANK"] for command in request.commands] == ["6", "7"]
-    assert [command.environ["BUSBW_LOCAL_RANK"] for command in request.commands] == ["0", "1"]
-    assert request.ranks == 8
+    commands = rank_commands(2, ["python3", "-m", "busbw"], POD)
+    assert [command.environ["BUSBW_RANK"] for command in commands] == ["6", "7"]
+    assert [command.environ["BUSBW_LOCAL_RANK"] for command in commands] == ["0", "1"]
+    assert {command.environ["BUSBW_ROOT"] for command in commands} == {"pod-0"}
 
 
 def run(script: str) -> subprocess.CompletedProcess[str]:

@@ -217,7 +217,7 @@ def test_nodes_gpus_and_networks_follow_words() -> None:
         ({"nodes": ""}, "no number of nodes given"),
         ({"set": ("replicas=3",)}, "--set replicas=3, but -N 2"),
         ({"set": ("gpu",)}, "is not KEY=VALUE"),
-        ({"set": ("gpus=8",)}, "--set gpus is not known"),
+        ({"set": ("gpus=8",)}, "Kubernetes does not use --set gpus"),
         ({"set": ("gpu=eight",)}, "--set gpu=eight is not a count of nvidia.com/gpu"),
         ({"set": ("slots=0",)}, "--set slots=0 is not a number of ranks"),
         ({"set": ("memory=much",)}, "--set memory=much is not a quantity"),

@@ -8,7 +8,6 @@ from busbw.errors import SiteError, UsageError
 from busbw.launch.base import Command
 from busbw.launch.local import (
     MOST_DEFAULT_RANKS,
-    LocalMpi,
     local_request,
     over_mpi,
     rank_count,
@@ -16,17 +15,18 @@ from busbw.launch.local import (
 )
 from busbw.machine import gpus
 from busbw.machine.gpus import GpuPresence
+from busbw.machine.mpi import MpiLibrary
 
 WORKER = (sys.executable, "-m", "busbw.rank")
 
 
 def test_mpich_needs_nothing_but_the_number() -> None:
-    request = over_mpi(LocalMpi("/env/bin/mpiexec", "mpich"), 4, 2, "/run/request.json")
+    request = over_mpi(MpiLibrary("", "system", "mpich", "/env/bin/mpiexec"), 4, 2, "/run/request.json")
     (command,) = request.commands
     assert command.argv == ("/env/bin/mpiexec", "-n", "4", *WORKER)
     assert command.environ["BUSBW_REQUEST"] == "/run/request.json"
     assert command.environ["BUSBW_WORLD"] == "mpi"
-    assert (request.launcher, request.world, request.ranks) == ("local", "mpi", 4)
+    assert (request.world, request.ranks) == ("mpi", 4)
     assert not request.process_is_rank
 
 
@@ -34,24 +34,24 @@ def test_mpich_needs_nothing_but_the_number() -> None:
     ("family", "launcher"), [("mpich", "mpich"), ("openmpi", "openmpi"), ("mpiabi", ""), ("", "")]
 )
 def test_ranks_believe_their_mpiexec_and_not_what_it_was_started_among(family: str, launcher: str) -> None:
-    (command,) = over_mpi(LocalMpi("/env/bin/mpiexec", family), 2, 2, "r").commands
+    (command,) = over_mpi(MpiLibrary("", "system", family, "/env/bin/mpiexec"), 2, 2, "r").commands
     assert command.environ["BUSBW_LAUNCHER"] == launcher
 
 
 def test_hydra_stays_on_this_host_in_a_slurm_job() -> None:
-    (command,) = over_mpi(LocalMpi("/env/bin/mpiexec", "mpich"), 2, 2, "r").commands
+    (command,) = over_mpi(MpiLibrary("", "system", "mpich", "/env/bin/mpiexec"), 2, 2, "r").commands
     assert (command.environ["HYDRA_LAUNCHER"], command.environ["HYDRA_RMK"]) == ("fork", "user")
 
 
 @pytest.mark.parametrize(("ranks", "bound"), [(2, True), (3, False)])
 def test_the_bundled_mpich_binds_where_every_rank_has_a_core(ranks: int, bound: bool) -> None:
-    (command,) = over_mpi(LocalMpi("/env/bin/mpiexec", "mpich", bundled=True), ranks, 2, "r").commands
+    (command,) = over_mpi(MpiLibrary("", "environment", "mpich", "/env/bin/mpiexec"), ranks, 2, "r").commands
     assert ("BUSBW_BIND" in command.environ) is bound
 
 
 @pytest.mark.parametrize(("ranks", "oversubscribed"), [(2, False), (3, True)])
 def test_open_mpi_is_told_about_root_and_too_few_cores(ranks: int, oversubscribed: bool) -> None:
-    (command,) = over_mpi(LocalMpi("/usr/bin/mpiexec", "openmpi"), ranks, 2, "r").commands
+    (command,) = over_mpi(MpiLibrary("", "system", "openmpi", "/usr/bin/mpiexec"), ranks, 2, "r").commands
     assert command.environ["OMPI_ALLOW_RUN_AS_ROOT"] == "1"
     assert ("--oversubscribe" in command.argv) is oversubscribed
     assert ("mpi_yield_when_idle" in command.argv) is oversubscribed
@@ -59,7 +59,7 @@ def test_open_mpi_is_told_about_root_and_too_few_cores(ranks: int, oversubscribe
 
 def test_no_mpiexec() -> None:
     with pytest.raises(SiteError, match="no mpiexec was found") as caught:
-        over_mpi(LocalMpi("", "mpich"), 2, 2, "r")
+        over_mpi(MpiLibrary("", "system", "mpich", ""), 2, 2, "r")
     assert "pip install mpich" in caught.value.hint
 
 

@@ -14,9 +14,10 @@ from busbw_testing.golden import is_golden
 
 from busbw.errors import SiteError, UsageError
 from busbw.launch import engine as contract
+from busbw.launch.batch import END_MARK
 from busbw.launch.engine import Handle, Job, JobState, Output, Phase, Work
 from busbw.launch.pbs import engine as pbs
-from busbw.launch.slurm import script as slurm_script
+from busbw.launch.slurm.script import _SOURCE_SETUP
 from busbw.plan.flags.launch import LaunchSettings
 
 GOLDEN = Path(__file__).parent / "golden" / "pbs"
@@ -68,7 +69,7 @@ def test_a_variable_of_the_ranks_is_none_of_the_scripts(tmp_path: Path) -> None:
     for folder in ("request", "log"):
         (tmp_path / folder).mkdir()
     (tmp_path / "nodes").write_text("h1\n")
-    (tmp_path / "request/ticket").write_text(RUN_ID)
+    (tmp_path / "request/ticket").write_text(tmp_path.name)
     names = ("run_folder", "job", "log", "code", "PBS_NODEFILE", "BUSBW_ROOT", "RANDOM")
     made = job(str(tmp_path), environ={**dict.fromkeys(names, "mine"), "PATH": "/nope"}, set=())
     (text,) = pbs.request(made, FACTS).files.values()
@@ -78,7 +79,7 @@ def test_a_variable_of_the_ranks_is_none_of_the_scripts(tmp_path: Path) -> None:
         "PBS_NODEFILE": f"{tmp_path}/nodes",
     }
     subprocess.run(["bash", "-s"], input=text, env=given, text=True, check=False)
-    assert slurm_script.END_MARK in (tmp_path / "log/pbs-7.out").read_text()
+    assert END_MARK in (tmp_path / "log/pbs-7.out").read_text()
     seen = dict(item.split("=", 1) for item in (tmp_path / "ranks").read_text().split("\0") if item)
     assert {name: seen[name] for name in names} == dict.fromkeys(names, "mine")
     assert "/usr/bin/env PATH=/nope /env/bin/python" in text
@@ -209,7 +210,7 @@ def submitted(job_: Job, *, shared: bool) -> tuple[Handle, Path]:
     (folder / "request").mkdir(parents=True)
     (folder / "log").mkdir()
     if shared:
-        (folder / "request/ticket").write_text(RUN_ID + "\n")
+        (folder / "request/ticket").write_text(folder.name + "\n")
     request = pbs.request(job_, {**FACTS, "python": sys.executable})
     (folder / "request" / pbs.SCRIPT).write_text(request.files[pbs.SCRIPT])
     return pbs.submit(request, folder), folder
@@ -296,7 +297,7 @@ def test_a_setup_script_is_sourced_and_its_end_is_not_the_ranks(
     if engine == "pbs":
         script, environ = pbs._sourcing(setup), {}
     else:
-        script, environ = slurm_script._SOURCE_SETUP, {"BUSBW_SETUP": setup, "SLURMD_NODENAME": "n1"}
+        script, environ = _SOURCE_SETUP, {"BUSBW_SETUP": setup, "SLURMD_NODENAME": "n1"}
     words = ["bash", "-c", script, "busbw-rank", "sh", "-c", "echo $A"]
     done = subprocess.run(
         words, env={**os.environ, **environ}, capture_output=True, text=True, timeout=20, check=False

@@ -25,16 +25,9 @@ from busbw.plan.presets.preset import names, read_preset
 GOLDEN = Path(__file__).parent / "golden" / "presets"
 PYTHON = "/env/bin/python"
 IMAGE = "registry.example/busbw:1"
-HERE = {
-    "name": "login",
-    "python": PYTHON,
-    "version": [3, 11],
-    "machine": "x86_64",
-    "busbw": "1.0",
-    "mpi": "mpich",
-    "mpiexec": "/env/bin/mpiexec",
-    "bundled": True,
-}
+HERE = asdict(
+    HostFacts("login", (3, 11), PYTHON, "x86_64", 8, 0, busbw="1.0", mpi="mpich", mpiexec="/env/bin/mpiexec")
+)
 
 
 def nodes_of(name: str) -> tuple[str, ...]:

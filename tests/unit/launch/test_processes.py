@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 
 from busbw.errors import SiteError
-from busbw.launch.base import Command, LaunchRequest
+from busbw.launch.base import Command
 from busbw.launch.processes import Exit, Line, Processes
 
 
-def request(*scripts: str) -> LaunchRequest:
-    commands = tuple(Command(("sh", "-c", script), {"NUMBER": str(i)}) for i, script in enumerate(scripts))
-    return LaunchRequest("local", "nccl", len(scripts), commands)
+def shells(*scripts: str) -> list[Command]:
+    return [Command(("sh", "-c", script), {"NUMBER": str(i)}) for i, script in enumerate(scripts)]
 
 
 def gone(pid: int) -> bool:
@@ -31,9 +30,7 @@ def gone(pid: int) -> bool:
 
 
 def test_lines_and_exits_in_order() -> None:
-    with Processes(
-        request("echo one $NUMBER; echo oops >&2; printf half; exit 3", "kill -9 $$")
-    ) as processes:
+    with Processes(shells("echo one $NUMBER; echo oops >&2; printf half; exit 3", "kill -9 $$")) as processes:
         items = [item for item in processes.follow() if item is not None]
     lines = {item for item in items if isinstance(item, Line)}
     assert lines == {Line(0, "one 0", False), Line(0, "oops", True), Line(0, "half", False)}
@@ -44,7 +41,7 @@ def test_lines_and_exits_in_order() -> None:
 
 def test_an_end_is_seen_at_once_where_the_pipes_were_closed_before() -> None:
     start = time.monotonic()
-    with Processes(request("exec >&- 2>&-; sleep 0.2; exit 4")) as processes:
+    with Processes(shells("exec >&- 2>&-; sleep 0.2; exit 4")) as processes:
         items = [item for item in processes.follow(lambda: 100.0) if item is not None]
     assert [item.code for item in items if isinstance(item, Exit)] == [4]
     assert time.monotonic() - start < 60
@@ -52,8 +49,7 @@ def test_an_end_is_seen_at_once_where_the_pipes_were_closed_before() -> None:
 
 def test_much_output_and_no_utf8() -> None:
     script = "import sys; sys.stdout.buffer.write((b'x' * 99 + b'\\n') * 20000 + b'\\xff\\n')"
-    launch = LaunchRequest("local", "nccl", 1, (Command((sys.executable, "-c", script)),))
-    with Processes(launch) as processes:
+    with Processes([Command((sys.executable, "-c", script))]) as processes:
         lines = [item.text for item in processes.follow() if isinstance(item, Line)]
     assert len(lines) == 20001
     assert lines[-1] == "\ufffd"
@@ -61,7 +57,7 @@ def test_much_output_and_no_utf8() -> None:
 
 def test_end_takes_the_whole_group(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("busbw.launch.processes._GRACE_SECONDS", 60.0)
-    with Processes(request("sleep 100 & echo $!; wait")) as processes:
+    with Processes(shells("sleep 100 & echo $!; wait")) as processes:
         child = next(int(item.text) for item in processes.follow() if isinstance(item, Line))
         start = time.monotonic()
     assert time.monotonic() - start < 30
@@ -75,7 +71,7 @@ def test_end_insists_where_a_process_does_not_listen() -> None:
         asked.append(True)
         return True
 
-    with Processes(request("trap '' TERM; echo ready; while :; do sleep 0.05; done"), insisted) as processes:
+    with Processes(shells("trap '' TERM; echo ready; while :; do sleep 0.05; done"), insisted) as processes:
         assert next(item for item in processes.follow() if item) == Line(0, "ready", False)
         (pid,) = processes.pids
     assert asked
@@ -88,10 +84,10 @@ def test_a_process_that_hangs_in_its_driver_is_not_waited_for_without_end(
     """Here it is one that no signal reaches."""
     monkeypatch.setattr("busbw.launch.processes._GRACE_SECONDS", 0.1)
     monkeypatch.setattr("busbw.launch.processes._KILLED_SECONDS", 0.1)
-    processes = Processes(request("sleep 60"))
+    processes = Processes(shells("sleep 60"))
     (process,) = processes._processes
     with monkeypatch.context() as patched:
-        patched.setattr("busbw.launch.processes._signal_group", lambda process, number: None)
+        patched.setattr("busbw.launch.processes.signal_group", lambda process, number: None)
         start = time.monotonic()
         processes.end()
     assert time.monotonic() - start < 30
@@ -102,7 +98,7 @@ def test_a_process_that_hangs_in_its_driver_is_not_waited_for_without_end(
 def test_a_stopped_process_hears_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("busbw.launch.processes._GRACE_SECONDS", 60.0)
     with Processes(
-        request("trap 'echo bye; exit 7' TERM; echo ready; while :; do sleep 0.05; done")
+        shells("trap 'echo bye; exit 7' TERM; echo ready; while :; do sleep 0.05; done")
     ) as processes:
         next(item for item in processes.follow() if item)
         os.kill(processes.pids[0], signal.SIGSTOP)
@@ -111,6 +107,6 @@ def test_a_stopped_process_hears_the_end(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_command_that_is_not_there() -> None:
-    launch = LaunchRequest("local", "mpi", 1, (Command(("sleep", "100")), Command(("/nonexistent/mpiexec",))))
+    commands = [Command(("sleep", "100")), Command(("/nonexistent/mpiexec",))]
     with pytest.raises(SiteError, match="cannot start /nonexistent/mpiexec: No such file"):
-        Processes(launch)
+        Processes(commands)

@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import zlib
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
@@ -271,7 +272,7 @@ def submitted(home: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
             job = Job(folder.name, str(folder), Work(("run", "all_reduce")), LaunchSettings(on="pbs"))
             submit.write_request(folder, job, JobRequest("pbs", "busbw-x", 2, 2), (), RunSettings())
         handle = Handle("pbs", "12", "busbw-x")
-        (series.folder / folders.JOB_FILE).write_text(json.dumps(handle.to_fields()))
+        (series.folder / folders.JOB_FILE).write_text(json.dumps(asdict(handle)))
         return series.folder, engine
 
     return made

@@ -16,7 +16,7 @@ from busbw.cli.main import main
 from busbw.errors import ExitCode, SiteError, UsageError
 from busbw.judge.compare_setups import setup_arms
 from busbw.launch.base import Command, LaunchRequest
-from busbw.launch.series import Series, measure, read_all, read_series
+from busbw.launch.series import Series, create_series, measure, read_all, read_series
 from busbw.launch.series_plan import prepended, with_setup
 from busbw.model.event import Event, EventKind, event
 from busbw.model.result import Status
@@ -88,7 +88,7 @@ def refused(hear: Callable[[Event], None]) -> ExitCode:
 
 def run(start: Starts, count: int = 4, nodes: tuple[int, ...] = ()) -> tuple[Series, str]:
     err = io.StringIO()
-    return measure(SETUPS, count, 7, nodes, {}, start, err), err.getvalue()
+    return measure(create_series(SETUPS, count, 7, nodes, {}), start, err), err.getvalue()
 
 
 def test_every_block_is_launched_in_its_order() -> None:
@@ -106,7 +106,7 @@ def test_a_setup_that_has_lost_is_launched_no_more_from_the_next_block_on() -> N
         asked.append(len(series.outcomes))
         return frozenset({"broken"} if len(asked) == 2 else {"tuned"})
 
-    series = measure(SETUPS, 3, 7, (), {}, start, io.StringIO(), losers=losers)
+    series = measure(create_series(SETUPS, 3, 7, (), {}), start, io.StringIO(), losers=losers)
     assert asked == [3, 6]  # at the end of every block
     names = [name for name, _ in start.made]
     assert [names.count(setup.name) for setup in SETUPS] == [3, 2, 2]
@@ -188,7 +188,7 @@ def test_an_interrupt_between_two_launches_does_too(
 ) -> None:
     """It said nothing of the series, so nobody knew what to go on with."""
     start = Starts()
-    series = measure(SETUPS, 4, 7, (), {}, start, Writer(3))
+    series = measure(create_series(SETUPS, 4, 7, (), {}), start, Writer(3))
     assert (series.stopped, len(series.outcomes), len(start.made)) == ("interrupted", 2, 3)
     again, records = read_series(series.folder)
     assert (again, len(records)) == (series, 2)
@@ -228,7 +228,7 @@ def test_a_damaged_series_is_refused(text: str, why: str, capsys: pytest.Capture
 
 
 def test_a_setups_variables_go_under_busbws_own() -> None:
-    launch = LaunchRequest("local", "mpi", 2, (Command(("mpiexec", "-n", "2"), {"BUSBW_REQUEST": "r"}),))
+    launch = LaunchRequest("mpi", 2, (Command(("mpiexec", "-n", "2"), {"BUSBW_REQUEST": "r"}),))
     (command,) = with_setup(launch, {"A": "1", "BUSBW_REQUEST": "x"}, ("GONE", "TOO")).commands
     assert command.argv == ("env", "-u", "GONE", "-u", "TOO", "mpiexec", "-n", "2")
     assert command.environ == {"A": "1", "BUSBW_REQUEST": "r"}
@@ -244,7 +244,7 @@ def test_a_second_series_of_the_same_setups_adds_its_blocks() -> None:
     assert {outcome.block for outcome in both.outcomes} == set(range(7))
     arms = setup_arms("s", both.names, both.outcomes, records, 0)
     assert all(len(seen.times_ns) == 7 for arm in arms for seen in arm.cases.values())
-    other = measure(SETUPS[:2], 1, 7, (), {}, Starts(), io.StringIO())
+    other = measure(create_series(SETUPS[:2], 1, 7, (), {}), Starts(), io.StringIO())
     with pytest.raises(UsageError, match="has other setups than"):
         read_all([first.folder, other.folder])
 
@@ -278,7 +278,7 @@ def test_a_killed_series_of_equal_setups_does_not_pass_its_gate() -> None:
         write_record(folder, record_of({1024: 10.0}, name=folder.name))
         return ExitCode.OK
 
-    series = measure(SETUPS[:2], 8, 7, (), {}, same, io.StringIO())
+    series = measure(create_series(SETUPS[:2], 8, 7, (), {}), same, io.StringIO())
     assert main(["compare", str(series.folder), "--gate"]) == 0
     cut(series.folder, -2)
     assert main(["compare", str(series.folder), "--gate"]) == 3
@@ -308,7 +308,7 @@ def test_series_of_other_worlds_are_not_one(fields: dict[str, Any], differs: str
         return ExitCode.OK
 
     first = run(Starts())[0]
-    second = measure(SETUPS, 2, 8, (), {}, other, io.StringIO())
+    second = measure(create_series(SETUPS, 2, 8, (), {}), other, io.StringIO())
     with pytest.raises(UsageError, match="are not one measurement") as told:
         read_all([first.folder, second.folder])
     assert differs in told.value.message
@@ -331,7 +331,7 @@ def test_wrong_data_are_said_as_the_launch_ends_and_at_the_end(
         return ExitCode.BAD_VERDICT if is_wrong else ExitCode.OK
 
     err = io.StringIO()
-    series = measure(SETUPS[:2], 10, 7, (), {}, start, err)
+    series = measure(create_series(SETUPS[:2], 10, 7, (), {}), start, err)
     assert err.getvalue().count("WRONG DATA") == 2
     env = tmp_path / "best.env"
     assert main(["compare", str(series.folder), "--gate", "--save-env", str(env)]) == 1

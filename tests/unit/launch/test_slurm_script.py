@@ -17,9 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from busbw.errors import BusbwError, SiteError, UsageError
+from busbw.launch.batch import END_MARK
 from busbw.launch.engine import Job, Work
 from busbw.launch.slurm import engine
-from busbw.launch.slurm.script import END_MARK, mpi_plugin, render, shape
+from busbw.launch.slurm.script import mpi_plugin, render, shape
 from busbw.plan.flags.launch import LaunchSettings
 
 GOLDEN = Path(__file__).parent / "golden" / "slurm"
@@ -146,20 +147,20 @@ def test_an_mpi_that_slurm_cannot_start_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "facts", "nodes", "ranks", "per_node"),
+    ("settings", "facts", "nodes", "ranks", "even"),
     [
-        ({}, FACTS, 2, 2, 1),
-        ({}, GPUS, 2, 16, 8),
-        ({"ranks_per_node": 4}, GPUS, 2, 8, 4),
-        ({"ranks": 6}, FACTS, 2, 6, 3),
-        ({"ranks": 5}, FACTS, 2, 5, None),
-        ({"nodes": "", "job_id": "7"}, {**FACTS, "job_nodes": "4"}, 4, 4, 1),
-        ({"nodes": "3", "job_id": "7"}, {**FACTS, "job_nodes": "4"}, 3, 3, 1),
+        ({}, FACTS, 2, 2, True),
+        ({}, GPUS, 2, 16, True),
+        ({"ranks_per_node": 4}, GPUS, 2, 8, True),
+        ({"ranks": 6}, FACTS, 2, 6, True),
+        ({"ranks": 5}, FACTS, 2, 5, False),
+        ({"nodes": "", "job_id": "7"}, {**FACTS, "job_nodes": "4"}, 4, 4, True),
+        ({"nodes": "3", "job_id": "7"}, {**FACTS, "job_nodes": "4"}, 3, 3, True),
     ],
 )
-def test_how_many(settings: Any, facts: Any, nodes: int, ranks: int, per_node: int | None) -> None:
+def test_how_many(settings: Any, facts: Any, nodes: int, ranks: int, even: bool) -> None:
     found = shape(job(**settings), facts)
-    assert (found.nodes, found.ranks, found.per_node) == (nodes, ranks, per_node)
+    assert (found.nodes, found.ranks, found.is_even) == (nodes, ranks, even)
 
 
 @pytest.mark.parametrize(
@@ -259,7 +260,7 @@ def test_a_variable_of_the_ranks_is_none_of_the_scripts(tmp_path: Path, settings
         (places / name).write_text(program)
         (places / name).chmod(0o755)
     plain = replace(job(nodes="3", **settings), folder=str(tmp_path / "run"))
-    (tmp_path / "run/request/ticket").write_text(plain.run_id)
+    (tmp_path / "run/request/ticket").write_text("run")
     text = engine.request(plain, facts).files[engine.SCRIPT]
     names = {name for name in re.findall(r"\b([A-Za-z_]\w*)\+?=", text) if not name.startswith("BUSBW_")}
     names |= {"i", "n", "node", "PATH", "NCCL_DEBUG", "RANDOM"}

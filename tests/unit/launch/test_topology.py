@@ -18,6 +18,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from busbw.errors import UsageError
+from busbw.launch.batch import Shape
+from busbw.launch.engine import Job, Work
 from busbw.launch.slurm import order as slurm_order
 from busbw.launch.topology.kinds import Place
 from busbw.launch.topology.order import (
@@ -32,6 +34,7 @@ from busbw.launch.topology.order import (
 from busbw.plan.flags.launch import LaunchSettings
 
 FILES = Path(__file__).parent / "topology"
+JOB = Job("x", "/runs/x", Work(("run",)), LaunchSettings(on="slurm"))
 
 
 def topology(*names: str) -> Topology:
@@ -247,8 +250,8 @@ def test_the_job_script_arranges_its_nodes(
     known: str, allocated: str, nodes: int, ranks: int, tmp_path: Path
 ) -> None:
     found = RankOrder((("test", "f"),), tuple(known.split()))
-    text = slurm_order.script("busbw-x", "", found, nodes=nodes, ranks=ranks)
-    text = text.replace("/tmp/busbw-x-$job.hosts", str(tmp_path / "hosts"))
+    text = slurm_order.script(JOB, found, Shape(nodes, ranks))
+    text = text.replace("/tmp/busbw-x-x-$job.hosts", str(tmp_path / "hosts"))
     shim = f"scontrol() {{ printf '%s\\n' {allocated}; }}\nSLURM_JOB_NODELIST=x\n"
     done = subprocess.run(
         ["bash", "-c", shim + text + "echo $BUSBW_ROOT"], text=True, capture_output=True, check=True
@@ -265,7 +268,7 @@ def test_the_job_script_arranges_its_nodes(
 
 def test_names_of_hosts_are_data_in_the_script() -> None:
     found = RankOrder((("test", "f"),), ("$(touch x)", "a b"))
-    assert "'$(touch x)' 'a b'" in slurm_order.script("n", "", found, nodes=1, ranks=1)
+    assert "'$(touch x)' 'a b'" in slurm_order.script(JOB, found, Shape(1, 1))
 
 
 def test_everything_has_every_name() -> None:
@@ -279,7 +282,7 @@ def test_everything_has_every_name() -> None:
 def test_more_hosts_than_a_script_holds() -> None:
     found = RankOrder((("test", "f"),), tuple(f"host-{number:020}" for number in range(50_000)))
     with pytest.raises(UsageError, match="50000 hosts"):
-        slurm_order.script("n", "", found, nodes=1, ranks=1)
+        slurm_order.script(JOB, found, Shape(1, 1))
 
 
 def engine_refuses(name: str, **changes: Any) -> UsageError:
@@ -292,5 +295,5 @@ def engine_refuses(name: str, **changes: Any) -> UsageError:
 
 def test_an_engine_that_cannot_says_why() -> None:
     error = engine_refuses("pbs")
-    assert "--topology cannot be applied" in error.message
+    assert error.message == "PBS does not use --topology"
     assert "--on hosts" in error.hint

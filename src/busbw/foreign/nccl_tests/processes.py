@@ -8,13 +8,11 @@ process only waits for its ranks, passes on what ends it, and leaves with their 
 from __future__ import annotations
 
 import json
-import math
 import os
 import secrets
 import signal
 import sys
 import threading
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
@@ -166,21 +164,10 @@ def run_here(
 
     Raises SiteError for one that cannot be started.
     """
-    from busbw.launch.base import LaunchRequest
-    from busbw.launch.processes import Exit, Line, Processes
+    from busbw.launch.processes import pass_on
 
-    codes: dict[int, int] = {}
-    until_s = math.inf
     try:
-        with Processes(LaunchRequest("busbw", "nccl", len(commands), commands)) as running:
-            for item in running.follow():
-                if isinstance(item, Line):
-                    print(item.text, file=sys.stderr if item.is_error else sys.stdout, flush=True)
-                elif isinstance(item, Exit):
-                    codes[item.process] = item.code
-                    until_s = min(until_s, time.monotonic() + leave_seconds) if item.code else until_s
-                if stop.asked.is_set() or time.monotonic() > until_s:
-                    break
+        codes = pass_on(commands, stop.asked.is_set, leave_seconds)
     finally:
         stop.done.set()
     bad = [(code > 0, index, code) for index, code in sorted(codes.items()) if code]

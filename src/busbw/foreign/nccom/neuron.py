@@ -26,7 +26,7 @@ from busbw.foreign.nccom.options import split
 from busbw.foreign.nccom.read import NAME, NCCOM_TEST, interpret
 from busbw.foreign.nccom.read import command as command_words
 from busbw.foreign.nccom.streams import FLAG as STREAMS_FLAG
-from busbw.launch.base import Command, LaunchRequest
+from busbw.launch.base import Command
 from busbw.launch.interrupt import Interrupt
 from busbw.launch.processes import Exit, Line, Processes
 from busbw.machine.machine import read_environment_record, read_machine
@@ -94,12 +94,12 @@ def run(tool: Path, words: tuple[str, ...], argv: tuple[str, ...], out: TextIO, 
     SiteError where it ended without a table, UndecidedError where its table cannot be understood.
     """
     limit_s = _limit_s(os.environ)
-    operation, ranks = command_words(shlex.join(words))
+    operation, _ = command_words(shlex.join(words))
     folder = folders.create(folders.environ_home(), folders.new_run_id(operation or NAME))
     command = Command((str(tool), *words))
     (folder / "request" / "commands.txt").write_text(f"{command}\n")
     print(f"busbw: {tool} runs; run {folder.name}", file=err, flush=True)
-    heard = _follow(LaunchRequest(NAME, "mpi", ranks or 0, (command,)), limit_s, out, err)
+    heard = _follow(command, limit_s, out, err)
     (folder / "log" / f"{NAME}.log").write_text("".join(f"{line}\n" for line in heard.lines + heard.errors))
     tables = _tables(heard.lines, words)
     error = _keep(folder, tables, words, argv, heard)
@@ -121,10 +121,10 @@ def _limit_s(environ: Mapping[str, str]) -> float:
         ) from error
 
 
-def _follow(request: LaunchRequest, limit_s: float, out: TextIO, err: TextIO) -> _Heard:
+def _follow(command: Command, limit_s: float, out: TextIO, err: TextIO) -> _Heard:
     """Pass the tool's output on, line by line, until it ends or says nothing for ``limit_s``."""
     heard = _Heard()
-    with Interrupt() as interrupt, Processes(request, lambda: interrupt.insisted) as processes:
+    with Interrupt() as interrupt, Processes([command], lambda: interrupt.insisted) as processes:
         last_s = time.monotonic()
         for item in processes.follow():
             if interrupt.requested:

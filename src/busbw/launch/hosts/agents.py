@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from busbw.launch.base import Command, LaunchRequest
+from busbw.launch.base import Command
 from busbw.launch.hosts.ssh import agent_text, part
 from busbw.launch.processes import Exit, Line, Processes
 from busbw.launch.verdict import RankEnd
@@ -109,8 +109,7 @@ class Agents:
     def __init__(self, spec: JobSpec, grace_seconds: float) -> None:
         self._spec = spec
         self._agents = [Agent(each) for each in spec.agents]
-        connects = tuple(Command(each.connect) for each in spec.agents)
-        self._processes = Processes(LaunchRequest("hosts", "mpi", len(connects), connects), has_input=True)
+        self._processes = Processes([Command(each.connect) for each in spec.agents], has_input=True)
         bundle = (part(Path(spec.bundle).read_bytes()),) if spec.bundle else ()
         for index, each in enumerate(spec.agents):
             task = json.dumps(self._task(each, grace_seconds)).encode()

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from busbw.errors import UsageError
-from busbw.launch.base import Command
+from busbw.launch.base import Command, rank_variables
 from busbw.launch.command import NUMBER
 from busbw.launch.hosts.list import Ranks
-from busbw.launch.local import OPEN_MPI_ENVIRON, SECRET, rank_variables
+from busbw.launch.local import OPEN_MPI_ENVIRON, SECRET
 
 # Every process of a job carries its name in the environment; what carries it is ended with the job.
 JOB_VARIABLE: Final = "BUSBW_JOB"

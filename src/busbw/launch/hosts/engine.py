@@ -15,11 +15,11 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from busbw.errors import SiteError, UsageError
+from busbw.launch import agent
 from busbw.launch.engine import Handle, Item, JobRequest, JobState, Phase
-from busbw.launch.hosts import agent
 from busbw.launch.hosts import job as hosts_job
 from busbw.launch.hosts import plan as hosts_plan
 from busbw.launch.hosts.agents import JobSpec
@@ -35,6 +35,7 @@ from busbw.launch.hosts.ssh import (
 )
 from busbw.launch.settle import read_setup, refuse_unused, split_words
 from busbw.launch.topology.order import read_texts
+from busbw.model.plain import from_plain
 from busbw.record.owner import Owner, is_owned
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def inquire(
         **({"unasked": "a dry run asks no host"} if dry else {}),
         "hosts": json.dumps({host: asdict(answer) for host, answer in answers.items()}),
         "local": json.dumps(sorted(set(local))),
-        "here": json.dumps(_here()),
+        "here": json.dumps(agent.probe("")),
         "setup": setup,
         "inherited": json.dumps(hosts_plan.inherited(os.environ)),
         "token": secrets.token_hex(16),
@@ -172,25 +173,8 @@ def _that_may_be_used(launch: LaunchSettings) -> tuple[Place, ...]:
 
 
 def _like_this_one(hosts: tuple[str, ...], python: str) -> dict[str, HostFacts]:
-    own = HostFacts.from_json({**agent.probe(""), "executable": python, "instance": "", "address": ""})
+    own = from_plain(HostFacts, {**agent.probe(""), "executable": python, "instance": "", "address": ""})
     return {host: replace(own, hostname=host) for host in hosts}
-
-
-def _here() -> dict[str, Any]:
-    """This machine's own MPI launcher, where it has one, and its Python."""
-    from busbw._version import __version__
-    from busbw.machine.mpi import find_mpi
-
-    library = find_mpi(os.environ).library
-    return {
-        "name": socket.gethostname(),
-        "python": sys.executable,
-        "version": list(sys.version_info[:2]),
-        "machine": os.uname().machine,
-        "busbw": __version__,
-        "mpi": library.family if library is not None else "",
-        "mpiexec": library.mpiexec if library is not None else "",
-    }
 
 
 def _gone(handle: Handle) -> JobState:

@@ -8,12 +8,13 @@ again, further down. ``n[01-03,7]`` is n01, n02, n03 and n7, as Slurm writes it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from busbw.errors import UsageError, why
 from busbw.launch.settle import refuse_other_count, refuse_too_few
+from busbw.rank.world.slurm_text import expand_hosts
 
 if TYPE_CHECKING:
     from busbw.plan.flags.launch import LaunchSettings
@@ -85,16 +86,9 @@ def parse_hostfile(text: str, where: str) -> tuple[Place, ...]:
     )
 
 
-def _expanded(word: str) -> Iterator[str]:
+def _expanded(word: str) -> tuple[str, ...]:
     """The hosts that a word with a range names; the word itself where it has none."""
-    found = _RANGE.search(word)
-    if found is None:
-        yield word
-        return
-    for part in found[1].split(","):
-        first, _, last = part.partition("-")
-        for number in range(int(first), int(last or first) + 1):
-            yield from _expanded(f"{word[: found.start()]}{number:0{len(first)}}{word[found.end() :]}")
+    return expand_hosts(word) if _RANGE.search(word) else (word,)
 
 
 def _place(word: str, rest: Iterable[str], where: str) -> Place:

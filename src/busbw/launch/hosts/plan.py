@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from busbw.errors import SiteError, UsageError
 from busbw.launch import command
@@ -23,6 +23,7 @@ from busbw.launch.hosts.ssh import HostFacts, after_setup, agent_command, read_f
 from busbw.launch.settle import split_words
 from busbw.launch.topology.order import RankOrder, order, topology_of
 from busbw.machine.environment import is_recorded
+from busbw.model.plain import from_plain
 from busbw.rank.world.watched import watch_address
 from busbw.redact import REDACTED, redact
 
@@ -46,7 +47,7 @@ class _Site:
 
     hosts: Mapping[str, HostFacts]
     local: tuple[str, ...]
-    here: Mapping[str, Any]
+    here: HostFacts
     setup: str
     inherited: Mapping[str, str]
     token: str
@@ -55,9 +56,9 @@ class _Site:
     def read(facts: Mapping[str, str], wanted: tuple[str, ...]) -> _Site:
         answers = json.loads(facts["hosts"])
         return _Site(
-            hosts={host: HostFacts.from_json(answers[host]) for host in wanted},
+            hosts={host: from_plain(HostFacts, answers[host]) for host in wanted},
             local=tuple(host for host in json.loads(facts["local"]) if host in wanted),
-            here=json.loads(facts["here"]),
+            here=from_plain(HostFacts, json.loads(facts["here"])),
             setup=facts["setup"],
             inherited=json.loads(facts["inherited"]),
             token=facts["token"],
@@ -189,7 +190,7 @@ def _launcher(job: Job, site: _Site, gpus: int) -> str:
         return "none"
     if wanted == "auto" and job.world == "auto" and job.work.is_busbw and on_gpus:
         return "none"
-    brought = str(site.here["mpi"]) if job.launch.bring else ""
+    brought = site.here.mpi if job.launch.bring else ""
     families = {host: brought or answer.mpi for host, answer in site.hosts.items()}
     first, family = next(iter(families.items()))
     for host, other in families.items():
@@ -220,7 +221,7 @@ def _refuse_unequal(job: Job, site: _Site) -> None:
     for host, answer in site.hosts.items():
         said, hint = "", "install the same version, or give --bring to copy this one there"
         if job.launch.bring:
-            wanted, found = (*here["version"], here["machine"]), (*answer.python, answer.machine)
+            wanted, found = (*here.python, here.machine), (*answer.python, answer.machine)
             if found != wanted:
                 needed = "--bring needs Python {}.{} on {}".format(*wanted)
                 said = f"{needed}, {host} has {found[0]}.{found[1]} on {found[2]}"
@@ -228,8 +229,8 @@ def _refuse_unequal(job: Job, site: _Site) -> None:
         elif job.work.is_busbw and not answer.busbw:
             said = f"busbw cannot be imported by {answer.executable} on {host}: {answer.error}"
             hint = "give --python PATH, or --bring to copy busbw there"
-        elif job.work.is_busbw and answer.busbw != here["busbw"]:
-            said = f"busbw {answer.busbw} on {host}, {here['busbw']} here"
+        elif job.work.is_busbw and answer.busbw != here.busbw:
+            said = f"busbw {answer.busbw} on {host}, {here.busbw} here"
         if said:
             raise SiteError(said, hint=hint, host=host)
 
@@ -253,7 +254,7 @@ def _bundle_folder(job: Job) -> str:
 def _python(job: Job, site: _Site) -> str:
     if bundle := _bundle_folder(job):
         return f"{bundle}/bin/python"
-    return job.launch.python or str(site.here["python"])
+    return job.launch.python or site.here.executable
 
 
 def _with_mpi(
@@ -272,7 +273,7 @@ def _with_mpi(
     hosts = dict.fromkeys(start.hosts_by_rank)
     agents = [AgentSpec(host, _connect(job, site, host), (task,) if host == head else ()) for host in hosts]
     if head not in hosts:
-        here = agent_command(head, local=True, ssh=ssh, python=site.here["python"], setup=site.setup)
+        here = agent_command(head, local=True, ssh=ssh, python=site.here.executable, setup=site.setup)
         agents.insert(0, AgentSpec(head, here, (task,)))
     return tuple(agents), (launcher,)
 
@@ -288,8 +289,8 @@ def _head(site: _Site, start: Start, bundle: str) -> tuple[str, str]:
     mpiexec = site.hosts[first].mpiexec
     if local is not None:
         return local, site.hosts[local].mpiexec
-    if site.here["mpiexec"] == mpiexec:
-        return str(site.here["name"]), mpiexec
+    if site.here.mpiexec == mpiexec:
+        return site.here.hostname, mpiexec
     return first, mpiexec
 
 

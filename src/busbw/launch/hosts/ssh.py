@@ -12,10 +12,13 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from busbw.errors import SiteError, UnknownWord, UsageError
+from busbw.errors import SiteError
+from busbw.launch import agent
 from busbw.launch.command import setup_failure, sourced
+from busbw.launch.settle import set_count, set_words
+from busbw.model.plain import from_plain
 
 CONNECT_SECONDS: Final = 10
 # A host that falls silent is taken for lost after their product. ssh's own default waits for ever.
@@ -37,15 +40,8 @@ def read_form(words: tuple[str, ...]) -> Mapping[str, str]:
     """--set for hosts: ``ssh`` (the command that stands in for ssh, with its options), ``connect-timeout``
     (seconds), ``tmp`` (folder for --bring). Raises UsageError.
     """
-    form = {}
-    for word in words:
-        key, equals, value = word.partition("=")
-        if not equals or key not in _KEYS:
-            raise UnknownWord(f"--on hosts does not use --set {word}", key, _KEYS)
-        form[key] = value
-    timeout = form.get("connect-timeout", "1")
-    if not (timeout.isascii() and timeout.isdigit() and int(timeout)):
-        raise UsageError(f"--set connect-timeout={timeout} is not a number of seconds", hint="give 1 or more")
+    form = dict(set_words(words, _KEYS, "--on hosts"))
+    set_count("connect-timeout", form.get("connect-timeout", "1"))
     return form
 
 
@@ -83,7 +79,7 @@ def agent_command(
 
 def agent_text() -> bytes:
     """The agent's own source."""
-    return Path(__file__).with_name("agent.py").read_bytes()
+    return Path(agent.__file__).read_bytes()
 
 
 def part(data: bytes) -> bytes:
@@ -133,11 +129,6 @@ class HostFacts:
     instance: str = ""
     address: str = ""
 
-    @staticmethod
-    def from_json(values: Mapping[str, Any]) -> HostFacts:
-        """What the agent said."""
-        return HostFacts(**{**values, "python": tuple(values["python"])})
-
 
 def probe(commands: Mapping[str, tuple[str, ...]], connect_seconds: float) -> dict[str, HostFacts]:
     """Ask all hosts; ``commands`` start the agent on each. Raises SiteError naming the first host that cannot
@@ -172,7 +163,7 @@ def _ask(host: str, command: tuple[str, ...], connect_seconds: float) -> HostFac
         return _refusal(host, error.errno, [f"{command[0]}: {error.strerror}"])
     for line in done.stdout.splitlines():
         if line.startswith(b'{"probe": '):
-            return HostFacts.from_json(json.loads(line)["probe"])
+            return from_plain(HostFacts, json.loads(line)["probe"])
     return _refusal(host, done.returncode, done.stderr.decode(errors="replace").strip().splitlines())
 
 

@@ -17,7 +17,8 @@ from typing import Final
 from ruamel.yaml.error import YAMLError
 
 from busbw.errors import SiteError, UsageError, why
-from busbw.launch.engine import Handle, Item, Job, JobRequest, JobState, LaunchReader, Start
+from busbw.launch.base import Command
+from busbw.launch.engine import Handle, Item, Job, JobRequest, JobState, LaunchReader
 from busbw.launch.kubernetes import manifest
 from busbw.launch.kubernetes.api import (
     PARTS,
@@ -46,7 +47,7 @@ from busbw.launch.kubernetes.state import (
     name_of,
 )
 from busbw.launch.kubernetes.yaml import from_yaml, to_yaml
-from busbw.launch.topology.order import RankOrder, everything, read_texts, topology_of
+from busbw.launch.topology.order import order_of, read_texts
 from busbw.model.event import decode
 from busbw.plan.flags.engines import ENGINES
 from busbw.plan.flags.launch import LaunchSettings
@@ -114,7 +115,7 @@ def _read_patch(path: Path) -> str:
 def request(job: Job, facts: Mapping[str, str]) -> JobRequest:
     """The manifest. Raises UsageError for settings that do not fit."""
     form = read_form(job)
-    order = rank_order(facts)
+    order = order_of(facts)
     details = {
         "kind": form.kind,
         "slots": str(form.slots),
@@ -139,15 +140,15 @@ def request(job: Job, facts: Mapping[str, str]) -> JobRequest:
     )
 
 
-def start(job: Job, series: Job, facts: Mapping[str, str]) -> Start:
+def start(job: Job, series: Job, facts: Mapping[str, str]) -> Command:
     """See SeriesEngine. The loop is in the launcher's pod, and so is each launch's mpirun, which is that of a
     job of its own on as many workers.
     """
     form = read_form(job)
-    script = launch_script(job, form, rank_order(facts))
+    script = launch_script(job, form, order_of(facts))
     if form.workers < int(series.launch.nodes or 1):
         script = on_first_workers(script, form.workers)
-    return Start(("/bin/sh", "-c", script, "busbw", *launcher_words(job)), launcher_environ(job, form))
+    return Command(("/bin/sh", "-c", script, "busbw", *launcher_words(job)), launcher_environ(job, form))
 
 
 def sweep(series: Job, words: tuple[str, ...], facts: Mapping[str, str]) -> tuple[str, ...]:  # noqa: ARG001
@@ -176,12 +177,6 @@ def series_request(series: Job, loop: tuple[str, ...], facts: Mapping[str, str])
 def reader(handle: Handle, folder: Path) -> LaunchReader:  # noqa: ARG001
     """See SeriesEngine."""
     return LaunchReader()
-
-
-def rank_order(facts: Mapping[str, str]) -> RankOrder | None:
-    """What --topology comes to, None without it."""
-    topology = topology_of(facts)
-    return everything(topology) if topology is not None else None
 
 
 def submit(request: JobRequest, folder: Path) -> Handle:

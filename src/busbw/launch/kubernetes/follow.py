@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from busbw.errors import NotHome, SiteError
-from busbw.launch.engine import Handle, Item, JobState, Output, Patient, Phase
+from busbw.launch.engine import Handle, Item, JobState, Look, Output, Phase
 from busbw.launch.kubernetes import manifest
 from busbw.launch.kubernetes.api import EVENT, JOBS, POD, Api, Denied, NotFound
 from busbw.launch.kubernetes.logs import LogStream
@@ -104,6 +104,7 @@ class Follower:
         self._last_words: dict[str, str] = {}
         self._pods: Sequence[Mapping[str, Any]] = ()  # of the last look
         self._lost: list[Mapping[str, Any]] = []
+        self._is_running = False
         self._first = ""  # the pod whose output has the result
         self._since_s = time.monotonic()
         self._read_s = self._since_s  # when the first pod's output could last be read
@@ -119,27 +120,17 @@ class Follower:
                 stream.leave()
 
     def _follow(self) -> Iterator[Item]:
-        server = Patient(self._look, self._job.name, final=(Denied,))
-        state = JobState(Phase.PENDING)
-        next_look_s = 0.0
+        look = Look(self._state, self._job.name, (Denied,), first_s=_LOOK_SECONDS, last_s=_LOOK_SECONDS)
         while True:
             yield from self._drain(_IDLE_SECONDS)
-            if time.monotonic() < next_look_s:
-                continue
-            seen = server.state()
-            next_look_s = time.monotonic() + _LOOK_SECONDS
+            seen = look.now()
             if seen is None:
                 continue
             if seen.phase is Phase.ENDED:
                 yield from self._last_lines()
                 yield self._final(seen)
                 return
-            # Pods that go one by one at the end are no new start.
-            if state.phase is Phase.RUNNING:
-                seen = JobState(Phase.RUNNING, self._trouble())
-            if seen != state:
-                state = seen
-                yield state
+            yield seen
 
     def _trouble(self) -> str:
         """What keeps the output of a job that runs from being read."""
@@ -151,14 +142,19 @@ class Follower:
         is_long = now_s - self._read_s > _UNREAD_SECONDS
         return f"the output of pod {self._first} cannot be read for now: {error.message}" if is_long else ""
 
-    def _look(self) -> JobState:
+    def _state(self) -> JobState:
         """The state, with what started since followed. Raises SiteError."""
         view = self._job.look(self._last_words, waited_s=time.monotonic() - self._since_s)
         if view.job is not None:
             self._lost += lost_workers(self._pods, view.kind, view.pods)
         self._pods = view.pods
         self._attend(view)
-        return job_state(replace(view, lost=self._lost))
+        state = job_state(replace(view, lost=self._lost))
+        if self._is_running and state.phase is not Phase.ENDED:
+            # Pods that go one by one at the end are no new start.
+            state = JobState(Phase.RUNNING, self._trouble())
+        self._is_running = state.phase is Phase.RUNNING
+        return state
 
     def _attend(self, view: View) -> None:
         """Follow the pods that have started."""

@@ -28,16 +28,9 @@ _UNUSED: Final[Mapping[str, str]] = {
 # The label that a node's name is under.
 HOSTNAME: Final = "kubernetes.io/hostname"
 _INSTANCE_TYPE: Final = "node.kubernetes.io/instance-type"
+# A folder of the host, where the pod has it, and whether it is only read.
+Mount = tuple[str, str, bool]
 _MOUNT: Final = re.compile(r"(/[^:]*)(?::(/[^:]*)(:ro)?)?")
-
-
-@dataclass(frozen=True)
-class Mount:
-    """A folder of the host, and where the pod has it."""
-
-    source: str
-    target: str
-    read_only: bool = False
 
 
 @dataclass(frozen=True)
@@ -177,7 +170,7 @@ def _mounts(text: str) -> tuple[Mount, ...]:
                 hint="write /from:/to, /both, or /from:/to:ro for one that is only read",
             )
         source, target, read_only = match.groups()
-        found.append(Mount(source, target or source, read_only=bool(read_only)))
+        found.append((source, target or source, bool(read_only)))
     return tuple(found)
 
 

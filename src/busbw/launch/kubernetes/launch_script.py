@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Mapping
 from typing import Final
 
-from busbw.errors import UsageError
 from busbw.launch import command
 from busbw.launch.engine import Job
 from busbw.launch.kubernetes.form import Form
@@ -84,9 +83,7 @@ def launch_script(job: Job, form: Form, rank_order: RankOrder | None) -> str:
     hostfile = _HOSTFILE
     if rank_order is not None:
         hostfile = _ORDERED_HOSTFILE
-        asked = {"hostfile": _HOSTFILE, "ssh_options": _SSH_OPTIONS}
-        variable = POD_VARIABLES["kubernetes_node"]
-        lines += _order(rank_order, node_variable=variable, **asked)
+        lines += _order(rank_order)
     if not job.work.is_busbw:
         hosts = f"sed 's/ slots=/:/' {hostfile} | paste -sd, -"
         lines.append(f"{command.HOSTS}=$({hosts}) && export {command.HOSTS}")
@@ -153,19 +150,13 @@ def on_first_workers(script: str, count: int) -> str:
     return f"head -n {count} {_HOSTFILE} >{_FIRST_HOSTFILE}\n{script.replace(_HOSTFILE, _FIRST_HOSTFILE)}"
 
 
-def _order(found: RankOrder, *, hostfile: str, ssh_options: str, node_variable: str) -> list[str]:
+def _order(found: RankOrder) -> list[str]:
     """Lines of the launcher's script that write the host file. Raises UsageError for too many nodes."""
-    known = " ".join(shlex.quote(host) for host in found.hosts)
-    if len(known) > _MOST_CHARACTERS:
-        raise UsageError(
-            f"--topology names {len(found.hosts)} nodes, more than a manifest holds",
-            hint="give a file with the nodes that the job may run on",
-        )
     text = _ORDER.format(
-        options=ssh_options,
-        node_variable=node_variable,
-        hostfile=hostfile,
-        known=known,
+        options=_SSH_OPTIONS,
+        node_variable=POD_VARIABLES["kubernetes_node"],
+        hostfile=_HOSTFILE,
+        known=found.words(_MOST_CHARACTERS, "a manifest"),
         ordered=_ORDERED_HOSTFILE,
     )
     return text.splitlines()

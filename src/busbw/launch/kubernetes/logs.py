@@ -10,12 +10,12 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final
+from typing import Final
 
 import urllib3
 
 from busbw.errors import SiteError
-from busbw.launch.kubernetes.api import POD, Api, Denied, NotFound, unreachable
+from busbw.launch.kubernetes.api import POD, Api, Denied, NotFound, Query, unreachable
 
 _STAMP: Final = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:\d\d)\Z")
 # A connection that is silent for so long is opened anew: it may be dead.
@@ -114,33 +114,28 @@ class LogStream(threading.Thread):
         query = [("container", self._container), ("timestamps", "true")]
         query += [("follow", "true")] if follow else []
         query += [("sinceTime", self._position.since)] if self._position.since else []
-        path = POD.path(self._api.namespace, self._pod) + "/log"
-        response = self._api.stream(path, query, _TIMEOUT)
-        try:
-            for text in self._position.new(_lines(response, complete=not follow)):
-                self._take(text)
-        finally:
-            response.close()
+        for text in self._position.new(_lines(self._api, self._pod, query, complete=not follow)):
+            self._take(text)
 
 
-def _lines(response: Any, *, complete: bool) -> Iterator[bytes]:  # noqa: ANN401 (urllib3's response)
-    """The lines of a body; where it may have been cut, half a line at its end comes again."""
+def _lines(api: Api, pod: str, query: Query, *, complete: bool = True) -> Iterator[bytes]:
+    """The lines of a pod's log; where it may have been cut, half a line at its end comes again."""
     rest = b""
-    for chunk in response.stream(amt=None):
-        *lines, rest = (rest + chunk).split(b"\n")
-        yield from lines
-    if rest and complete:
-        yield rest
+    response = api.stream(POD.path(api.namespace, pod) + "/log", query, _TIMEOUT)
+    try:
+        for chunk in response.stream(amt=None):
+            *lines, rest = (rest + chunk).split(b"\n")
+            yield from lines
+        if rest and complete:
+            yield rest
+    finally:
+        response.close()
 
 
 def read_log(api: Api, pod: str, container: str) -> Iterator[str]:
     """What a container has printed so far. Raises SiteError."""
-    path = POD.path(api.namespace, pod) + "/log"
-    response = api.stream(path, [("container", container)], _TIMEOUT)
     try:
-        for line in _lines(response, complete=True):
+        for line in _lines(api, pod, [("container", container)]):
             yield line.decode(errors="replace")
     except (urllib3.exceptions.HTTPError, OSError) as error:
         raise unreachable(error, api.host) from error
-    finally:
-        response.close()

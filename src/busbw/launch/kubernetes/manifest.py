@@ -99,7 +99,9 @@ def _object(version: str, kind: str, name: str, **fields: object) -> Object:
 
 
 def _values(job: Job, form: Form, namespace: str) -> dict[str, Any]:
-    """What every kind of job has: the names of the templates, and their values."""
+    """What every kind of job has: the names of the templates, and their values. Words of --set that stand
+    there as they were given have their own names.
+    """
     name, words = object_name(job), form.words
     own = dict(labels(name))
     ranks = {**own, "app.kubernetes.io/component": "ranks"}
@@ -108,6 +110,7 @@ def _values(job: Job, form: Form, namespace: str) -> dict[str, Any]:
     networks = {"k8s.v1.cni.cncf.io/networks": ",".join(words.networks)} if words.networks else {}
     gpus = [resource for resource in form.resources if resource.endswith("/gpu")]
     return {
+        **{word.replace("_", " "): value for word, value in vars(words).items()},
         "name": name,
         "namespace": namespace,
         "own labels": own,
@@ -124,12 +127,7 @@ def _values(job: Job, form: Form, namespace: str) -> dict[str, Any]:
         "affinity": _affinity(form, ranks),
         "spread": _spread(form, ranks),
         "rank tolerations": [*({"key": gpu, "operator": "Exists"} for gpu in gpus), *words.toleration],
-        "priority class": words.priority_class,
-        "scheduler": words.scheduler,
-        "runtime class": words.runtime_class,
-        "service account": words.service_account,
         "pull secrets": [{"name": secret} for secret in words.pull_secret],
-        "shm": words.shm,
         **_domain_values(name, form),
         **_volume_values(name, job, form),
     }
@@ -151,11 +149,11 @@ def _domain_values(name: str, form: Form) -> dict[str, Any]:
 def _volume_values(name: str, job: Job, form: Form) -> dict[str, Any]:
     """The host's folders, and with --bring busbw's own files, which a container unpacks first."""
     host_volumes, host_mounts = [], []
-    for number, mount in enumerate(form.mounts):
+    for number, (source, target, is_read_only) in enumerate(form.mounts):
         volume = f"mount-{number}"
-        host_volumes.append({"name": volume, "hostPath": {"path": mount.source}})
-        read_only = {"readOnly": True} if mount.read_only else {}
-        host_mounts.append({"name": volume, "mountPath": mount.target, **read_only})
+        host_volumes.append({"name": volume, "hostPath": {"path": source}})
+        read_only = {"readOnly": True} if is_read_only else {}
+        host_mounts.append({"name": volume, "mountPath": target, **read_only})
     packed = {"name": "busbw-bundle", "mountPath": "/busbw-bundle"}
     unpacked = {"name": "busbw", "mountPath": "/busbw"}
     unpack = {

@@ -105,7 +105,7 @@ def has_failed(job: Fields) -> bool:
 def first_pod(kind: Kind, pods: Sequence[Fields]) -> Fields | None:
     """The pod whose output has rank 0's events: the launcher's, or number 0."""
     for pod in pods:
-        marks = {**pod["metadata"].get("annotations", {}), **pod["metadata"].get("labels", {})}
+        marks = _marks(pod)
         if (marks.get(_MPI_ROLE) == "launcher") if kind == "mpijob" else (marks.get(_INDEX) == "0"):
             return pod
     return None
@@ -128,11 +128,8 @@ def lost_workers(before: Sequence[Fields], kind: Kind, pods: Sequence[Fields]) -
     return [pod for pod in gone if not is_over or name_of(pod) in names]
 
 
-def number_of(pod: Fields) -> int | None:
-    """A pod's number in a job without MPI."""
-    marks = {**pod["metadata"].get("annotations", {}), **pod["metadata"].get("labels", {})}
-    index = str(marks.get(_INDEX, ""))
-    return int(index) if index.isdecimal() and _MPI_ROLE not in marks else None
+def _marks(pod: Fields) -> Fields:
+    return {**pod["metadata"].get("annotations", {}), **pod["metadata"].get("labels", {})}
 
 
 def name_of(item: Fields) -> str:
@@ -244,8 +241,10 @@ def _first_failure(view: View) -> Fields | None:
 
 
 def _rank(pod: Fields, slots: int) -> int | None:
-    """The rank in a pod, where it has one only."""
-    return number_of(pod) if slots == 1 else None
+    """The rank in a pod of a job without MPI, where it has one only: the pod's number."""
+    marks = _marks(pod)
+    index = str(marks.get(_INDEX, ""))
+    return int(index) if slots == 1 and index.isdecimal() and _MPI_ROLE not in marks else None
 
 
 def _pending(view: View, conditions: Mapping[str, Fields]) -> JobState:

@@ -6,11 +6,12 @@ What is well formed is decided here; what the cluster takes is for its API serve
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, get_type_hints
 
-from busbw.errors import UnknownWord, UsageError
+from busbw.errors import UsageError
+from busbw.launch.settle import set_words
 
 Kind = Literal["mpijob", "job", "jobset"]
 KINDS: Final[tuple[Kind, ...]] = ("mpijob", "job", "jobset")
@@ -198,13 +199,14 @@ def _table() -> Mapping[str, tuple[str, Word]]:
 
 # Key of --set -> field of Words, and how it is read.
 WORDS: Final = _table()
+_KNOWN: Final = f"use one of: {', '.join(sorted(WORDS))}; --patch FILE sets anything else"
 _NONE: Final = Words()
 
 
 def read_words(given: tuple[str, ...]) -> Words:
     """The words as KEY=VALUE; an empty value drops what stands before it. Raises UsageError."""
     found: dict[str, Any] = {}
-    for key, text in _split(given):
+    for key, text in set_words(given, WORDS, "Kubernetes", _KNOWN):
         name, word = WORDS[key]
         if not text:
             found.pop(name, None)
@@ -220,18 +222,3 @@ def read_words(given: tuple[str, ...]) -> Words:
         else:
             found[name] = value
     return Words(**found)
-
-
-def _split(given: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    for text in given:
-        key, equals, value = text.partition("=")
-        if not key or not equals:
-            raise UsageError(f"--set {text!r} is not KEY=VALUE", hint="write --set gpu=8")
-        if key not in WORDS:
-            raise UnknownWord(
-                f"--set {key} is not known to Kubernetes jobs",
-                key,
-                WORDS,
-                hint=f"use one of: {', '.join(sorted(WORDS))}; --patch FILE sets anything else",
-            )
-        yield key, value

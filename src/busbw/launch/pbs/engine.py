@@ -11,12 +11,14 @@ import shlex
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from busbw.errors import SiteError, UnknownWord, UsageError
+from busbw.errors import SiteError, UsageError
+from busbw.launch import batch
 from busbw.launch.base import Command
+from busbw.launch.batch import END_MARK, Shape
 from busbw.launch.command import HOSTS, entered, path_apart, sourced
 from busbw.launch.engine import (
     Handle,
@@ -25,10 +27,9 @@ from busbw.launch.engine import (
     JobRequest,
     JobState,
     LaunchReader,
+    Look,
     Output,
-    Patient,
     Phase,
-    Start,
 )
 from busbw.launch.launcher_words import describe
 from busbw.launch.scheduler import NoAnswer, ask, call
@@ -41,10 +42,11 @@ from busbw.launch.settle import (
     refuse_uneven,
     refuse_unlike,
     refuse_unused,
+    set_count,
+    set_words,
     split_words,
 )
 from busbw.launch.slurm.output import SharedFiles
-from busbw.launch.slurm.script import END_MARK, LOOP, TOKEN
 from busbw.launch.variables import launched
 
 if TYPE_CHECKING:
@@ -53,13 +55,12 @@ if TYPE_CHECKING:
 WAIT_SECONDS: float | None = None
 
 SCRIPT: Final = "job.pbs"
-_UNUSED: Final = dict.fromkeys(
-    (
-        *("hosts", "hostfile", "namespace", "context", "patch", "bring", "image", "mounts", "job_id"),
-        *("segment", "srun_args", "sbatch_args"),
-    ),
-    "",
-)
+_UNUSED: Final = {
+    **dict.fromkeys(("hosts", "hostfile", "namespace", "context", "patch", "bring", "image", "mounts"), ""),
+    **dict.fromkeys(("job_id", "segment", "srun_args", "sbatch_args"), ""),
+    # Its launchers take the nodes in PBS's own order.
+    "topology": "inside a PBS job: --on hosts --hostfile $PBS_NODEFILE --topology FILE",
+}
 # --set KEY=VALUE: what a site's PBS needs besides.
 _KEYS: Final[Mapping[str, str]] = {
     "launcher": "mpiexec",  # or aprun
@@ -86,18 +87,12 @@ run_folder={folder}
 job=${{PBS_JOBID%%.*}}
 cd "$PBS_O_WORKDIR" 2>/dev/null || :
 log=
-if [ "$(cat -- "$run_folder/request/ticket" 2>/dev/null)" = {run_id} ]; then
+if {is_shared}; then
   log=$run_folder/log
   exec >"$log/pbs-$job.out" 2>"$log/pbs-$job.err"
 fi
-finish() {{
-  code=$?
-  echo "{mark}$code"
-  echo "{mark}$code" >&2
-  exit "$code"
-}}
-trap : TERM  # the ranks end first, and this script says how
-trap finish EXIT
+"""
+_ROOT: Final = """\
 # Where ranks without MPI meet.
 BUSBW_ROOT=$(head -n 1 "$PBS_NODEFILE") && export BUSBW_ROOT
 """
@@ -107,8 +102,6 @@ BUSBW_ROOT=$(head -n 1 "$PBS_NODEFILE") && export BUSBW_ROOT
 HOST_LINES: Final = f"""\
 {HOSTS}=$(awk '!count[$1]++ {{order[++n] = $1}}
   END {{for (i = 1; i <= n; i++) print order[i] ":" count[order[i]]}}' "$PBS_NODEFILE" | paste -sd, -)
-MASTER_ADDR=${{{HOSTS}%%:*}} MASTER_PORT=$((20000 + RANDOM % 10000))
-export {HOSTS} MASTER_ADDR MASTER_PORT
 """
 
 
@@ -126,11 +119,6 @@ def inquire(
 def check(launch: LaunchSettings) -> None:
     """See Engine."""
     refuse_unused(launch, "PBS", _UNUSED)
-    if launch.topology:
-        raise UsageError(
-            "--topology cannot be applied on PBS: its launchers take the nodes in PBS's own order",
-            hint="inside a PBS job: --on hosts --hostfile $PBS_NODEFILE --topology FILE",
-        )
     read_values(launch.set)
     split_words("--mpirun-args", launch.mpirun_args)
     refuse_unlike(launch.time_limit, PBS_LIMIT, PBS_LIMIT_HINT)
@@ -138,30 +126,23 @@ def check(launch: LaunchSettings) -> None:
 
 def request(job: Job, facts: Mapping[str, str]) -> JobRequest:
     """See Engine."""
-    return _submitted(job, [_launch_text(job, facts)])
+    return _submitted(job, [_launch(job, facts)])
 
 
 def series_request(series: Job, loop: tuple[str, ...], facts: Mapping[str, str]) -> JobRequest:
     """See SeriesEngine."""
     own = shlex.quote(series.launch.python or facts.get("python", "python3"))
-    return _submitted(series, [LOOP.format(pythons=own, words=shlex.join(loop))])
+    return _submitted(series, [batch.loop([own], loop)])
 
 
-def start(job: Job, series: Job, facts: Mapping[str, str]) -> Start:  # noqa: ARG001
+def start(job: Job, series: Job, facts: Mapping[str, str]) -> Command:  # noqa: ARG001
     """See SeriesEngine. Of a larger job the launchers take the first nodes."""
-    return Start(("bash", "-c", _launch_text(job, facts)))
+    return Command(("bash", "-c", _launch(job, facts)))
 
 
 def reader(handle: Handle, folder: Path) -> LaunchReader:  # noqa: ARG001
     """See SeriesEngine."""
     return LaunchReader()
-
-
-def _launch_text(job: Job, facts: Mapping[str, str]) -> str:
-    """The part of a job script that starts the ranks."""
-    job = _without_mpi(job)
-    first = TOKEN if job.work.is_busbw else HOST_LINES
-    return first + "\n" + _launch(job, facts, read_values(job.launch.set), _shape(job))
 
 
 def sweep(series: Job, words: tuple[str, ...], facts: Mapping[str, str]) -> tuple[str, ...]:  # noqa: ARG001
@@ -175,55 +156,38 @@ def sweep(series: Job, words: tuple[str, ...], facts: Mapping[str, str]) -> tupl
     return ("mpiexec", "-n", nodes, "-ppn", "1", *words)
 
 
-@dataclass(frozen=True)
-class _Shape:
-    """How many nodes and ranks a job has."""
-
-    nodes: int
-    ranks: int
-    per_node: int
-
-
-def _shape(job: Job) -> _Shape:
+def _shape(job: Job) -> Shape:
     """As -N, --ranks and --ranks-per-node say; else a rank a GPU, or one. Raises UsageError."""
     nodes = int(job.launch.nodes or 0)
     if nodes < 1:
         raise UsageError("no number of nodes given", hint="give --nodes, as in -N 2")
     refuse_other_count(job.ranks, job.launch.ranks_per_node, nodes)
     if job.ranks is not None:
-        return _Shape(nodes, job.ranks, refuse_uneven(job.ranks, nodes))
+        refuse_uneven(job.ranks, nodes)
+        return Shape(nodes, job.ranks)
     per_node = job.launch.ranks_per_node or int(read_values(job.launch.set)["gpu"] or 0) or 1
-    return _Shape(nodes, nodes * per_node, per_node)
+    return Shape(nodes, nodes * per_node)
 
 
 def _submitted(job: Job, parts: Sequence[str]) -> JobRequest:
     """The job whose script has these ``parts`` below its beginning."""
     shape = _shape(job)
     lines, options = _directives(job, read_values(job.launch.set), shape)
-    words = {
-        "folder": shlex.quote(job.folder),
-        "run_id": shlex.quote(job.run_id),
-        "mark": END_MARK,
-    }
-    text = "\n".join(("\n".join(("#!/bin/bash", *lines)) + "\n", _TOP.format(**words), *parts))
+    top = _TOP.format(folder=shlex.quote(job.folder), is_shared=batch.is_shared(job)) + batch.finish() + _ROOT
+    text = "\n".join(("\n".join(("#!/bin/bash", *lines)) + "\n", top, *parts))
     command = Command(("qsub", *options, f"{job.folder}/request/{SCRIPT}"))
     return JobRequest("pbs", job.name, shape.ranks, shape.nodes, {SCRIPT: text}, (command,))
 
 
 def read_values(given: tuple[str, ...]) -> dict[str, str]:
     """--set KEY=VALUE over the defaults. Raises UsageError."""
-    values = dict(_KEYS)
-    for word in given:
-        key, equals, value = word.removeprefix("pbs.").partition("=")
-        if not equals or key not in _KEYS:
-            raise UnknownWord(f"--set {word!r} is not known to PBS jobs", key, _KEYS)
-        values[key] = value
+    values = {**_KEYS, **dict(set_words(given, _KEYS, "PBS"))}
     for key, allowed in (("launcher", ("mpiexec", "aprun")), ("form", ("select", "nodes"))):
         if values[key] not in allowed:
             raise UsageError(f"--set {key}={values[key]} is unknown", hint=f"use {' or '.join(allowed)}")
     for key in ("depth", "ncpus", "gpu"):
-        if values[key] and not (values[key].isdecimal() and int(values[key])):
-            raise UsageError(f"--set {key}={values[key]} must be a number", hint="give 1 or more")
+        if values[key]:
+            set_count(key, values[key])
     return values
 
 
@@ -239,7 +203,7 @@ def _without_mpi(job: Job) -> Job:
     return replace(job, work=replace(job.work, words=(*job.work.words, "--world=nccl")))
 
 
-def _directives(job: Job, values: Mapping[str, str], shape: _Shape) -> tuple[list[str], list[str]]:
+def _directives(job: Job, values: Mapping[str, str], shape: Shape) -> tuple[list[str], list[str]]:
     """#PBS lines, and the qsub words that a line cannot hold as they are."""
     launch = job.launch
     if values["form"] == "nodes":
@@ -252,8 +216,9 @@ def _directives(job: Job, values: Mapping[str, str], shape: _Shape) -> tuple[lis
         resources = [f"select={':'.join(chunk)}", f"place={place}"]
     resources += [f"walltime={launch.time_limit}"] if launch.time_limit else []
     resources += [f"filesystems={values['filesystems']}"] if values["filesystems"] else []
+    digits = job.name.rpartition("-")[2]
     pairs = [
-        ("-N", short_name(job.name)),
+        ("-N", f"busbw-{digits}"[:15]),  # as many characters as older versions take
         *(("-l", resource) for resource in resources),
         ("-q", launch.partition),
         ("-A", launch.account),
@@ -269,15 +234,12 @@ def _directives(job: Job, values: Mapping[str, str], shape: _Shape) -> tuple[lis
     return lines, [*options, "-o", f"{log}/pbs.out", "-e", f"{log}/pbs.err"]
 
 
-def short_name(name: str) -> str:
-    """At most 15 characters, as older versions demand: busbw and the run's random digits."""
-    return f"busbw-{name.rpartition('-')[2]}"[:15]
-
-
-def _launch(job: Job, facts: Mapping[str, str], values: Mapping[str, str], shape: _Shape) -> str:
-    """The ranks' launcher. aprun and MPICH's mpiexec (PALS, hydra) hand on the whole environment, Open MPI's
-    what it is told.
+def _launch(job: Job, facts: Mapping[str, str]) -> str:
+    """The part of a job script that starts the ranks. aprun and MPICH's mpiexec (PALS, hydra) hand on the
+    whole environment, Open MPI's what it is told.
     """
+    job = _without_mpi(job)
+    values, shape = read_values(job.launch.set), _shape(job)
     depth, (path, environ) = values["depth"], path_apart(job.environ)
     ranks, per_node = str(shape.ranks), str(shape.per_node)
     if values["launcher"] == "aprun":
@@ -300,7 +262,8 @@ def _launch(job: Job, facts: Mapping[str, str], values: Mapping[str, str], shape
     if setup := facts.get("setup", ""):
         command = f"bash -c {shlex.quote(_sourcing(setup))} busbw-rank {command}"
     whole = " ".join(quoted) + " \\\n  " + command
-    return launched(whole, environ) if environ else whole + "\n"
+    first = batch.TOKEN if job.work.is_busbw else HOST_LINES + batch.MEET
+    return first + "\n" + (launched(whole, environ) if environ else whole + "\n")
 
 
 def _sourcing(setup: str) -> str:
@@ -326,26 +289,18 @@ def follow(handle: Handle, folder: Path) -> Iterator[Item]:
     """See Engine."""
     number = handle.id.split(".")[0]
     live = SharedFiles(folder / "log" / f"pbs-{number}.out", folder / "log" / f"pbs-{number}.err")
-    last: JobState | None = None
     codes: dict[bool, int] = {}
-    next_look_s = 0.0
-    server = Patient(lambda: state(handle), handle.id)
+    look = Look(lambda: state(handle), handle.id, first_s=_LOOK_SECONDS, last_s=_LOOK_SECONDS)
+    last = JobState(Phase.ENDED)  # where the script says its end before PBS does
     while len(codes) < 2:
         yield from _lines(live, codes)
-        if time.monotonic() >= next_look_s:
-            next_look_s = time.monotonic() + _LOOK_SECONDS
-            found = server.state()
-            if found is not None and found.phase is Phase.ENDED:
-                last = found
-                break
-            if found is not None and found != last:
-                yield found
-            last = found or last
-        yield None
+        found = look.now()
+        if found is not None and found.phase is Phase.ENDED:
+            last = found
+            break
+        yield found
         time.sleep(_TICK_SECONDS)
     yield from _rest(live, folder, codes)
-    if last is None or last.phase is not Phase.ENDED:
-        last = JobState(Phase.ENDED)
     code = codes.get(False, last.code)
     why = "" if code == 0 or last.why else describe(code) if code is not None else ""
     yield JobState(Phase.ENDED, why=last.why or why, hint=last.hint, code=code)
@@ -401,14 +356,9 @@ def _ask_of(handle: Handle) -> str | None:
     raise SiteError(f"qstat: {done.stderr.strip()[:300]}", hint=_ASK_SERVER)
 
 
-def _fields(text: str) -> dict[str, str]:
-    """The answer of `qstat -f`: long values go on in lines that begin with a tab."""
-    return dict(_FIELD.findall(text.replace("\n\t", "")))
-
-
 def read_state(text: str) -> JobState:
-    """The state in the answer of `qstat -f`."""
-    fields = _fields(text)
+    """The state in the answer of `qstat -f`: long values go on in lines that begin with a tab."""
+    fields: dict[str, str] = dict(_FIELD.findall(text.replace("\n\t", "")))
     letter, comment = fields.get("job_state", "")[:1], fields.get("comment", "")
     if letter in _PENDING:
         hopeless = letter == "H" or "can never run" in comment.lower()

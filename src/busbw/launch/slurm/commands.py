@@ -14,6 +14,7 @@ from busbw.launch.scheduler import ask, call, hint_of, own_words
 from busbw.launch.settle import split_words
 from busbw.launch.slurm.state import Reading, read_job
 from busbw.launch.slurm.words import value_of
+from busbw.rank.world.slurm_text import expand_hosts
 
 if TYPE_CHECKING:
     from busbw.plan.flags.launch import LaunchSettings
@@ -83,17 +84,12 @@ def steps(job_id: str, name: str) -> list[str]:
     return [step for step, _, called in rows if called == name]
 
 
-def host_names(nodes: str) -> tuple[str, ...]:
-    """The hosts of a list as Slurm writes it (h[1-4])."""
-    return tuple(call("scontrol", "show", "hostnames", nodes).split()) if nodes else ()
-
-
 def accounted_nodes(job_id: str) -> tuple[str, ...]:
     """The hosts of a job that the controller has forgotten, from Slurm's accounting, where there is one."""
     words = ("--noheader", "--parsable2", "--allocations", "--duplicates", f"--jobs={job_id}")
     try:
         nodes = call("sacct", *words, "--format=NodeList").strip().rpartition("\n")[2]
-        return host_names(nodes) if "assigned" not in nodes else ()
+        return expand_hosts(nodes) if "assigned" not in nodes else ()
     except SiteError:
         return ()
 

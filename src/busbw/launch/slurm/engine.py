@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from busbw.errors import SiteError, UsageError
 from busbw.launch.base import Command
+from busbw.launch.batch import Shape
 from busbw.launch.engine import (
     Handle,
     Item,
@@ -27,12 +28,12 @@ from busbw.launch.engine import (
     JobRequest,
     JobState,
     Phase,
-    Start,
 )
 from busbw.launch.scheduler import NoAnswer, ask, call, environ_outside_jobs
 from busbw.launch.settle import (
     SLURM_LIMIT,
     SLURM_LIMIT_HINT,
+    flag_named,
     read_setup,
     refuse_other_count,
     refuse_unlike,
@@ -40,11 +41,9 @@ from busbw.launch.settle import (
     split_words,
 )
 from busbw.launch.slurm import bring, commands
-from busbw.launch.slurm import order as slurm_order
 from busbw.launch.slurm.follow import Follower, LaunchReader, kept_nodes
 from busbw.launch.slurm.script import (
     Script,
-    Shape,
     render,
     render_launch,
     render_series,
@@ -54,8 +53,7 @@ from busbw.launch.slurm.script import (
 )
 from busbw.launch.slurm.state import job_state
 from busbw.launch.slurm.words import own_words, value_of
-from busbw.launch.topology.order import read_texts
-from busbw.plan.flags.flag import flag_of
+from busbw.launch.topology.order import order_of, read_texts
 from busbw.plan.flags.launch import OF_NEW_JOB
 
 if TYPE_CHECKING:
@@ -125,9 +123,8 @@ def _place(launch: LaunchSettings, *, dry: bool) -> Mapping[str, str]:
 def _place_in_job(launch: LaunchSettings) -> Mapping[str, str]:
     for name in launch.given():
         if name in OF_NEW_JOB:
-            flag = "--shared" if name == "exclusive" else flag_of(name)
             raise UsageError(
-                f"{flag} is for a new job, but --job-id {launch.job_id} names one that runs",
+                f"{flag_named(name)} is for a new job, but --job-id {launch.job_id} names one that runs",
                 hint="leave one of them out; --srun-args sets options of a step",
             )
     reading = commands.look(launch.job_id)
@@ -143,7 +140,7 @@ def _place_in_job(launch: LaunchSettings) -> Mapping[str, str]:
 
 def request(job: Job, facts: Mapping[str, str]) -> JobRequest:
     """See Engine."""
-    rank_order = slurm_order.rank_order(facts)
+    rank_order = order_of(facts)
     script = render(job, facts, rank_order)
     refuse_other_count(job.ranks, job.launch.ranks_per_node, shape(job, facts).nodes)
     return replace(_request(job, script, facts), rank_order=rank_order)
@@ -155,9 +152,9 @@ def series_request(series: Job, loop: tuple[str, ...], facts: Mapping[str, str])
     return replace(asked, details={**asked.details, SERIES: "yes"})
 
 
-def start(job: Job, series: Job, facts: Mapping[str, str]) -> Start:  # noqa: ARG001
+def start(job: Job, series: Job, facts: Mapping[str, str]) -> Command:  # noqa: ARG001
     """See SeriesEngine. A launch is a step of the job."""
-    return Start(("bash", "-c", render_launch(job, facts, slurm_order.rank_order(facts))))
+    return Command(("bash", "-c", render_launch(job, facts, order_of(facts))))
 
 
 def sweep(series: Job, words: tuple[str, ...], facts: Mapping[str, str]) -> tuple[str, ...]:

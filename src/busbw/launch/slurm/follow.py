@@ -11,20 +11,22 @@ from typing import BinaryIO, Final
 
 from busbw.errors import NotHome, SiteError
 from busbw.launch import engine
-from busbw.launch.engine import Handle, Item, JobState, Output, Patient, Phase
+from busbw.launch.batch import END_MARK
+from busbw.launch.engine import Handle, Item, JobState, Look, Output, Phase
 from busbw.launch.launcher_words import describe
 from busbw.launch.slurm import commands
-from busbw.launch.slurm.output import Joiner, NodeReader, SharedFiles, Source
-from busbw.launch.slurm.script import END_MARK, NODE_FILES
+from busbw.launch.slurm.output import Joiner, NodeReader, SharedFiles
+from busbw.launch.slurm.script import NODE_FILES
 from busbw.launch.slurm.state import CANCELLED, FORGOTTEN, NODE_FAILED, cannot_start, failed_node
 from busbw.launch.verdict import first_of_srun
+from busbw.rank.world.slurm_text import expand_hosts
 
 # What a node's daemon says comes with the task's label.
 _STEP_DAEMON: Final = "slurmstepd"
 # What the loop of a series prints is read by launch (``LaunchReader``).
 _OF_LAUNCH: Final = b"@"
 _TICK_SECONDS: Final = 0.1
-# The controller is asked often at first, and less the longer nothing changes: many users share it.
+# How often the controller is asked.
 _FIRST_LOOK_SECONDS: Final = 0.5
 _LAST_LOOK_SECONDS: Final = 10.0
 # How long to wait for the output in the run folder before the job's first node is asked for it, again and
@@ -44,27 +46,6 @@ _NODES: Final = "nodes"
 _COPIED: Final = "copied"
 
 
-class _Look:
-    """Asks for the state: often at first, and less the longer nothing changes."""
-
-    def __init__(self, ask: Callable[[], JobState], job: str) -> None:
-        self._server = Patient(ask, job)
-        self._pause_s = _FIRST_LOOK_SECONDS
-        self._next_s = 0.0
-        self.last: JobState | None = None
-
-    def now(self, *, due: bool = False) -> JobState | None:
-        """The state, where it is time to ask (or ``due``) and it has changed."""
-        if not due and time.monotonic() < self._next_s:
-            return None
-        found = self._server.state() or self.last
-        changed = found != self.last
-        self._pause_s = _FIRST_LOOK_SECONDS if changed else min(self._pause_s * 1.3, _LAST_LOOK_SECONDS)
-        self._next_s = time.monotonic() + self._pause_s
-        self.last = found
-        return found if changed else None
-
-
 def kept_nodes(folder: Path) -> tuple[str, ...]:
     """The nodes of a run's job in Slurm's order; empty where no follower has seen them yet."""
     file = folder / "log" / _NODES
@@ -76,7 +57,7 @@ def _find_nodes(handle: Handle, folder: Path) -> tuple[str, ...]:
     if kept := kept_nodes(folder):
         return kept
     reading = commands.look(handle.id)
-    found = commands.host_names(reading.nodes)
+    found = expand_hosts(reading.nodes)
     if not reading.state:
         found = commands.accounted_nodes(handle.id)
     if found:
@@ -91,9 +72,9 @@ class Follower:
         self._handle, self._folder, self._log = handle, folder, folder / "log"
         self._names = tuple(self._log / f"slurm-{handle.id}.{suffix}" for suffix in ("out", "err"))
         self._kept = tuple(name.format(name=handle.name, job=handle.id) for name in NODE_FILES)
-        self._look = _Look(ask, handle.id)
+        self._look = Look(ask, handle.id, first_s=_FIRST_LOOK_SECONDS, last_s=_LAST_LOOK_SECONDS)
         self._nodes: tuple[str, ...] = ()  # as Slurm has them: the job script runs on the first
-        self._source: Source | None = None
+        self._source: SharedFiles | NodeReader | None = None
         self._tasks = self._new_tasks()
         self._copies: tuple[BinaryIO, BinaryIO] | None = None
         self._tries = 0

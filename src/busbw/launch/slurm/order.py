@@ -6,13 +6,12 @@ Slurm's own order of a job's nodes is that of its configuration, whichever switc
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Mapping
 from typing import Final
 
-from busbw.errors import UsageError
+from busbw.launch.batch import Shape
 from busbw.launch.command import HOSTS
-from busbw.launch.topology.order import RankOrder, everything, topology_of
+from busbw.launch.engine import Job
+from busbw.launch.topology.order import RankOrder
 
 # A script of more than 4 MiB is refused (slurm.conf(5), max_script_size).
 _MOST_CHARACTERS: Final = 1 << 20
@@ -52,27 +51,16 @@ VARIABLE: Final = 'SLURM_HOSTFILE="$hosts"'
 OPTION: Final = "--distribution=arbitrary"
 
 
-def rank_order(facts: Mapping[str, str]) -> RankOrder | None:
-    """The order that --topology gives; None without one. Raises UsageError."""
-    topology = topology_of(facts)
-    return None if topology is None else everything(topology)
-
-
-def script(name: str, job_id: str, found: RankOrder, *, nodes: int, ranks: int) -> str:
-    """The part of the job script that orders its nodes. ``job_id`` is that of an allocation which the script
-    is not in, else empty. Raises UsageError for more nodes than a script can name.
+def script(job: Job, found: RankOrder, size: Shape) -> str:
+    """The part of the job script that orders its nodes. Raises UsageError for more nodes than a script can
+    name.
     """
-    known = " ".join(shlex.quote(host) for host in found.hosts)
-    if len(known) > _MOST_CHARACTERS:
-        raise UsageError(
-            f"--topology names {len(found.hosts)} hosts, more than a job script holds",
-            hint="give a file with the part of the cluster that the job runs on",
-        )
-    return _SCRIPT.format(name=name, allocated=allocated(job_id), known=known, nodes=nodes, ranks=ranks)
+    known, nodes = found.words(_MOST_CHARACTERS, "a job script"), allocated(job.launch.job_id)
+    return _SCRIPT.format(name=job.name, allocated=nodes, known=known, nodes=size.nodes, ranks=size.ranks)
 
 
 def allocated(job_id: str) -> str:
     """Shell text for the nodes of the job that a script is in, or of the allocation whose number ``$job``
-    has; ``job_id`` is as in ``script``.
+    has; ``job_id`` is that of an allocation which the script is not in, else empty.
     """
     return "$(squeue --noheader --jobs=$job --format=%N)" if job_id else "$SLURM_JOB_NODELIST"

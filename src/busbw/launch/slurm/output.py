@@ -13,7 +13,7 @@ import re
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from busbw.launch.scheduler import environ_outside_jobs
 
@@ -36,35 +36,20 @@ exit 0
 """
 
 
-class Source(Protocol):
-    """Where lines come from."""
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether no more lines will come than ``read`` finds now."""
-
-    @property
-    def found_nothing(self) -> bool:
-        """Whether it has ended because there is no output where it looked."""
-
-    def read(self) -> list[tuple[bool, bytes]]:
-        """New lines, as (is_error, line without its line break); empty where there are none yet."""
-
-    def close(self, *, everything_read: bool) -> None:
-        """Nobody reads any more."""
-
-
 class SharedFiles:
     """The job's two files in the run folder, which its nodes see as well."""
 
-    has_ended = found_nothing = False
+    has_ended = False  # whether no more lines will come than ``read`` finds now
+    found_nothing = False  # whether it has ended because there is no output where it looked
 
     def __init__(self, out: Path, err: Path) -> None:
         self._files = ((False, out), (True, err))
         self._offsets = {out: 0, err: 0}
 
     def read(self) -> list[tuple[bool, bytes]]:
-        """See Source. Each file is opened anew: over NFS that is when new data are asked for."""
+        """New lines, as (is_error, line without its line break); empty where there are none yet. Each file is
+        opened anew: over NFS that is when new data are asked for.
+        """
         found = []
         for is_error, path in self._files:
             with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
@@ -76,11 +61,13 @@ class SharedFiles:
         return found
 
     def close(self, *, everything_read: bool) -> None:
-        """See Source."""
+        """Nobody reads any more."""
 
 
 class NodeReader:
-    """A step on the job's first node that reads the files there. ``srun`` are the words that start it."""
+    """As SharedFiles, of a step on the job's first node that reads the files there. ``srun`` are the words
+    that start it.
+    """
 
     def __init__(self, srun: Sequence[str], out: str, err: str) -> None:
         self._process = subprocess.Popen(
@@ -96,7 +83,7 @@ class NodeReader:
         self._rest = b""
 
     def read(self) -> list[tuple[bool, bytes]]:
-        """See Source."""
+        """See SharedFiles."""
         assert self._process.stdout is not None
         data = self._rest
         with contextlib.suppress(BlockingIOError):
@@ -107,16 +94,16 @@ class NodeReader:
 
     @property
     def found_nothing(self) -> bool:
-        """See Source."""
+        """See SharedFiles."""
         return self._process.poll() == _NOTHING_THERE
 
     @property
     def has_ended(self) -> bool:
-        """See Source: the step could not start, had nothing to read, or ended with the job."""
+        """The step could not start, had nothing to read, or ended with the job."""
         return self._process.poll() is not None
 
     def close(self, *, everything_read: bool) -> None:
-        """See Source."""
+        """See SharedFiles."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with contextlib.suppress(OSError):

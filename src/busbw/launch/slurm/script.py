@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from busbw.errors import SiteError, UsageError
+from busbw.launch import batch
+from busbw.launch.batch import Shape
 from busbw.launch.command import HOSTS, entered, path_apart, prepending, sourced
 from busbw.launch.settle import refuse_mpi, refuse_too_few
 from busbw.launch.slurm import bring
@@ -28,8 +30,6 @@ if TYPE_CHECKING:
     from busbw.launch.topology.order import RankOrder
     from busbw.plan.flags.launch import LaunchSettings
 
-# The last line of a job's output, behind no task's label, so that no rank can write it.
-END_MARK: Final = "busbw: job script ended, exit code "
 # Where a job's output and its errors are on its first node, if its nodes do not see the run folder.
 NODE_FILES: Final = ("/tmp/{name}-{job}.out", "/tmp/{name}-{job}.err")
 # What sbatch reads from a #SBATCH line as it was written.
@@ -57,77 +57,41 @@ run_folder={folder}
 job=$SLURM_JOB_ID
 # Where the nodes see the run folder, output goes there; else this node keeps it until it has been read.
 out=/tmp/{name}-$job.out err=/tmp/{name}-$job.err log=
-if [ "$(cat -- "$run_folder/request/ticket" 2>/dev/null)" = {run_id} ]; then
+if {is_shared}; then
   log=$run_folder/log
   exec >"$log/slurm-$job.out" 2>"$log/slurm-$job.err"
   rm -f -- "$out" "$err"
 fi
-finish() {{
-  code=$?
-  trap '' TERM
-{remove}  echo "{mark}$code"
-  echo "{mark}$code" >&2
-  # The reader removes what it has read.
-  for ((i = 0; i < {looks}; i++)); do
-    if [ -n "$log" ] || [ ! -e "$out" ]; then break; fi
-    sleep 0.2
-  done
-  exit "$code"
-}}
-trap : TERM  # srun ends first, and this script says how
-trap finish EXIT
 """
-
 _STEP_TOP: Final = """\
 run_folder={folder}
 job={job}
 log=$run_folder/log
-finish() {{
-  code=$?
-{remove}  echo "{mark}$code"
-  echo "{mark}$code" >&2
-  exit "$code"
-}}
-trap : TERM  # srun ends first, and this script says how
-trap finish EXIT
+"""
+_NO_MORE: Final = "  trap '' TERM\n"
+_LINGER: Final = f"""\
+  # The reader removes what it has read.
+  for ((i = 0; i < {LINGER_SECONDS * 5}; i++)); do
+    if [ -n "$log" ] || [ ! -e "$out" ]; then break; fi
+    sleep 0.2
+  done
 """
 
 # A launch of a series, in the series' job: the outer script's variables, and its own folder.
 _LAUNCH_TOP: Final = """\
 run_folder={folder}
 job={job} brought=/tmp/{name}-{job}.d log=
-if [ "$(cat -- "$run_folder/request/ticket" 2>/dev/null)" = {run_id} ]; then log=$run_folder/log; fi
+if {is_shared}; then log=$run_folder/log; fi
 # Launches on fewer nodes than the job has are all on the same ones.
 first=$(scontrol show hostnames "{allocated}" | head -n {nodes} | paste -sd, -) || exit
 {remove}"""
 _REMOVE_HOSTS: Final = """trap 'rm -f -- "$hosts"' EXIT
 """
 
-# The loop of a series is a child of the script, which passes the job's end on to it.
-LOOP: Final = """\
-for python in {pythons} python3 /usr/bin/python3; do
-  if command -v "$python" >/dev/null 2>&1; then break; fi
-done
-"$python" {words} &
-loop=$!
-trap 'kill -TERM "$loop" 2>/dev/null' TERM
-while :; do
-  wait "$loop"
-  code=$?
-  if ! kill -0 "$loop" 2>/dev/null; then break; fi
-done
-exit "$code"
-"""
-
-# Only the ranks of this job know it: it makes the control channel's key.
-TOKEN: Final = 'BUSBW_TOKEN=$(od -An -N16 -tx1 /dev/urandom | tr -d " \\n") && export BUSBW_TOKEN\n'
-
-# For a command of the user's (``command.py``): its nodes, and a port that this job alone is likely to use.
+# For a command of the user's (``command.py``): its nodes.
 _NODES: Final = """\
 nodes=$({nodes}) || exit
 {hosts}=$(printf '%s:{slots}\\n' $nodes | paste -sd, -)
-MASTER_ADDR=${{{hosts}%%:*}} MASTER_PORT=$((20000 + RANDOM % 10000))
-export {hosts} MASTER_ADDR MASTER_PORT
 """
 
 # NCCL writes a file for each process there, instead of between the ranks' output.
@@ -144,15 +108,6 @@ _SOURCE_SETUP: Final = sourced(
     before="exec 9</tmp && flock 9\n",
     after="exec 9<&-\nunset BUSBW_SETUP\n",
 )
-
-
-@dataclass(frozen=True)
-class Shape:
-    """How many nodes and ranks a job has. ``per_node`` is None where the ranks do not divide evenly."""
-
-    nodes: int
-    ranks: int
-    per_node: int | None
 
 
 @dataclass(frozen=True)
@@ -177,9 +132,9 @@ def shape(job: Job, facts: Mapping[str, str]) -> Shape:
         )
     if job.ranks is not None:
         refuse_too_few(job.ranks, nodes)
-        return Shape(nodes, job.ranks, None if job.ranks % nodes else job.ranks // nodes)
+        return Shape(nodes, job.ranks)
     per_node = launch.ranks_per_node or int(facts.get("gpus", "") or 0) or 1
-    return Shape(nodes, nodes * per_node, per_node)
+    return Shape(nodes, nodes * per_node)
 
 
 def segment_of(launch: LaunchSettings, nodes: int) -> int | None:
@@ -258,7 +213,7 @@ def render(job: Job, facts: Mapping[str, str], rank_order: RankOrder | None = No
     top, options = _top(job, size, facts, slurm_order.REMOVE if rank_order is not None else "")
     parts = [
         *top,
-        _order(job, size, rank_order),
+        slurm_order.script(job, rank_order, size) if rank_order is not None else "",
         _exports(job, size, facts, ordered=rank_order is not None),
         _nccl_log(job),
         _mounts(job),
@@ -278,7 +233,7 @@ def render_series(job: Job, facts: Mapping[str, str], loop: tuple[str, ...]) -> 
         *top,
         bring.script(job, size.nodes) if job.launch.bring else "",
         _setup(facts),
-        LOOP.format(pythons=" ".join(own), words=shlex.join(loop)),
+        batch.loop(own, loop),
     ]
     return Script("\n".join(part for part in parts if part), tuple(options))
 
@@ -288,7 +243,7 @@ def render_launch(job: Job, facts: Mapping[str, str], rank_order: RankOrder | No
     size, ordered = shape(job, facts), rank_order is not None
     words = {
         "folder": shlex.quote(job.folder),
-        "run_id": shlex.quote(job.folder.rpartition("/")[2]),
+        "is_shared": batch.is_shared(job),
         "job": shlex.quote(job.launch.job_id) if job.launch.job_id else "$SLURM_JOB_ID",
         "allocated": slurm_order.allocated(job.launch.job_id),
         "nodes": size.nodes,
@@ -297,8 +252,8 @@ def render_launch(job: Job, facts: Mapping[str, str], rank_order: RankOrder | No
     }
     parts = [
         _LAUNCH_TOP.format(**words),
-        _order(job, size, rank_order),
-        TOKEN,
+        slurm_order.script(job, rank_order, size) if rank_order is not None else "",
+        batch.TOKEN,
         _nccl_log(job),
         _mounts(job),
         _srun(job, size, facts, ordered=ordered, is_step=True),
@@ -309,16 +264,16 @@ def render_launch(job: Job, facts: Mapping[str, str], rank_order: RankOrder | No
 def _top(job: Job, size: Shape, facts: Mapping[str, str], remove: str = "") -> tuple[list[str], list[str]]:
     """The beginning of a script, and the words for sbatch; ``remove`` is part of the script's last act."""
     lines, options = ([], []) if job.launch.job_id else _directives(job, size, facts)
+    held = job.launch.job_id
     words = {
         "folder": shlex.quote(job.folder),
-        "run_id": shlex.quote(job.run_id),
-        "job": shlex.quote(job.launch.job_id),
+        "is_shared": batch.is_shared(job),
+        "job": shlex.quote(held),
         "name": job.name,
-        "mark": END_MARK,
-        "looks": LINGER_SECONDS * 5,
-        "remove": remove + (bring.REMOVE if job.launch.bring else ""),
     }
-    top = (_STEP_TOP if job.launch.job_id else _TOP).format(**words)
+    remove += bring.REMOVE if job.launch.bring else ""
+    top = (_STEP_TOP if held else _TOP).format(**words)
+    top += batch.finish(remove) if held else batch.finish(_NO_MORE + remove, _LINGER)
     return ["\n".join(("#!/bin/bash", *lines)) + "\n", _UNSET, top], options
 
 
@@ -336,8 +291,8 @@ def _asked(job: Job, size: Shape, facts: Mapping[str, str]) -> list[str]:
     values = {
         "--job-name": job.name,
         "--nodes": str(size.nodes),
-        "--ntasks": None if size.per_node else str(size.ranks),
-        "--ntasks-per-node": str(size.per_node) if size.per_node else None,
+        "--ntasks": None if size.is_even else str(size.ranks),
+        "--ntasks-per-node": str(size.per_node) if size.is_even else None,
         "--gpus-per-node": facts.get("gpus") if _wants_gpus(job, facts) else None,
         "--partition": launch.partition,
         "--account": launch.account,
@@ -356,7 +311,7 @@ def _wants_gpus(job: Job, facts: Mapping[str, str]) -> bool:
 
 
 def _exports(job: Job, size: Shape, facts: Mapping[str, str], *, ordered: bool) -> str:
-    return (TOKEN if job.work.is_busbw else _nodes(job, size, facts, ordered=ordered)) + _setup(facts)
+    return (batch.TOKEN if job.work.is_busbw else _nodes(job, size, facts, ordered=ordered)) + _setup(facts)
 
 
 def _setup(facts: Mapping[str, str]) -> str:
@@ -365,14 +320,14 @@ def _setup(facts: Mapping[str, str]) -> str:
 
 
 def _nodes(job: Job, size: Shape, facts: Mapping[str, str], *, ordered: bool) -> str:
-    slots = int(facts.get("gpus", "") or 0) or size.per_node or -(-size.ranks // size.nodes)
+    slots = int(facts.get("gpus", "") or 0) or size.per_node
     nodes = 'scontrol show hostnames "$SLURM_JOB_NODELIST"'
     if ordered:
         nodes = slurm_order.NODES.format(nodes=size.nodes)
     elif held := job.launch.job_id:
         given = f'"$(squeue --noheader {shlex.quote(f"--jobs={held}")} --format=%N)"'
         nodes = f"scontrol show hostnames {given} | head -n {size.nodes}"
-    return _NODES.format(nodes=nodes, hosts=HOSTS, slots=slots)
+    return _NODES.format(nodes=nodes, hosts=HOSTS, slots=slots) + batch.MEET
 
 
 def _nccl_log(job: Job) -> str:
@@ -395,13 +350,6 @@ def _mounts(job: Job) -> str:
     return lines
 
 
-def _order(job: Job, size: Shape, rank_order: RankOrder | None) -> str:
-    if rank_order is None:
-        return ""
-    sizes = {"nodes": size.nodes, "ranks": size.ranks}
-    return slurm_order.script(job.name, job.launch.job_id, rank_order, **sizes)
-
-
 def _srun(job: Job, size: Shape, facts: Mapping[str, str], *, ordered: bool, is_step: bool = False) -> str:
     launch = job.launch
     plugin = mpi_plugin(job, facts)
@@ -409,7 +357,7 @@ def _srun(job: Job, size: Shape, facts: Mapping[str, str], *, ordered: bool, is_
     words += [f"--jobid={launch.job_id}"] if launch.job_id else []
     if launch.job_id or is_step:
         words += ["--overlap", f"--nodes={size.nodes}", f"--ntasks={size.ranks}"]
-        words += [f"--ntasks-per-node={size.per_node}"] if size.per_node else []
+        words += [f"--ntasks-per-node={size.per_node}"] if size.is_even else []
     words += [f"--mpi={plugin}"] if plugin is not None else []
     words += [slurm_order.OPTION] if ordered else []
     quoted = [shlex.quote(word) for word in words]

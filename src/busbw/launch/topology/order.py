@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,6 +18,7 @@ from busbw.errors import UsageError, why
 from busbw.launch.scheduler import call
 from busbw.launch.topology.kinds import KINDS, Document, Found, Place
 from busbw.record.folder import RUN_FILE
+from busbw.units import first_of
 
 if TYPE_CHECKING:
     from busbw.plan.flags.launch import LaunchSettings
@@ -78,8 +80,20 @@ class RankOrder:
         shared = f"{count} hosts at {len(lowest)} lowest switches or NVLink domains"
         lines = [f"rank order by {self.by}: {shared}"]
         if self.unknown:
-            lines.append(f"not in the topology, so last: {_named(self.unknown)}")
+            lines.append(f"not in the topology, so last: {first_of(self.unknown, _MOST_NAMED)}")
         return tuple(lines)
+
+    def words(self, most: int, place: str) -> str:
+        """The hosts as words of a shell. Raises UsageError for more than ``most`` characters of them, which
+        the ``place`` that they go to does not hold.
+        """
+        known = shlex.join(self.hosts)
+        if len(known) <= most:
+            return known
+        raise UsageError(
+            f"--topology names {len(self.hosts)} hosts, more than {place} holds",
+            hint="give a file with the part of the cluster that the job runs on",
+        )
 
     def within(self, hosts: Iterable[str]) -> RankOrder:
         """The order of these hosts alone."""
@@ -160,11 +174,17 @@ def order(topology: Topology, hosts: Iterable[Sequence[str]]) -> RankOrder:
     if not places:
         where = ", ".join(path for _, path in topology.sources)
         raise UsageError(
-            f"--topology {where} has none of the hosts: {_named(tuple(found))}",
+            f"--topology {where} has none of the hosts: {first_of(found, _MOST_NAMED)}",
             hint="add a --topology file that says which host is which (lines `HOST INSTANCE`, a run)",
         )
     unknown = tuple(host for host in found if host not in places)
     return RankOrder(topology.sources, (*_sorted(places), *unknown), unknown, places)
+
+
+def order_of(facts: Mapping[str, str]) -> RankOrder | None:
+    """The order that --topology gives where an engine chooses the hosts later; None without it."""
+    topology = topology_of(facts)
+    return None if topology is None else everything(topology)
 
 
 def everything(topology: Topology) -> RankOrder:
@@ -256,8 +276,3 @@ def _forms(name: str) -> tuple[str, ...]:
     plain = name.rpartition("@")[2].strip("[]")
     short = plain.partition(".")[0]
     return (plain,) if short == plain or _NUMERIC.match(plain) else (plain, short)
-
-
-def _named(hosts: Sequence[str]) -> str:
-    more = f" and {len(hosts) - _MOST_NAMED} more" if len(hosts) > _MOST_NAMED else ""
-    return ", ".join(hosts[:_MOST_NAMED]) + more

@@ -2,7 +2,7 @@
 the busbw that sent it.
 
 This file is sent to the hosts as text and executed by a Python of theirs (3.8 or newer), so it uses the
-standard library alone.
+standard library alone. What a host and this one do alike (``processes``, ``witness``) is in it, too.
 
 Standard input: this text, the task in JSON, a bundle if the task has one, each after its length in ten
 digits; then the words ``go``, ``end`` (with time for last words) or ``now``, a line each. Its end means
@@ -27,7 +27,7 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -164,15 +164,70 @@ class Watch:
             self.drain()
 
 
+def start(
+    argv: Sequence[str], environ: Mapping[str, str], stdin: int = subprocess.DEVNULL
+) -> subprocess.Popen[bytes]:
+    """A process with a session and pipes of its own, ended by the kernel with the one that starts it."""
+    return subprocess.Popen(
+        argv,
+        env=dict(os.environ, **environ),
+        stdin=stdin,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        preexec_fn=_die_with_parent,  # noqa: PLW1509 (no thread of ours holds a lock here)
+    )
+
+
+def signal_group(process: subprocess.Popen[bytes], number: int) -> None:
+    """To all processes of its group."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
+
+
+class Pipes:
+    """What processes write, as whole lines. ``selector`` has their pipes with (index, is error) as data."""
+
+    def __init__(self, selector: selectors.BaseSelector) -> None:
+        self.selector = selector
+        self.rest: dict[int, bytes] = {}  # by descriptor: half a line
+
+    def add(self, index: int, process: subprocess.Popen[bytes]) -> None:
+        """Read from a process from now on."""
+        for pipe, is_error in ((process.stdout, False), (process.stderr, True)):
+            assert pipe is not None
+            os.set_blocking(pipe.fileno(), False)
+            self.rest[pipe.fileno()] = b""
+            self.selector.register(pipe, selectors.EVENT_READ, (index, is_error))
+
+    def read(self, key: selectors.SelectorKey) -> Iterator[str]:
+        """The lines that are there now."""
+        while key.fd in self.selector.get_map():
+            try:
+                data = os.read(key.fd, _CHUNK_BYTES)
+            except BlockingIOError:
+                return
+            if not data:
+                self.selector.unregister(key.fileobj)
+                data = b"\n" if self.rest[key.fd] else b""
+            *lines, self.rest[key.fd] = (self.rest[key.fd] + data).split(b"\n")
+            for line in lines:
+                yield line.decode(errors="replace")
+
+    def of(self, index: int) -> list[selectors.SelectorKey]:
+        """The pipes of a process that are open; its orphans may hold them so."""
+        keys = self.selector.get_map().values()
+        return [key for key in keys if isinstance(key.data, tuple) and key.data[0] == index]
+
+
 class Commands:
     """The commands of a task, and all processes that carry the job's mark in their environment."""
 
     def __init__(self, task: dict[str, Any], selector: selectors.BaseSelector) -> None:
         self.mark = b"BUSBW_JOB=" + task["job"].encode()  # in the environment of every process of the job
-        self.selector = selector
+        self.pipes = Pipes(selector)
         self.commands = task["commands"]
         self.running: dict[int, subprocess.Popen[bytes]] = {}
-        self.rest: dict[int, bytes] = {}
 
     def start(self) -> None:
         """Start all of them."""
@@ -181,48 +236,18 @@ class Commands:
 
     def _start(self, index: int, command: dict[str, Any]) -> None:
         try:
-            process = subprocess.Popen(
-                command["argv"],
-                env=dict(os.environ, **command["environ"]),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-                preexec_fn=_die_with_parent,  # noqa: PLW1509
-            )
+            process = start(command["argv"], command["environ"])
         except OSError as error:
             say(exit=127, index=index, pid=0, error=f"{error.filename}: {error.strerror}")
             return
         self.running[index] = process
-        for pipe, is_error in ((process.stdout, False), (process.stderr, True)):
-            assert pipe is not None
-            os.set_blocking(pipe.fileno(), False)
-            self.rest[pipe.fileno()] = b""
-            self.selector.register(pipe, selectors.EVENT_READ, (index, is_error))
+        self.pipes.add(index, process)
 
     def read(self, key: selectors.SelectorKey) -> None:
-        """Pass on what a command wrote, whole lines only."""
+        """Pass on what a command wrote."""
         index, is_error = key.data
-        while True:
-            try:
-                data = os.read(key.fd, _CHUNK_BYTES)
-            except BlockingIOError:
-                return
-            if not data:
-                self.selector.unregister(key.fileobj)
-                data = b"\n" if self.rest[key.fd] else b""
-            lines = (self.rest[key.fd] + data).split(b"\n")
-            self.rest[key.fd] = lines.pop()
-            for line in lines:
-                say(line=line.decode(errors="replace"), index=index, error=is_error)
-            if key.fd not in self.selector.get_map():
-                return
-
-    def drain(self, index: int) -> None:
-        """What an ended command has left in its pipes; its orphans may hold them open."""
-        for key in list(self.selector.get_map().values()):
-            if isinstance(key.data, tuple) and key.data[0] == index:
-                self.read(key)
+        for line in self.pipes.read(key):
+            say(line=line, index=index, error=is_error)
 
     def bury(self) -> None:
         """Report commands that ended."""
@@ -230,15 +255,15 @@ class Commands:
             code = process.poll()
             if code is not None:
                 del self.running[index]
-                self.drain(index)
+                for key in self.pipes.of(index):
+                    self.read(key)
                 say(exit=code, index=index, pid=process.pid)
 
     def signal(self, number: int) -> None:
         """To the commands' groups."""
         for process in self.running.values():
-            for each in (number, signal.SIGCONT):  # a stopped process would not hear it
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, each)
+            signal_group(process, number)
+            signal_group(process, signal.SIGCONT)  # a stopped process would not hear it
 
     def sweep(self) -> None:
         """Kill every process of the job on this host, until there is none."""
