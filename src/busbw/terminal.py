@@ -79,10 +79,14 @@ def fit(line: str, width: int) -> Iterator[str]:
     if start + longest > width >= longest + 2:
         indent = min(_PATHS_INDENT, width - longest)
     under = ("#" if line.startswith("#") else "").ljust(indent)
+    first, text = line[:start], line[start:]
+    if indent < start and start + len(text.split()[0]) > width:
+        yield first.rstrip()
+        first = under
     yield from textwrap.wrap(
-        line[start:],
+        text,
         width,
-        initial_indent=line[:start],
+        initial_indent=first,
         subsequent_indent=under,
         break_long_words=False,
         break_on_hyphens=False,
