@@ -69,6 +69,8 @@ class Notes:
 
     def passed(self, result: object) -> None: ...
 
+    def looked(self, looked: object) -> None: ...
+
     def finished(self, result: Any, kept: object) -> None:
         self.results.append(asdict(result))
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from busbw.errors import ExitCode
 from busbw.hunt.rounds import circle
-from busbw.launch.series import Series, measure
+from busbw.launch.series import Series, create_series, measure
 from busbw.model.event import Event, EventKind, event
 from busbw.model.hunt import BANDWIDTH, BOTH_WAYS, LATENCY, Hunt
 from busbw.plan.setups import Setup
@@ -83,4 +83,4 @@ def series(blocks: int = 12) -> Series:
         Setup("large", {"NCCL_ALGO": "Ring"}, why="for large messages"),
         Setup("broken"),
     )
-    return measure(setups, blocks, 1, (), {}, start, io.StringIO())
+    return measure(create_series(setups, blocks, 1, (), {}), start, io.StringIO())

@@ -84,7 +84,7 @@ def test_a_gate_of_a_comparison_does_not_pass_either(
     assert main(["compare", str(whole), f"other={whole}", *known]) == 0
     assert main(["compare", *map(str, both), *known]) == 3
     told = capsys.readouterr().out
-    assert "# note     lacks.log: lacks.log, line " in told
+    assert "# note     lacks.log, line " in told
     assert why in told
 
 

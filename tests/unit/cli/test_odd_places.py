@@ -6,6 +6,7 @@ import io
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -79,11 +80,9 @@ def test_a_setup_that_names_no_file_has_no_environment_beside_its_log(tmp_path: 
 
 
 def test_times_that_do_not_vary_have_no_plot_of_their_spread() -> None:
-    class Still:
-        samples, cv, half_width = 8, 0.0, 0.0
-
+    still = SimpleNamespace(samples=8, cv=0.0, result=SimpleNamespace(half_width=0.0))
     cases = [Case(at, "all_reduce", "float", "sum", -1, 8, 8 << at, 2, Placement.IN_PLACE) for at in range(3)]
-    assert spread("name", "title", cases, dict.fromkeys(range(3), Still())) is None  # type: ignore[arg-type]
+    assert spread("name", "title", cases, dict.fromkeys(range(3), still)) is None  # type: ignore[arg-type]
 
 
 def test_a_series_is_named_as_one(home: Path, called: Any) -> None:
