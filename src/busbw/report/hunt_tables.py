@@ -62,14 +62,15 @@ CSV_FIELDS: Final = (
 
 
 def matrix(rounds: Sequence[Mapping[str, Any]], metric: str) -> Floats:
-    """Nanoseconds [source, target] of the slowest lane; NaN where a pair was not tested."""
+    """Nanoseconds [source, target] of the slowest lane; NaN where a pair has no such time."""
     count = len(rounds[0]["names"])
     found = np.full((count, count), np.nan)
     for tested in rounds:
         for test in tested["tests"]:
-            there, back = test["times_ns"][metric]
-            found[test["one"], test["other"]] = max(there)
-            found[test["other"], test["one"]] = max(back)
+            if metric in test["times_ns"]:
+                there, back = test["times_ns"][metric]
+                found[test["one"], test["other"]] = max(there)
+                found[test["other"], test["one"]] = max(back)
     return found
 
 

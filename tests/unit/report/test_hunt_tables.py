@@ -6,7 +6,7 @@ from typing import Any
 
 from busbw.model.hunt import BANDWIDTH, BOTH_WAYS, LATENCY, Hunt
 from busbw.report.hunt import rounds_of
-from busbw.report.hunt_tables import cut_lines, matrix_lines, rails_lines
+from busbw.report.hunt_tables import cut_lines, matrix, matrix_lines, rails_lines
 
 
 def test_numbers_of_gpus_stand_apart() -> None:
@@ -28,6 +28,13 @@ def test_numbers_of_a_slow_network_have_three_digits() -> None:
     rounds = [{"names": ["a", "b"], "tests": [{"one": 0, "other": 1, "times_ns": times_ns}]}]
     rows = [line.split()[:3] for line in matrix_lines(rounds, 25_000) if line[:4] in ("   0", "   1")]
     assert rows[:2] == [["0", "-", "0.0250"], ["1", "0.0179", "-"]]
+
+
+def test_a_test_without_a_time_leaves_that_of_the_test_before() -> None:
+    times = ({BANDWIDTH: [[1.0], [2.0]], LATENCY: [[3.0], [4.0]]}, {BANDWIDTH: [[5.0], [6.0]]})
+    rounds = [{"names": ["a", "b"], "tests": [{"one": 0, "other": 1, "times_ns": own}]} for own in times]
+    assert matrix(rounds, BANDWIDTH)[0, 1] == 5.0
+    assert matrix(rounds, LATENCY)[1, 0] == 4.0
 
 
 def test_64_ranks_are_a_map_that_fits_with_the_worst_pairs_first() -> None:
