@@ -87,7 +87,8 @@ def test_a_core_that_is_taken_away_is_found(launcher: Any) -> None:
     run = launcher.start(*launcher.busbw, *SOAK, "-b", "64K", "--time", "60s", "--pin")
     first, second = (os.sched_getaffinity(run.pid_of(rank)) for rank in (0, 1))
     run.until(lambda: windows(run) >= 30)
-    began = now_utc()
+    at_least = now_utc()
+    time.sleep(2)
     run_on(run.pid_of(1), first)
     time.sleep(15)
     run_on(run.pid_of(1), second)
@@ -95,9 +96,10 @@ def test_a_core_that_is_taken_away_is_found(launcher: Any) -> None:
     done = run.finish()
     soak = run.record()["soak"]
     losses = [each for each in soak["changes"] if each["share"] < -0.3]
-    calls = [each["excess_s"] for each in soak["slow"] if began < each["at"] < ended and each["timed"]]
-    assert losses or sum(calls) > 5, soak
-    assert (": level -" in done.out) if losses else ("had no core" in done.out)
+    # The window that was under way began before.
+    slow = [each["excess_s"] for each in soak["slow"] if at_least < each["at"] < ended]
+    assert losses or sum(slow) > 5, soak
+    assert (": level -" in done.out) if losses else ("s longer" in done.out)
 
 
 @pytest.mark.slow

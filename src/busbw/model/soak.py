@@ -70,7 +70,8 @@ def kept(windows: tuple[Window, ...], newest: Window) -> tuple[Window, ...]:
 class SlowCall:
     """A sample that took much longer than its window's: ``call`` counts the timed calls of the case so far,
     ``excess_s`` is what it took more. ``rank`` is the one that had no core meanwhile, None where none is
-    known. ``timed`` is False for a stop between them, in a check or in a warm-up.
+    known. ``timed`` is False for a window that lasted longer than others, beyond its slow samples: in a
+    check, or in all of its calls alike.
     """
 
     case: int

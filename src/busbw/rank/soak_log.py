@@ -38,9 +38,9 @@ _OWN_SHARE: Final = 0.5
 LOSSES: Final = (0.05, 0.1, 0.2, 0.5)  # the first that would have been seen is what a soak says
 PROBABILITY: Final = 0.95
 _SHOWN: Final = 3
-# Windows whose untimed part (checks, warm-up) shows what is usual, and how many are needed for that.
-_UNTIMED: Final = 64
-_LEAST_UNTIMED: Final = 3
+# Windows that show how long one usually lasts with its checks, and how many are needed for that.
+_LASTED: Final = 64
+_LEAST_LASTED: Final = 3
 _CONFIDENCE: Final = 0.95
 
 
@@ -79,7 +79,7 @@ class _Series:
     calls: int = 0
     changes: dict[int, LevelChange] = field(default_factory=dict)  # by the window that they begin in
     last: CaseResult | None = None
-    untimed_s: deque[float] = field(default_factory=lambda: deque(maxlen=_UNTIMED))  # of the last windows
+    lasted_s: deque[float] = field(default_factory=lambda: deque(maxlen=_LASTED))  # of the last windows
 
 
 class SoakLog:
@@ -103,10 +103,10 @@ class SoakLog:
         series.last = result
         notes: list[str] = []
         if result.time_ns:
-            slow = [
-                *self._slow_calls(series, result, kept_rows),
-                *self._stops(series, result, kept_rows, elapsed_s),
-            ]
+            slow = self._slow_calls(series, result, kept_rows)
+            slow += self._long_window(
+                series, result, kept_rows, elapsed_s, sum(each.excess_s for each in slow)
+            )
             notes += self._took_slow(slow)
             notes += self._took_window(series, result, kept_rows, elapsed_s)
         if result.wrong is not None:
@@ -168,19 +168,21 @@ class SoakLog:
         worst = max(found, key=lambda each: each.excess_s)
         return [f"{counted(len(found), 'slow call')} in this window: {slow_words(worst)}"]
 
-    def _stops(
-        self, series: _Series, result: CaseResult, kept_rows: Kept, elapsed_s: float
+    def _long_window(
+        self, series: _Series, result: CaseResult, kept_rows: Kept, elapsed_s: float, known_s: float
     ) -> list[SlowCall]:
-        """Where the window took much longer than its timed calls and what else windows take."""
-        timed_s = float(_worst(kept_rows)["elapsed_ns"].sum()) / 1e9
-        untimed_s = elapsed_s - self._elapsed_s - timed_s
-        usual_s = float(np.median(series.untimed_s)) if len(series.untimed_s) >= _LEAST_UNTIMED else untimed_s
-        excess_s = untimed_s - usual_s
-        series.untimed_s.append(untimed_s)
+        """Where the window lasted much longer than others, in its checks or in all of its calls alike: beyond
+        ``known_s``, which its slow calls took longer.
+        """
+        lasted_s = elapsed_s - self._elapsed_s - known_s
+        usual_s = float(np.median(series.lasted_s)) if len(series.lasted_s) >= _LEAST_LASTED else lasted_s
+        excess_s = lasted_s - usual_s
+        series.lasted_s.append(lasted_s)
         if excess_s < SLOW_NS / 1e9 or excess_s < usual_s:
             return []
-        at = self._at(self._elapsed_s)
-        return [SlowCall(result.case, at, series.calls, round(excess_s, 4), timed=False)]
+        at, rank = self._at(self._elapsed_s), _without_core(kept_rows, excess_s)
+        host = "" if rank is None else self._ranks[rank].host
+        return [SlowCall(result.case, at, series.calls, round(excess_s, 4), rank, host, timed=False)]
 
     def _slow_calls(self, series: _Series, result: CaseResult, kept_rows: Kept) -> list[SlowCall]:
         """Of the samples of a window, those that are slow."""
@@ -348,7 +350,7 @@ def slow_words(slow: SlowCall) -> str:
     """When, how long, and who."""
     who = "" if slow.rank is None else f"; rank {slow.rank} on {slow.host} had no core"
     if not slow.timed:
-        return f"{clock(slow.at)} a check after call {slow.call} took {slow.excess_s:.2f} s longer"
+        return f"{clock(slow.at)} the window after call {slow.call} took {slow.excess_s:.2f} s longer{who}"
     return f"{clock(slow.at)} call {slow.call} took {slow.excess_s:.2f} s longer{who}"
 
 
