@@ -28,8 +28,10 @@ OPEN_MPI_ENVIRON: Mapping[str, str] = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
 }
-# In a Slurm job hydra would start its daemons by srun, on the job's hosts: not in our task, and not here.
-_HYDRA_ENVIRON: Mapping[str, str] = {"HYDRA_LAUNCHER": "fork", "HYDRA_RMK": "user"}
+# In a Slurm job hydra would start its daemons by srun, on the job's hosts: not in our task, and not here. It
+# writes what it knows of the host into a file of /tmp, which stays when it is killed; with an empty name it
+# does not, and the ranks look for themselves.
+_HYDRA_ENVIRON: Mapping[str, str] = {"HYDRA_LAUNCHER": "fork", "HYDRA_RMK": "user", "HWLOC_XMLFILE": ""}
 # A laptop's or login node's cores, without a flood of ranks on a large one.
 MOST_DEFAULT_RANKS: Final = 8
 MOST_RANKS: Final = 65_536  # processes of one host: more are a mistake, and would take the host down
