@@ -353,7 +353,9 @@ def _find_death(story: Story) -> Death | None:
     if reported is not None:
         if first is None:  # hydra's process may be one that it killed itself, on the host of the dead
             near = _ranks_on(reported.host, story.places)
-            rank = near[0] if len(near) == 1 else reported.rank
+            # All that were seen live on: it is the one that was not.
+            unseen = story.missing if reported.pid not in story.pids else ()
+            rank = near[0] if len(near) == 1 else unseen[0] if len(unseen) == 1 else reported.rank
             return replace(reported, rank=rank, host=story.places[near[0]] if near else reported.host)
         named = story.pids.get(reported.pid or 0)
         place = story.hello.get(first, reported.host)
@@ -393,7 +395,7 @@ def _of_death(death: Death, story: Story) -> Verdict:
     words = last_words(story.output)
     hint = f"its last words: {words}" if words else _where_to_look(death.code)
     rank = death.rank
-    if rank is not None and story.missing:
+    if rank is not None and story.missing not in ((), (rank,)):
         who += f", or one that had not started yet ({', '.join(map(str, story.missing))}),"
         rank = None
     return _failed(RankFailed(f"{who} {_ended(death.code)}", hint=hint, rank=rank, host=death.host))

@@ -38,6 +38,7 @@ class Witness:
         self._left: set[int] = set()  # with a goodbye
         self._launchers: set[int] = set()  # processes that start ranks
         self._names: dict[int, str] = {}  # of those
+        self._parents: set[int] = set()  # of those, which have started others: a rank is none before its exec
         self._had_ranks = False  # when the first of all ended
         self._handles: dict[int, int] = {}  # pidfd -> process id
         self._ended: list[int] = []  # process ids, in the order of their ends
@@ -70,13 +71,14 @@ class Witness:
     @property
     def missing(self) -> tuple[int, ...]:
         """Ranks of which nothing was seen when the first ended: one of them may be the cause."""
-        return tuple(rank for rank in self._missing if rank not in self.ranks.values())
+        absent = self._missing if self.someone_ended else sorted(self._expected) if self._ended else ()
+        return tuple(rank for rank in absent if rank not in self.ranks.values())
 
     @property
     def lost_launcher(self) -> str:
         """The name of the launcher's process that ended before any of its ranks; empty where none did."""
         pid = next(iter(self._ended), None)
-        is_it = pid is not None and pid not in self.ranks and self._had_ranks
+        is_it = pid in self._parents and pid not in self.ranks and self._had_ranks
         return self._names.get(pid, "") if pid is not None and is_it else ""
 
     def hear(self, pid: int, rank: int) -> None:
@@ -158,6 +160,7 @@ class Witness:
             parent = waiting.pop()
             self._names[parent] = processes.name(parent) or self._names.get(parent, "")
             for pid in processes.children(parent):
+                self._parents.add(parent)
                 if pid in self.ranks:
                     continue
                 self._take_process(pid, _rank_of(processes.environ(pid), self._expected))

@@ -103,6 +103,11 @@ def test_how_a_run_ended(story: Story, verdict: Verdict) -> None:
             f"rank 0 on node7, or one that had not started yet (1, 2), {FIRST}",
             None,
         ),
+        (  # All others were seen, and live on.
+            local(pids={501: 0, 502: 1}, output=HYDRA, missing=(2,)),
+            "rank 2 on node7 was killed by SIGKILL",
+            2,
+        ),
         # No name where it is not certain.
         (local(output=HYDRA, someone_ended=True), "a rank on node7 was killed by SIGKILL", None),
         (
