@@ -8,7 +8,7 @@
 #define BUSBW_API extern "C" __attribute__((visibility("default")))
 
 // Raised with every change of a struct or signature below; core.py refuses a library of another number.
-constexpr int32_t kCoreAbi = 11;
+constexpr int32_t kCoreAbi = 12;
 BUSBW_API int32_t busbw_core_abi();
 
 // ---- status of every function that returns int32_t -------------------------------------------------
@@ -242,20 +242,12 @@ struct BusbwHostLoad {
 };
 BUSBW_API int32_t busbw_load_host(const BusbwHostLoad* load, const volatile int32_t* stop,
                                   volatile BusbwLoadDone* done);
-// A piece is a launch of a kernel (native/load_device.hpp) on a stream of its own; `depth` of them are queued
-// ahead. The thread looks after them every pause_ns. stream.events holds `depth` CUevent.
+// A piece is one issue of the call, on a stream of its own; `depth` of them are queued ahead. The thread looks
+// after them every pause_ns. stream.events holds `depth` CUevent.
 struct BusbwDeviceLoad {
   BusbwStream stream;
-  void* launch_kernel;  // cuLaunchKernel
-  void* function;
-  uint64_t buffer;
-  uint64_t tickets;  // the address of busbw::Tickets, zeros
-  uint64_t turns;    // of a tile
-  uint64_t tiles;    // of a launch
-  uint32_t blocks;
-  uint32_t threads;
-  uint32_t shared_bytes;
-  uint32_t depth;
+  const BusbwCall* call;
+  uint64_t depth;
   int64_t pause_ns;
 };
 BUSBW_API int32_t busbw_load_device(const BusbwDeviceLoad* load, const volatile int32_t* stop,

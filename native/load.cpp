@@ -42,19 +42,6 @@ void copy_piece(const BusbwHostLoad& load, uint64_t piece) {
   std::memcpy(load.memory + half + at, load.memory + at, load.piece);
 }
 
-using LaunchKernel = int (*)(void* function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-                             unsigned, void* stream, void** arguments, void** extra);
-
-int32_t launch(const BusbwDeviceLoad& load, uint64_t piece) {
-  uint64_t buffer = load.buffer, tickets = load.tickets, turns = load.turns, tiles = load.tiles;
-  uint64_t first = piece * tiles;
-  void* arguments[] = {&buffer, &tickets, &turns, &tiles, &first};
-  const int code = as_function<LaunchKernel>(load.launch_kernel)(load.function, load.blocks, 1, 1,
-                                                                 load.threads, 1, 1, load.shared_bytes,
-                                                                 load.stream.stream, arguments, nullptr);
-  return tagged(kCudaError, code);
-}
-
 }  // namespace
 }  // namespace busbw
 
@@ -90,7 +77,7 @@ int32_t busbw_load_device(const BusbwDeviceLoad* load, const volatile int32_t* s
   uint64_t launched = 0, ended = 0;
   while (*stop == 0 || ended < launched) {
     while (*stop == 0 && launched < ended + load->depth) {
-      int32_t status = busbw::launch(*load, launched);
+      int32_t status = load->call->issue(0);
       if (status == kOk) status = busbw::record(s, s.events[launched % load->depth]);
       if (status != kOk) return status;
       ++launched;

@@ -13,10 +13,12 @@ constexpr int kStepsPerTurn = 16;
 constexpr int kCopiesPerTurn = 4;                     // packets of 16 bytes a thread has under way
 constexpr uint64_t kHalfPackets = uint64_t{1} << 23;  // 128 MiB: larger than caches are
 
-// Two numbers of a stream's launches: tiles taken, and blocks that have ended. The last block sets both to 0.
+// Of a stream's launches: tiles taken and blocks that have ended, which the last block sets to 0, and the tiles
+// of all launches before.
 struct Tickets {
   unsigned taken;
   unsigned ended;
+  uint64_t before;
 };
 
 // The number of this block's next tile; all threads of it take part.
@@ -28,8 +30,10 @@ __device__ inline unsigned next_tile(Tickets* tickets) {
   return tile;
 }
 
-__device__ inline void end_block(Tickets* tickets) {
-  if (threadIdx.x == 0 && atomicInc(&tickets->ended, gridDim.x - 1) == gridDim.x - 1) tickets->taken = 0;
+__device__ inline void end_block(Tickets* tickets, uint64_t tiles) {
+  if (threadIdx.x != 0 || atomicInc(&tickets->ended, gridDim.x - 1) != gridDim.x - 1) return;
+  tickets->taken = 0;
+  tickets->before += tiles;
 }
 
 }  // namespace busbw
@@ -37,7 +41,7 @@ __device__ inline void end_block(Tickets* tickets) {
 // 2 * kChains * kStepsPerTurn floating-point operations a thread and turn. `sink` is written by nobody, but
 // the compiler cannot know.
 extern "C" __global__ void busbw_compute_kernel(float* sink, busbw::Tickets* tickets, uint64_t turns,
-                                                uint64_t tiles, uint64_t) {
+                                                uint64_t tiles) {
   float a[busbw::kChains];
   for (int i = 0; i < busbw::kChains; ++i) a[i] = static_cast<float>(threadIdx.x + i);
   while (busbw::next_tile(tickets) < tiles) {
@@ -52,13 +56,14 @@ extern "C" __global__ void busbw_compute_kernel(float* sink, busbw::Tickets* tic
   float sum = 0;
   for (int i = 0; i < busbw::kChains; ++i) sum += a[i];
   if (sum < 0) *sink = sum;
-  busbw::end_block(tickets);
+  busbw::end_block(tickets, tiles);
 }
 
 // Copies from the first half of a buffer of 2 * kHalfPackets packets to its second half, round and round: a
-// launch begins where the one before it ended, `first` tiles after the start.
+// launch begins where the one before it ended.
 extern "C" __global__ void busbw_memory_kernel(uint4* buffer, busbw::Tickets* tickets, uint64_t turns,
-                                               uint64_t tiles, uint64_t first) {
+                                               uint64_t tiles) {
+  const uint64_t first = tickets->before;
   for (uint64_t tile = busbw::next_tile(tickets); tile < tiles; tile = busbw::next_tile(tickets)) {
     uint64_t at = (first + tile) * turns * blockDim.x * busbw::kCopiesPerTurn + threadIdx.x;
     for (uint64_t turn = 0; turn < turns; ++turn) {
@@ -72,5 +77,5 @@ extern "C" __global__ void busbw_memory_kernel(uint4* buffer, busbw::Tickets* ti
       at += blockDim.x * busbw::kCopiesPerTurn;
     }
   }
-  busbw::end_block(tickets);
+  busbw::end_block(tickets, tiles);
 }

@@ -1,6 +1,7 @@
-"""A check, and a soak of a minute with a copying program beside it for a quarter of it: is that found?
+"""A check, and a soak with a copying program beside it for a while: is that found?
 
-The program copies between two GPUs over their link, both ways. Without GPUs (--cpu) it copies host memory.
+The program copies between two GPUs over their link, both ways; where there is one, within its memory. Without
+GPUs (--cpu) it copies host memory.
 """
 
 from __future__ import annotations
@@ -23,13 +24,14 @@ CHECK_S = 20.0
 
 
 class Cuda:
-    """The driver's calls for copies between devices 0 and 1."""
+    """The driver's calls for copies between devices 0 and 1; on one GPU between two parts of its memory."""
 
     def __init__(self) -> None:
         self.library = ctypes.CDLL("libcuda.so.1")
         self.call("cuInit", 0)
-        self.contexts, self.buffers = [], []
-        for device in (0, 1):
+        self.contexts, self.buffers, count = [], [], ctypes.c_int()
+        self.call("cuDeviceGetCount", ctypes.byref(count))
+        for device in (0, min(1, count.value - 1)):
             handle, context, address = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_uint64()
             self.call("cuDeviceGet", ctypes.byref(handle), device)
             self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), handle)
@@ -93,7 +95,7 @@ def soaked(words: list[str], asked: argparse.Namespace, home: Path) -> dict[str,
     while windows(home) < 50 and soak.poll() is None:
         time.sleep(0.2)
     began = datetime.now(UTC)
-    copying = [sys.executable, __file__, "--copy", f"{asked.seconds / 4:g}"] + ["--cpu"] * asked.cpu
+    copying = [sys.executable, __file__, "--copy", f"{asked.copying:g}"] + ["--cpu"] * asked.cpu
     beside = [subprocess.Popen(copying) for _ in range(2 if asked.cpu else 1)]
     for each in beside:
         each.wait()
@@ -126,6 +128,7 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--size", default="256M")
     parser.add_argument("--seconds", type=float, default=60.0, help="of the soak")
+    parser.add_argument("--copying", type=float, default=15.0, help="seconds of the copying program")
     parser.add_argument("--cpu", action="store_true", help="try it without GPUs")
     parser.add_argument("--output", type=Path, help="file for the numbers")
     parser.add_argument("--copy", type=float, help=argparse.SUPPRESS)

@@ -10,18 +10,20 @@ from busbw.model.collective import Placement, collective
 
 COMPUTE: Final = "compute"
 MEMORY: Final = "memory"
+GEMM: Final = "gemm"
 LAUNCH_NS: Final = 100_000
+GEMM_EDGE: Final = 4096
 
 
 @dataclass(frozen=True)
 class Neighbour:
-    """One ``--beside``. ``what`` is COMPUTE or MEMORY: pieces of work, one after the other; or an
+    """One ``--beside``. ``what`` is COMPUTE, MEMORY or GEMM: pieces of work, one after the other; or an
     operation, which the collectives' own ranks run too, or ``ranks`` that the collectives then leave to it.
     ``size_bytes`` is the operation's, 0 where it is that of the case.
 
     ``share`` is the part of a GPU's multiprocessors that it takes, on CPU ranks the part of the time that its
     thread is busy; 0 does nothing. ``sms`` is a number of multiprocessors instead. ``length_ns`` is that of a
-    GPU's launches. ``text`` is what the user wrote.
+    GPU's launches. ``n`` is the edge of GEMM's square matrices. ``text`` is what the user wrote.
     """
 
     text: str
@@ -31,11 +33,12 @@ class Neighbour:
     length_ns: int = LAUNCH_NS
     ranks: tuple[int, ...] = ()
     size_bytes: int = 0
+    n: int = GEMM_EDGE
 
     @property
     def is_operation(self) -> bool:
         """Whether it is one, and not a load."""
-        return self.what not in (COMPUTE, MEMORY)
+        return self.what not in (COMPUTE, MEMORY, GEMM)
 
     def operation_beside(self, case: Case) -> Case:
         """The operation beside a case, of its type."""

@@ -8,13 +8,13 @@ from typing import Any, Final
 
 from busbw.errors import UnknownWord, UsageError
 from busbw.model.collective import COLLECTIVES, collective
-from busbw.model.neighbour import COMPUTE, MEMORY, Neighbour
+from busbw.model.neighbour import COMPUTE, GEMM, MEMORY, Neighbour
 from busbw.plan.flags.flag import flag_of
 from busbw.plan.flags.run import RunSettings
 from busbw.units import counted, parse_duration, parse_fraction, parse_size
 
 _Read = Callable[[str, str], Any]
-_LOADS: Final = (COMPUTE, MEMORY)
+_LOADS: Final = (COMPUTE, MEMORY, GEMM)
 # Hypercube's steps depend on one another, and a barrier moves nothing.
 _OPERATIONS: Final = tuple(row.name for row in COLLECTIVES if row.sized and row.name != "hypercube")
 
@@ -85,13 +85,15 @@ def _neighbour(text: str, backend: str, ranks: int) -> Neighbour:
             hint=f"use {', '.join(_LOADS)} or an operation such as alltoall",
         )
     of_operations: Mapping[str, _Read] = {"ranks": partial(_ranks, ranks), "size": _size}
-    known = _OPTIONS if what in _LOADS else of_operations
+    known = {GEMM: _OF_GEMM}.get(what, _OPTIONS) if what in _LOADS else of_operations
     options: dict[str, Any] = {}
     for option in filter(None, rest.split(",")):
         name, _, value = option.partition("=")
         if name not in known:
             raise UsageError(f"--beside {text}: unknown option {name!r}", hint=f"use {', '.join(known)}")
         options[_FIELDS.get(name, name)] = known[name](value, f"--beside {text}")
+    if backend == "mpi" and what == GEMM:
+        raise UsageError(f"--beside {text}: cuBLAS works on GPUs", hint="give --beside compute")
     if backend == "mpi" and {"sms", "length_ns"} & set(options):
         raise UsageError(f"--beside {text}: sms and length are those of GPUs", hint="give share=50%")
     if {"sms", "share"} <= set(options):
@@ -132,6 +134,12 @@ def _sms(value: str, where: str) -> int:
     return int(value)
 
 
+def _edge(value: str, where: str) -> int:
+    if not (value.isascii() and value.isdigit() and _LEAST_EDGE <= int(value) <= _MOST_EDGE):
+        raise UsageError(f"{where}: matrices of n={value}", hint="give n=256 to n=16384")
+    return int(value)
+
+
 def _length(value: str, where: str) -> int:
     length_ns = round(parse_duration(value, where) * 1e9)
     if not _SHORTEST_NS <= length_ns <= _LONGEST_NS:
@@ -144,6 +152,9 @@ _OPTIONS: Final[Mapping[str, _Read]] = {
     "sms": _sms,
     "length": _length,
 }
+_OF_GEMM: Final[Mapping[str, _Read]] = {"n": _edge}
+_LEAST_EDGE: Final = 256
+_MOST_EDGE: Final = 16384  # 13 ms on an H200, and 1.6 GB
 # Of what a neighbour takes, nothing and the whole are shares too.
 _ENDS: Final[Mapping[str, float]] = {"0": 0.0, "0%": 0.0, "1": 1.0, "100%": 1.0}
 _FIELDS: Final = {"size": "size_bytes", "length": "length_ns"}

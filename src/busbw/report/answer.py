@@ -14,6 +14,7 @@ from busbw.judge.launch_history import EARLIER_RUNS
 from busbw.judge.references.reference import Reference
 from busbw.judge.scatter import assumption
 from busbw.model.case import Case
+from busbw.model.collective import Placement
 from busbw.model.conclusion import Conclusion, Question
 from busbw.model.finding import Severity
 from busbw.model.record import RunRecord, RunStatus
@@ -25,7 +26,7 @@ NO_REFERENCE: Final = "no saved reference matches this operation, job size and d
 _COLUMNS: Final = 100
 _INDENT: Final = "#   "
 _PROFILED: Final = "a profiler was attached, so it is not compared"
-_ALONE: Final = "it has no bus bandwidth to compare"
+_ALONE: Final = "one rank copies within its own memory, and nothing travels"
 _MOST_PROBLEMS: Final = 2
 # What these find is said by the first sentence, by the counts of cases, or below the table.
 _SAID: Final = ("expected.reference", "expected.data", "expected.failed")
@@ -75,9 +76,10 @@ def answer_of(
 
 
 def _bandwidth(measured: tuple[Case, CaseResult]) -> float:
-    """In GB/s; one rank has no bus bandwidth."""
-    _, result = measured
-    return result.busbw_gb_per_s or result.algbw_gb_per_s or 0.0
+    """In GB/s; one rank has no bus bandwidth, and copies nothing in-place."""
+    case, result = measured
+    copied = result.algbw_gb_per_s if case.placement is Placement.OUT_OF_PLACE else None
+    return result.busbw_gb_per_s or copied or 0.0
 
 
 def _is_of(judged: Judged, case: Case, result: CaseResult) -> bool:

@@ -24,6 +24,7 @@ def settings(*beside: str, **more: object) -> RunSettings:
         ("compute:share=1", {"share": 1.0}),
         ("compute:sms=100,length=500us", {"sms": 100, "length_ns": 500_000}),
         ("compute:sms=0", {"sms": 0}),
+        ("gemm:n=8192", {"n": 8192}),
     ],
 )
 def test_what_runs_beside_is_read_once(text: str, wanted: dict[str, object]) -> None:
@@ -35,7 +36,10 @@ def test_what_runs_beside_is_read_once(text: str, wanted: dict[str, object]) -> 
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        (settings("gemm"), "'gemm' is no load and no operation"),
+        (settings("gem"), "'gem' is no load and no operation"),
+        (settings("gemm", backend="mpi"), "cuBLAS works on GPUs"),
+        (settings("gemm:n=8"), "matrices of n=8"),
+        (settings("gemm:sms=4"), "unknown option 'sms'"),
         (settings("barrier"), "no operation that can run beside others"),
         (settings("alltoall:size=0"), "moves nothing"),
         (settings("alltoall", "alltoall:ranks=odd", ranks=4), "of the collectives and on others"),

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from busbw.errors import SiteError
 
-CORE_ABI: Final = 11
+CORE_ABI: Final = 12
 LIBRARY_PATH: Final = Path(__file__).with_name("libbusbw_core.so")
 
 # Statuses as in core_api.h.
@@ -412,6 +412,11 @@ class Call:
             raise ValueError("the native core has no such call")
         self._handle = handle
         self._keep = tuple(keep)
+
+    @property
+    def handle(self) -> int:
+        """The native object, for specs that hold one. The call has to live as long as they are used."""
+        return self._handle
 
     @classmethod
     def mpi(cls, spec: MpiSpec) -> Call:

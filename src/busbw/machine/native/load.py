@@ -26,16 +26,8 @@ class DeviceLoad(ctypes.Structure):
 
     _fields_ = (
         ("stream", Stream),
-        ("launch_kernel", ctypes.c_void_p),
-        ("function", ctypes.c_void_p),
-        ("buffer", ctypes.c_uint64),
-        ("tickets", ctypes.c_uint64),
-        ("turns", ctypes.c_uint64),
-        ("tiles", ctypes.c_uint64),
-        ("blocks", ctypes.c_uint32),
-        ("threads", ctypes.c_uint32),
-        ("shared_bytes", ctypes.c_uint32),
-        ("depth", ctypes.c_uint32),
+        ("call", ctypes.c_void_p),
+        ("depth", ctypes.c_uint64),
         ("pause_ns", ctypes.c_int64),
     )
 

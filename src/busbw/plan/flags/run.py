@@ -188,9 +188,10 @@ class RunSettings(RankSettings, PreflightSettings, PatternSettings):
     beside: Annotated[
         tuple[str, ...],
         of_method(
-            help="Measure each case alone and beside a load, in turn: compute, memory or an operation. After"
-            " a colon: share=50% (of a GPU's multiprocessors, of a CPU thread's time); on GPUs sms=100,"
-            " length=1ms (of a launch); of an operation ranks=odd (the others are measured), size=1M."
+            help="Measure each case alone and beside a load, in turn: compute, memory, gemm (cuBLAS) or an"
+            " operation. After a colon: share=50% (of a GPU's multiprocessors, of a CPU thread's time); on"
+            " GPUs sms=100, length=1ms (of a launch); n=8192 of gemm; of an operation ranks=odd (the others"
+            " are measured), size=1M."
             " Out-of-place only, where there is that."
         ),
     ] = ()

@@ -13,21 +13,24 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 import numpy as np
 
 from busbw.errors import SiteError
 from busbw.machine.native.core import CudaTable, Stream
+from busbw.machine.native.cublas import WORKSPACE_BYTES, Cublas
 from busbw.machine.native.cuda import (
     ATTRIBUTE_MOST_SHARED_MEMORY,
     ATTRIBUTE_MULTIPROCESSOR_COUNT,
     CudaDriver,
 )
 from busbw.machine.native.load import DeviceLoad, HostLoad, Worker
-from busbw.model.neighbour import COMPUTE, MEMORY, Neighbour
+from busbw.model.neighbour import COMPUTE, GEMM, MEMORY, Neighbour
 from busbw.rank.backends.base import PreparedCase
 from busbw.rank.backends.gpu_ahead import kernels
+from busbw.rank.backends.graph import Graph
 
 PIECE_NS: Final = 100_000
 
@@ -113,9 +116,63 @@ def host_load(neighbour: Neighbour) -> Load:
 
 
 def device_load(neighbour: Neighbour, driver: CudaDriver, device: int) -> Load:
-    """Launches of one of our kernels; of no work where it takes no multiprocessor. Raises SiteError where the
-    GPU has fewer multiprocessors.
+    """What is launched again and again in a stream of its own. Raises SiteError where the GPU has fewer
+    multiprocessors, or the site no cuBLAS.
     """
+    stream = driver.stream_create()
+    if neighbour.what == GEMM:
+        launched = _gemm(neighbour.n, driver, stream)
+    else:
+        launched = _kernel(neighbour, driver, device, stream)
+    cuda = CudaTable.of(driver.address)
+    graph = Graph(driver, cuda, stream, launched.enqueue)
+    # What takes no time would be launched without end: as often as work is.
+    depth, pause_ns = (_DEPTH, _PAUSE_NS) if launched.work else (1, PIECE_NS)
+    events = (ctypes.c_void_p * depth)(*(driver.event_create() for _ in range(depth)))
+    spec = DeviceLoad(
+        stream=Stream(cuda=ctypes.pointer(cuda), stream=stream, events=events),
+        call=graph.call.handle,
+        depth=depth,
+        pause_ns=pause_ns,
+    )
+    context = driver.primary_context_retain(device)
+    worker = Worker(spec, lambda: driver.set_current_context(context))
+    how = f"{launched.how}, in a stream of equal priority" if launched.work else "launches of no work"
+    keep = (cuda, events, graph)
+    return Load(worker, launched.work, launched.unit, how, busy=launched.work > 0, keep=keep)
+
+
+@dataclass(frozen=True)
+class _Launched:
+    """What a launch does: ``work`` of ``unit``, once ``enqueue`` has put it on the stream."""
+
+    enqueue: Callable[[], None]
+    work: float
+    unit: str
+    how: str
+
+
+def _gemm(n: int, driver: CudaDriver, stream: int) -> _Launched:
+    """Products of matrices of random numbers: zeros need less power, and so have a higher clock."""
+    cublas = Cublas()
+    cublas.use(stream, driver.mem_alloc(WORKSPACE_BYTES))
+    numbers = np.random.default_rng(0).standard_normal((n, n), np.float32).view(np.uint32) >> 16
+    matrix = numbers.astype(np.uint16)  # bfloat16 is the upper half of a float32
+    left, right, result = (driver.mem_alloc(matrix.nbytes) for _ in range(3))
+    for address in (left, right):
+        driver.copy_to_device(address, matrix.ctypes.data, matrix.nbytes)
+    driver.synchronize()
+
+    def enqueue() -> None:
+        cublas.product(n, left, right, result)
+
+    each_ns = _launch_ns(driver, stream, enqueue)
+    how = f"cuBLAS {cublas.version}, products of {n} x {n} x {n} in bfloat16, {each_ns / 1000:.0f} us each"
+    return _Launched(enqueue, 2 * n**3, _KINDS[COMPUTE].unit, how)
+
+
+def _kernel(neighbour: Neighbour, driver: CudaDriver, device: int, stream: int) -> _Launched:
+    """One of our kernels on some of the multiprocessors; on one, and without work, where it takes none."""
     total = driver.device_attribute(ATTRIBUTE_MULTIPROCESSOR_COUNT, device)
     wanted = round(neighbour.share * total) if neighbour.sms is None else neighbour.sms
     if wanted > total:
@@ -123,88 +180,37 @@ def device_load(neighbour: Neighbour, driver: CudaDriver, device: int) -> Load:
             f"--beside {neighbour.text}: {driver.device_name(device)} has {total} multiprocessors",
             hint=f"give sms={total} or fewer",
         )
-    kernel = _Kernel.loaded(neighbour.what, max(1, wanted), driver, device)
-    turns = kernel.turns_in(neighbour.length_ns)
-    cuda = CudaTable.of(driver.address)
-    # What takes no time would be launched without end: as often as work is.
-    depth, pause_ns = (_DEPTH, _PAUSE_NS) if wanted else (1, PIECE_NS)
-    events = (ctypes.c_void_p * depth)(*(driver.event_create() for _ in range(depth)))
-    spec = DeviceLoad(
-        stream=Stream(cuda=ctypes.pointer(cuda), stream=kernel.stream, events=events),
-        launch_kernel=driver.address("cuLaunchKernel"),
-        function=kernel.function,
-        buffer=kernel.buffer,
-        tickets=kernel.tickets,
-        turns=turns,
-        tiles=kernel.tiles if wanted else 0,
-        blocks=kernel.blocks,
-        threads=kernel.kind.threads,
-        shared_bytes=kernel.shared_bytes if wanted else 0,
-        depth=depth,
-        pause_ns=pause_ns,
-    )
-    context = driver.primary_context_retain(device)
-    work = spec.tiles * kernel.kind.threads * turns * kernel.kind.turn_work
-    where = f"{wanted} of {total} multiprocessors, in a stream of equal priority"
-    how = f"launches of {neighbour.length_ns / 1000:.0f} us on {where}" if wanted else "launches of no work"
-    worker = Worker(spec, lambda: driver.set_current_context(context))
-    return Load(worker, work, kernel.kind.unit, how, busy=wanted > 0, keep=(cuda, events))
+    kind = _KINDS[neighbour.what]
+    function = driver.module_function(kernels(driver), f"busbw_{neighbour.what}_kernel")
+    buffer = driver.mem_alloc(kind.device_bytes + _TICKET_BYTES)
+    driver.memset(buffer, 0, kind.device_bytes + _TICKET_BYTES, stream)
+    most = driver.device_attribute(ATTRIBUTE_MOST_SHARED_MEMORY, device)
+    shared_bytes = most - _OWN_SHARED_BYTES if kind.fills and wanted else 0
+    driver.allow_shared(function, shared_bytes)
+    blocks, tiles = max(1, wanted), wanted * _TILES
+
+    def enqueue(turns: int) -> None:
+        """As many turns a tile."""
+        values = (buffer, buffer + kind.device_bytes, turns, tiles)
+        arguments = [ctypes.c_uint64(each) for each in values]
+        grid, block = (blocks, 1, 1), (kind.threads, 1, 1)
+        driver.launch(function, grid, block, stream, arguments, shared_bytes=shared_bytes)
+
+    turns = 1
+    for _ in range(3 if wanted else 1):  # the first is short, and so mostly the host's time
+        each_ns = _launch_ns(driver, stream, partial(enqueue, turns))
+        turns = max(1, round(turns * neighbour.length_ns / each_ns))
+    work = tiles * kind.threads * turns * kind.turn_work
+    how = f"launches of {neighbour.length_ns / 1000:.0f} us on {wanted} of {total} multiprocessors"
+    return _Launched(partial(enqueue, turns), work, kind.unit, how)
 
 
-@dataclass(frozen=True)
-class _Kernel:
-    """A kernel that loads a GPU, and how it is launched."""
-
-    driver: CudaDriver
-    kind: _Kind
-    function: int
-    stream: int
-    buffer: int
-    blocks: int
-    shared_bytes: int
-
-    @classmethod
-    def loaded(cls, what: str, blocks: int, driver: CudaDriver, device: int) -> _Kernel:
-        """With its memory, and a stream of its own."""
-        kind, stream = _KINDS[what], driver.stream_create()
-        function = driver.module_function(kernels(driver), f"busbw_{what}_kernel")
-        size_bytes = kind.device_bytes + _TICKET_BYTES
-        buffer = driver.mem_alloc(size_bytes)
-        driver.memset(buffer, 0, size_bytes, stream)
-        most = driver.device_attribute(ATTRIBUTE_MOST_SHARED_MEMORY, device)
-        shared_bytes = most - _OWN_SHARED_BYTES if kind.fills else 0
-        driver.allow_shared(function, shared_bytes)
-        return cls(driver, kind, function, stream, buffer, blocks, shared_bytes)
-
-    @property
-    def tickets(self) -> int:
-        """Address of the tiles taken, behind the buffer."""
-        return self.buffer + self.kind.device_bytes
-
-    @property
-    def tiles(self) -> int:
-        """Of a launch."""
-        return self.blocks * _TILES
-
-    def turns_in(self, length_ns: int) -> int:
-        """As many turns a tile as make a launch last so long. Also the kernel's first launch, which may wait
-        for everything that runs: never beside a collective.
-        """
-        turns = 1
-        for _ in range(3):  # the first is short, and so mostly the host's time
-            self._run(turns, 1)
-            began = time.monotonic_ns()
-            self._run(turns, _TRIAL_LAUNCHES)
-            each_ns = (time.monotonic_ns() - began) / _TRIAL_LAUNCHES
-            turns = max(1, round(turns * length_ns / each_ns))
-        return turns
-
-    def _run(self, turns: int, launches: int) -> None:
-        grid, block = (self.blocks, 1, 1), (self.kind.threads, 1, 1)
-        for number in range(launches):
-            values = (self.buffer, self.tickets, turns, self.tiles, number * self.tiles)
-            arguments = [ctypes.c_uint64(each) for each in values]
-            self.driver.launch(
-                self.function, grid, block, self.stream, arguments, shared_bytes=self.shared_bytes
-            )
-        self.driver.stream_synchronize(self.stream)
+def _launch_ns(driver: CudaDriver, stream: int, enqueue: Callable[[], None]) -> float:
+    """How long a launch takes. The first one may wait for everything that runs: never beside a collective."""
+    enqueue()
+    driver.stream_synchronize(stream)
+    began = time.monotonic_ns()
+    for _ in range(_TRIAL_LAUNCHES):
+        enqueue()
+    driver.stream_synchronize(stream)
+    return (time.monotonic_ns() - began) / _TRIAL_LAUNCHES

@@ -4,7 +4,6 @@ and launched as one piece of work.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import sys
 from collections.abc import Callable, Sequence
@@ -14,11 +13,12 @@ from typing import Any, Final
 
 from busbw.errors import UsageError
 from busbw.machine.native import core
-from busbw.machine.native.cuda import CudaDriver, CudaError
+from busbw.machine.native.cuda import CudaDriver
 from busbw.machine.native.nccl import NcclLibrary
 from busbw.model.collective import Role, collective
 from busbw.rank.backends.base import CallFailed, Int64Array, Look
 from busbw.rank.backends.buffers import CaseBuffers
+from busbw.rank.backends.graph import Graph
 from busbw.rank.backends.nccl_support import Element
 from busbw.rank.backends.parts import CheckedParts, PartedBuffers, gathered_offset, native_segments, ranged
 
@@ -256,26 +256,6 @@ class CallErrors:
             ) from error
 
 
-class Graph:
-    """What ``enqueue`` puts on the stream, as one launch. Everything in it must have run before, so that
-    NCCL has its connections and the driver its kernels.
-    """
-
-    def __init__(
-        self, driver: CudaDriver, cuda: core.CudaTable, stream: int, enqueue: Callable[[], None]
-    ) -> None:
-        self._driver = driver
-        self._executable = _instantiated(driver, _captured(driver, stream, enqueue))
-        self.call = core.Call.graph(cuda, self._executable, stream)
-
-    def close(self) -> None:
-        """Destroy it; not while it runs. The communicator waits for this before it can be destroyed."""
-        self.call.close()
-        if self._executable:
-            self._driver.graph_exec_destroy(self._executable)
-            self._executable = 0
-
-
 class GraphCache:
     """The last graphs of a case by their numbers of calls; ``make(calls)`` captures a missing one."""
 
@@ -303,22 +283,3 @@ class GraphCache:
         for graph in self._graphs.values():
             graph.close()
         self._graphs.clear()
-
-
-def _captured(driver: CudaDriver, stream: int, enqueue: Callable[[], None]) -> int:
-    driver.stream_begin_capture(stream)
-    try:
-        enqueue()
-    except core.CallError:
-        # The capture must end, or the stream stays unusable; that it failed is known already.
-        with contextlib.suppress(CudaError):
-            driver.stream_end_capture(stream)
-        raise
-    return driver.stream_end_capture(stream)
-
-
-def _instantiated(driver: CudaDriver, graph: int) -> int:
-    try:
-        return driver.graph_instantiate(graph)
-    finally:
-        driver.graph_destroy(graph)

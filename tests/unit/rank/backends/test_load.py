@@ -59,11 +59,17 @@ def test_launches_are_counted_as_they_end(on_gpu: Any) -> None:
     assert nothing.worker.done[0] > 0  # launches of no work: the instrument runs all the same
 
 
-def test_a_launch_that_fails_ends_the_load(on_gpu: Any) -> None:
+def test_a_launch_that_fails_ends_the_load(on_gpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     load = on_gpu(Neighbour("compute", "compute"))
-    load.worker._spec.function = 1
+    monkeypatch.setenv("STAND_IN_FAILS", "GraphLaunch")
     with pytest.raises(CallError):
         load.by_itself(LOOK_S)
+
+
+def test_products_without_cublas_say_what_to_install(on_gpu: Any) -> None:
+    with pytest.raises(SiteError, match="no cuBLAS found") as refused:
+        on_gpu(Neighbour("gemm", "gemm"))
+    assert "--beside compute" in refused.value.hint
 
 
 def test_more_multiprocessors_than_there_are(on_gpu: Any) -> None:
