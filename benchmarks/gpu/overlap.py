@@ -1,4 +1,4 @@
-"""all_reduce beside cuBLAS' matrix products: does busbw see what a PyTorch job sees?
+"""A collective beside cuBLAS' matrix products: does busbw see what a PyTorch job sees?
 
     python benchmarks/gpu/overlap.py --ranks 2 --output overlap.json
 
@@ -29,11 +29,11 @@ def of_busbw(asked: argparse.Namespace, size: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as home:
         words = [f"--ranks={asked.ranks}", "-b", str(size), "-e", str(size)]
         subprocess.run(
-            [sys.executable, "-m", "busbw", "run", "all_reduce", *words, "--beside", f"gemm:n={asked.n}"],
+            [sys.executable, "-m", "busbw", "run", asked.operation, *words, "--beside", f"gemm:n={asked.n}"],
             env={**os.environ, "BUSBW_HOME": home}, check=True, stdout=subprocess.DEVNULL, timeout=RUN_S,
         )  # fmt: skip
-        run = busbw.open_run(next(Path(home).glob("2*")))
-        ((found,),) = judged(run.plan, run.results)
+        record = busbw.open_run(next(Path(home).glob("2*"))).record
+        ((found,),) = judged(record.plan, record.results)
     assert found.left is not None
     alone_us = statistics.median(found.beside.alone_ns) / 1e3
     return {"alone_us": alone_us, "ratio": found.time.median, "left": found.left.median}
@@ -44,7 +44,7 @@ def of_pytorch(asked: argparse.Namespace) -> dict[int, dict[str, float]]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    words = [str(asked.ranks), str(port), str(asked.n), *map(str, asked.sizes)]
+    words = [str(asked.ranks), str(port), asked.operation, str(asked.n), *map(str, asked.sizes)]
     ranks = [
         subprocess.Popen([sys.executable, JOB, str(rank), *words], stdout=subprocess.PIPE, text=True)
         for rank in range(asked.ranks)
@@ -66,6 +66,7 @@ def of_pytorch(asked: argparse.Namespace) -> dict[int, dict[str, float]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--operation", choices=("all_reduce", "all_gather"), default="all_reduce")
     parser.add_argument("--n", type=int, default=4096, help="edge of the matrices")
     parser.add_argument("--sizes", type=int, nargs="+", default=[1 << 20, 16 << 20, 64 << 20, 256 << 20])
     parser.add_argument("--launches", type=int, default=2)
@@ -79,7 +80,8 @@ def main() -> None:
             rows.append({"launch": launch, "bytes": size, "busbw": ours, "pytorch": theirs.get(size)})
             print(json.dumps(rows[-1]), flush=True)
     if asked.output:
-        asked.output.write_text(json.dumps({"ranks": asked.ranks, "n": asked.n, "rows": rows}, indent=1))
+        what = {"ranks": asked.ranks, "operation": asked.operation, "n": asked.n, "rows": rows}
+        asked.output.write_text(json.dumps(what, indent=1))
 
 
 if __name__ == "__main__":

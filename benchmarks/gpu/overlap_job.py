@@ -1,6 +1,6 @@
-"""One rank of a PyTorch job: all_reduce alone and beside matrix products, in turn.
+"""One rank of a PyTorch job: a collective alone and beside matrix products, in turn.
 
-    python overlap_job.py RANK RANKS PORT N BYTES...
+    python overlap_job.py RANK RANKS PORT OPERATION N BYTES...
 
 Rank 0 prints a line a size: bytes, us alone, times as long beside, share of the products left, and in how
 many rounds products lasted until the last call's end.
@@ -12,6 +12,8 @@ import faulthandler
 import os
 import statistics
 import sys
+from collections.abc import Callable
+from functools import partial
 
 import torch
 import torch.distributed as dist
@@ -41,22 +43,22 @@ class Job:
                 events.append(recorded())
         return events
 
-    def calls(self, values: torch.Tensor) -> tuple[torch.cuda.Event, torch.cuda.Event]:
+    def calls(self, call: Callable[[], object]) -> tuple[torch.cuda.Event, torch.cuda.Event]:
         began = recorded()
         for _ in range(CALLS):
-            dist.all_reduce(values)
+            call()
         return began, recorded()
 
-    def one_round(self, values: torch.Tensor, times: int) -> tuple[float, float, float, bool]:
+    def one_round(self, call: Callable[[], object], times: int) -> tuple[float, float, float, bool]:
         """Milliseconds of the calls alone and beside, the share of products left, and whether they lasted."""
-        began, ended = self.calls(values)
+        began, ended = self.calls(call)
         torch.cuda.synchronize()
         alone = slowest(began.elapsed_time(ended))
         events = self.products(20)
         torch.cuda.synchronize()
         each = events[0].elapsed_time(events[-1]) / 20
         events = self.products(int(times * alone / each) + 4)
-        began, ended = self.calls(values)
+        began, ended = self.calls(call)
         torch.cuda.synchronize()
         beside = began.elapsed_time(ended)
         inside = [event for event in events if 0 < began.elapsed_time(event) < beside]
@@ -78,16 +80,19 @@ def slowest(milliseconds: float) -> float:
 
 
 def main() -> None:
-    rank, ranks, port, n, *sizes = sys.argv[1:]
+    rank, ranks, port, operation, n, *sizes = sys.argv[1:]
     faulthandler.dump_traceback_later(LIMIT_S, exit=True)
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=port, RANK=rank, WORLD_SIZE=ranks)
     torch.cuda.set_device(int(rank))
     dist.init_process_group("nccl", device_id=torch.device("cuda", int(rank)))
     job = Job(int(n))
     for size in map(int, sizes):
-        values = torch.zeros(size // 4, device="cuda")
+        whole = torch.zeros(size // 4, device="cuda")
+        own = whole.chunk(int(ranks))[int(rank)].clone()
+        gather, reduce = partial(dist.all_gather_into_tensor, whole, own), partial(dist.all_reduce, whole)
+        call = gather if operation == "all_gather" else reduce
         times = LONGEST_SHORT if size <= SHORT_BYTES else LONGEST
-        rounds = [job.one_round(values, times) for _ in range(ROUNDS + 1)][1:]
+        rounds = [job.one_round(call, times) for _ in range(ROUNDS + 1)][1:]
         alone = statistics.median(each[0] for each in rounds) * 1e3 / CALLS
         ratio = statistics.median(each[1] / each[0] for each in rounds)
         left = statistics.median(each[2] for each in rounds)
