@@ -240,7 +240,8 @@ def _marks(
     coarse = uses_clocks and TWO_RANKS * evidence.get("clock_error_ns", 0.0) > _CLOCK_SHARE * time_ns
     found = {
         "stopped": stop in _LIMITED,
-        "unstable": "shape" in evidence,
+        # Shorter calls lie on levels on every machine: of these the scatter between launches is said, once.
+        "unstable": "shape" in evidence and time_ns >= given.limits.small_ns,
         "descheduled": "descheduled" in flagged,
         "throttled": bool(evidence.get("throttle_bits", 0) & _THROTTLING),
         "clock": "clock_step" in flagged or "clock_excess_ns" in evidence or coarse,

@@ -244,6 +244,7 @@ def flagged(bit: int, count: int = 1) -> Any:
         ({"taken": taken(STEADY, flags=flagged(SampleFlag.CLOCK_STEP))}, ("clock",)),
         ({"taken": taken(STEADY, flags=flagged(3 + 2))}, ("descheduled", "clock")),
         ({"taken": taken(np.concatenate((STEADY, STEADY * 2)))}, ("unstable",)),
+        ({"taken": taken(np.concatenate((STEADY, STEADY * 2)) // 4)}, ()),  # 38 us
     ],
 )
 def test_marks_of_samples(summarized: Any, changed: dict[str, Any], marks: tuple[str, ...]) -> None:

@@ -165,26 +165,23 @@ def _single_calls(tail: Tail | None) -> str:
 
 
 def _unstable(subject: Subject) -> Iterator[Conclusion]:
-    """A run is unsteady where most cases are whose pace links set: the level of shorter calls changes on
-    healthy machines too, as does that of single cases, which say so in their rows.
-    """
+    """A run is unsteady where most cases are whose pace links set; single cases say so in their rows."""
     floor_ns = subject.record.plan.limits.small_ns
     marked = [result for _, result in subject.busy if "unstable" in result.marks]
     if not marked:
         return
     slow = sum((result.time_ns or 0.0) >= floor_ns for _, result in subject.busy)
-    count = sum((result.time_ns or 0.0) >= floor_ns for result in marked)
-    most = 2 * count > slow
+    most = 2 * len(marked) > slow
     yield Conclusion(
         Severity.WARNING if most else Severity.INFO,
-        f"{count} of {slow} cases above {floor_ns / NS_PER_US:.0f} us are unstable: another run may differ by"
-        " more than +-"
+        f"{len(marked)} of {slow} cases above {floor_ns / NS_PER_US:.0f} us are unstable: another run may"
+        " differ by more than +-"
         if most
-        else f"unstable in {len(marked)} of {len(subject.busy)} cases",
+        else f"unstable in {len(marked)} of {slow} cases above {floor_ns / NS_PER_US:.0f} us",
         evidence=meaning("unstable"),
         check=UNSTABLE,
         answer=Answer.NO if most else Answer.ASIDE,
-        facts=(Fact("cases", count if most else len(marked)),),
+        facts=(Fact("cases", len(marked)),),
     )
 
 
