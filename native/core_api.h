@@ -242,8 +242,8 @@ struct BusbwHostLoad {
 };
 BUSBW_API int32_t busbw_load_host(const BusbwHostLoad* load, const volatile int32_t* stop,
                                   volatile BusbwLoadDone* done);
-// A piece is one issue of the call, on a stream of its own; `depth` of them are queued ahead. The thread looks
-// after them every pause_ns. stream.events holds `depth` CUevent.
+// A piece is one issue of the call, on a stream of its own; `depth` of them are queued ahead. The thread
+// looks after them every pause_ns. stream.events holds `depth` CUevent.
 struct BusbwDeviceLoad {
   BusbwStream stream;
   const BusbwCall* call;

@@ -13,8 +13,8 @@ constexpr int kStepsPerTurn = 16;
 constexpr int kCopiesPerTurn = 4;                     // packets of 16 bytes a thread has under way
 constexpr uint64_t kHalfPackets = uint64_t{1} << 23;  // 128 MiB: larger than caches are
 
-// Of a stream's launches: tiles taken and blocks that have ended, which the last block sets to 0, and the tiles
-// of all launches before.
+// Of a stream's launches: tiles taken and blocks that have ended, which the last block sets to 0, and the
+// tiles of all launches before.
 struct Tickets {
   unsigned taken;
   unsigned ended;

@@ -167,17 +167,17 @@ def _single_calls(tail: Tail | None) -> str:
 def _unstable(subject: Subject) -> Iterator[Conclusion]:
     """A run is unsteady where most cases are whose pace links set; single cases say so in their rows."""
     floor_ns = subject.record.plan.limits.small_ns
-    marked = [result for _, result in subject.busy if "unstable" in result.marks]
+    slow = [result for _, result in subject.busy if (result.time_ns or 0.0) >= floor_ns]
+    marked = [result for result in slow if "unstable" in result.marks]
     if not marked:
         return
-    slow = sum((result.time_ns or 0.0) >= floor_ns for _, result in subject.busy)
-    most = 2 * len(marked) > slow
+    most = 2 * len(marked) > len(slow)
+    of = f"of {len(slow)} cases above {floor_ns / NS_PER_US:.0f} us"
     yield Conclusion(
         Severity.WARNING if most else Severity.INFO,
-        f"{len(marked)} of {slow} cases above {floor_ns / NS_PER_US:.0f} us are unstable: another run may"
-        " differ by more than +-"
+        f"{len(marked)} {of} are unstable: another run may differ by more than +-"
         if most
-        else f"unstable in {len(marked)} of {slow} cases above {floor_ns / NS_PER_US:.0f} us",
+        else f"unstable in {len(marked)} {of}",
         evidence=meaning("unstable"),
         check=UNSTABLE,
         answer=Answer.NO if most else Answer.ASIDE,

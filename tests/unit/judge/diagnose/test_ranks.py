@@ -92,6 +92,6 @@ def test_cases_of_no_bytes_accuse_nobody() -> None:
         bad = {each.check for each in found if each.severity is Severity.WARNING}
         assert bad == set(), operation
         told = {each.check for each in found} & {"variance.modes", UNSTABLE}
-        assert told == (set() if is_empty else {"variance.modes", UNSTABLE}), operation
+        assert told == (set() if is_empty else {"variance.modes"}), operation  # below 50 us: not unstable
         if is_empty:
             assert answer(Question.RANKS, found) is answer(Question.VARIANCE, found) is Answer.YES
