@@ -188,10 +188,8 @@ def scatter_line(prior: Prior, plan: Plan, results: Sequence[CaseResult]) -> lis
     if not short:
         return []
     cases = (plan.cases[each.case] for each in short)
-    found = {prior.of(case.collective, case.size_bytes) for case in cases}
-    shares = dict.fromkeys(
-        format_share(each.deviation, decimals=0) for each in sorted(found, key=lambda at: at.deviation)
-    )
-    launches = max(each.launches for each in found)
-    source = f"{launches} earlier launches here" if launches else "the default: too few earlier launches here"
-    return [f"# scatter  below 50 us, launches differ by about {' to '.join(shares)} ({source})"]
+    most = max((prior.of(case.collective, case.size_bytes) for case in cases), key=lambda at: at.deviation)
+    launches = f"{most.launches} earlier launches here"
+    source = launches if most.launches else "the default: too few earlier launches here"
+    share = format_share(most.deviation, decimals=0)
+    return [f"# scatter  below 50 us, launches differ by about {share} ({source})"]

@@ -337,7 +337,7 @@ def _host_bound(plan: Plan, results: Sequence[CaseResult]) -> list[str]:
     if not sizes:
         return []
     of = format_size(min(sizes)) + (f" to {format_size(max(sizes))}" if max(sizes) > min(sizes) else "")
-    return [f"host-bound at {of}: issuing a call takes as long as the call; try -G 1 (a CUDA graph)"]
+    return [f"host-bound at {of}: issuing a call takes as long as the call; a CUDA graph (-G) leaves it out"]
 
 
 def _nothing_done(plan: Plan, results: Sequence[CaseResult]) -> list[str]:
