@@ -3,7 +3,8 @@
     python sweep_rank.py front run all_reduce ...     # starts `python sweep_rank.py` as its ranks
 
 Every step counts its own time, without that of the steps within it; noting one takes about 1 us. Rank 0
-writes seconds and numbers of calls, and when it began and ended, to the file that SWEEP_SPLIT names.
+writes seconds and numbers of calls, and when it came to its first case, to its last one and to what follows,
+to the file that SWEEP_SPLIT names.
 """
 
 # ruff: noqa: PLC0415 (what a rank imports, and when, is part of what is measured)
@@ -105,25 +106,41 @@ def note_all(steps: Steps) -> None:
     for kind in (MpiWorld, NcclWorld):
         steps.note(kind, "agreements", "barrier", "broadcast", "max", "sum", "gather")
     create, results = main.create, cases.Session.results
+    told: dict[str, Any] = {"rank_began": BEGAN_S}
 
     def created(*arguments: Any) -> Any:  # noqa: ANN401
         backend = create(*arguments)
+        mark(told, type(backend), "close", "closed")
         steps.note(type(backend), "buffers", "prepare")
         steps.note(type(backend), "device state", "device_state")
         return backend
 
     def counted(session: cases.Session) -> Iterator[cases.Done]:
-        began_s = time.time()
+        told["began"] = time.time()
         steps.__init__()  # type: ignore[misc] (what came before is not of the sweep)
         yield from results(session)
         steps.begin("beside")
-        if session._given.world.rank == 0:
-            told = {"rank_began": BEGAN_S, "began": began_s, "ended": time.time()}
-            told |= {"spent": dict(steps.spent), "calls": dict(steps.calls)}
-            Path(os.environ["SWEEP_SPLIT"]).write_text(json.dumps(told))
+        told.update(ended=time.time(), spent=dict(steps.spent), calls=dict(steps.calls))
 
     main.create = created
     cases.Session.results = counted  # type: ignore[method-assign]
+    mark(told, Lead, "complete", "recorded")
+    for kind in (MpiWorld, NcclWorld):
+        mark(told, kind, "close", "left")
+
+
+def mark(told: dict[str, Any], owner: type, name: str, when: str) -> None:
+    """Note when this function of ``owner`` has returned; on rank 0, which closes a record, keep it all."""
+    inner = getattr(owner, name)
+
+    @functools.wraps(inner)
+    def marked(*arguments: Any) -> None:  # noqa: ANN401
+        inner(*arguments)
+        told[when] = time.time()
+        if "recorded" in told:
+            Path(os.environ["SWEEP_SPLIT"]).write_text(json.dumps(told))
+
+    setattr(owner, name, marked)
 
 
 def front() -> int:

@@ -25,7 +25,16 @@ from typing import Any
 import alternated
 
 SWEEP_RANK = Path(__file__).with_name("sweep_rank.py")
-OUTSIDE = ("the whole", "until rank 0 starts", "until the first case", "the sweep", "after the last case")
+# What rank 0 has come to, and the row of the time until then.
+MARKS = {
+    "rank_began": "until rank 0 starts",
+    "began": "until the first case",
+    "ended": "the sweep",
+    "recorded": "the end of the record",
+    "closed": "communicator and buffers",
+    "left": "the other ranks' end",
+    "prompt": "processes, and the answer",
+}
 
 
 def main() -> None:
@@ -67,8 +76,9 @@ def table(launches: list[dict[str, Any]]) -> Iterator[str]:
     heads = [f"launch {number + 1}" for number in range(len(launches))]
     yield f"| seconds of | {' | '.join(heads)} | ms a visit | times a visit |"
     yield "|---" * (len(launches) + 3) + "|"
-    for name, seconds in zip(OUTSIDE, zip(*map(outside, launches), strict=True), strict=True):
-        yield f"| {name} | {' | '.join(f'{value:.2f}' for value in seconds)} | | |"
+    parts = [*map(outside, launches)]
+    for name in parts[0]:
+        yield f"| {name} | {' | '.join(f'{part[name]:.2f}' for part in parts)} | | |"
     visits = [launch["calls"]["visits"] for launch in launches]
     steps = {step for launch in launches for step in launch["spent"]}
     total = {step: sum(launch["spent"].get(step, 0.0) for launch in launches) for step in steps}
@@ -82,11 +92,11 @@ def table(launches: list[dict[str, Any]]) -> Iterator[str]:
     yield f"| visits | {' | '.join(map(str, visits))} | | |"
 
 
-def outside(launch: dict[str, Any]) -> tuple[float, ...]:
-    """Seconds of each of OUTSIDE."""
-    marks = [launch[name] for name in ("started", "rank_began", "began", "ended", "prompt")]
-    parts = [after - before for before, after in pairwise(marks)]
-    return marks[-1] - marks[0], *parts
+def outside(launch: dict[str, Any]) -> dict[str, float]:
+    """Seconds of the whole, and until each of MARKS that the launch has."""
+    marks = ["started", *(name for name in MARKS if name in launch)]
+    parts = {MARKS[after]: launch[after] - launch[before] for before, after in pairwise(marks)}
+    return {"the whole": launch["prompt"] - launch["started"], **parts}
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from busbw.cli.preset_values import lines_for_joined
-from busbw.cli.run_answer import Ended
+from busbw.cli.run_answer import Ended, load_answer
 from busbw.cli.run_expect import check_references, judged
 from busbw.errors import BusbwError, ExitCode, LauncherMismatch, SiteError, UsageError
 from busbw.launch.variables import lacking, read_here
@@ -133,7 +133,7 @@ def _measure(
     from busbw.launch import here
 
     if settings.launches == 1:
-        return partial(here.measure, before=before, meanwhile=meanwhile)
+        return partial(here.measure, before=before, meanwhile=meanwhile, for_end=load_answer)
     from busbw.launch import repeated
 
     return repeated.measure

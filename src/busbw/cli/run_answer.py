@@ -31,6 +31,18 @@ class Ended:
         self._show(item)
 
 
+def load_answer() -> None:
+    """Load what an answer takes, while ranks measure: with the readers of records half a second."""
+    from busbw.cli import diagnose
+    from busbw.judge.references.load import built_in
+    from busbw.record.read import load_readers
+    from busbw.report import answer
+
+    del answer, diagnose
+    built_in()
+    load_readers()
+
+
 def _kept(folder: Path) -> dict[str, Any]:
     """The answer, which is in the record from now on; empty where there is none. A run that was measured is
     worth more than what can be said of it: no error of saying it ends the run.

@@ -41,6 +41,10 @@ LAST_WORDS_SECONDS: Final = 2.0
 ADDRESS_VARIABLE: Final = "BUSBW_FRONT"
 
 
+def _nothing() -> None:
+    """Nothing to do."""
+
+
 def measure(
     plan: Plan,
     settings: RunSettings,
@@ -52,15 +56,17 @@ def measure(
     folder: Path | None = None,
     limit_seconds: float | None = None,
     before: tuple[Finding, ...] = (),
-    meanwhile: Callable[[], object] = lambda: None,
+    meanwhile: Callable[[], object] = _nothing,
+    for_end: Callable[[], object] = _nothing,
 ) -> ExitCode:
     """Start ranks for the plan and show what they report; the record is closed when this returns.
 
     ``request_for`` makes the launch request once the request file's place is known; ``folder`` is a run
     folder that exists, else a new one is made. A launch that takes longer than ``limit_seconds`` is ended and
     has failed. ``before`` was found earlier and belongs into the record. ``meanwhile`` is called by a
-    thread of its own once the ranks are there. Raises what ``request_for`` raises, and UsageError where no
-    run folder can be made.
+    thread of its own once the ranks are there; so is ``for_end``, which loads what the end of a run takes,
+    where a core is left for it, and else when the ranks end. Raises what ``request_for`` raises, and
+    UsageError where no run folder can be made.
     """
     folder = folder or new_folder(plan, settings)
     request_file = write_request(folder, plan, settings, argv)
@@ -73,7 +79,7 @@ def measure(
     began_s = time.time()
     with Interrupt() as interrupt:
         try:
-            story = _follow(folder, launch, show, err, interrupt, limit_seconds, meanwhile)
+            story = _follow(folder, launch, show, err, interrupt, limit_seconds, meanwhile, for_end)
             if not story.all_left:
                 remove_leftovers(began_s)
         except BrokenPipeError:  # the reader of our output has left: nobody wants the rest
@@ -118,6 +124,7 @@ def _follow(
     interrupt: Interrupt,
     limit_seconds: float | None,
     meanwhile: Callable[[], object],
+    for_end: Callable[[], object],
 ) -> Story:
     """Start the request and show its events until all processes have ended, or a signal asks us to end, or
     something went wrong and the other ranks had their time, or the time is up. No process is left afterwards.
@@ -125,8 +132,8 @@ def _follow(
     heard, exits = Listener(), dict[int, int]()
     interrupted, wrong_since_s = False, 0.0
     started_s = time.monotonic()
-    has_core = (os.cpu_count() or 1) > launch.ranks  # else the answer would take one from a rank that starts
-    waiting = [meanwhile, _load_answer] if has_core else [meanwhile]
+    has_core = (os.cpu_count() or 1) > launch.ranks  # else it would take one from a rank that starts
+    waiting = [meanwhile, for_end] if has_core else [meanwhile]
     with (
         (folder / folders.LOG_FILE).open("a") as log,
         contextlib.closing(Witness(launch.ranks)) as witness,
@@ -150,6 +157,8 @@ def _follow(
                 break
             if isinstance(item, Line):
                 _take_line(item, heard, show, log, witness)
+                if heard.end is not None:  # the ranks take down their libraries
+                    for_end()
             elif isinstance(item, Exit):
                 exits[item.process] = item.code
             if witness.saw_wrong or heard.is_wrong or any(exits.values()):
@@ -178,19 +187,8 @@ def _take_line(line: Line, heard: Listener, show: Emit, log: TextIO, witness: Wi
         heard.hear(whole)
         if whole["event"] == EventKind.HELLO:
             witness.hear(int(whole["pid"]), int(whole["rank"]))
-        if whole["event"] == EventKind.END:
-            _load_answer()
         if whole["event"] not in (EventKind.HELLO, EventKind.STALL, EventKind.ERROR, EventKind.END):
             show(whole)
-
-
-def _load_answer() -> None:
-    """Load what says how the run was, while the ranks start, or take down their libraries."""
-    from busbw.judge import kept
-    from busbw.judge.diagnose import engine
-    from busbw.report import answer
-
-    del engine, kept, answer
 
 
 def close_with(folder: Path, error: Event) -> None:

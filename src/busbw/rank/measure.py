@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -25,6 +26,7 @@ from busbw.rank.reduce_samples import Across, Grouping, across_ranks
 from busbw.rank.world.base import World
 from busbw.rank.world.clock import GlobalClock
 from busbw.stats import stopping
+from busbw.stats.interval import median
 from busbw.stats.outliers import exclude
 
 # Without -w calls warm up until a round is no faster than those before, for 3 calls or 20 ms at most.
@@ -32,8 +34,8 @@ WARMUP_CALLS: Final = 3
 WARMUP_NS: Final = 20e6
 WARMUP_ROUND_NS: Final = 2e6
 STEADY: Final = 0.98  # a round that takes more than this of the fastest one before is steady
-# Untimed calls before the first look of a later pass, and before single calls: the cases between have used
-# caches and connections.
+# Untimed calls before the first look of a later pass, since the cases between have used caches and
+# connections, and before other looks at most: ranks that come from a control message are apart by less.
 LEAD_NS: Final = 0.5e6
 SINGLE_LEAD_CALLS: Final = 20
 MOST_FASTER_LOOKS: Final = 3
@@ -116,7 +118,7 @@ class Taken:
         own, issue = (self.own_ns, more.own_ns), (self.issue_ns, more.issue_ns)
         return Taken(self.k, np.concatenate(own), np.concatenate(issue), self.across.extended(more.across))
 
-    @property
+    @cached_property
     def kept(self) -> Int64Array:
         """Positions of the samples that count: without those that outside evidence speaks against, unless
         these are more than one in 20, when leaving them out would hide what happened.
@@ -124,10 +126,20 @@ class Taken:
         out = exclude(self.across.flags, EXCLUDING)
         return out.kept if out.valid else np.arange(len(self.across), dtype=np.int64)
 
-    @property
+    @cached_property
     def times_ns(self) -> Float64Array:
         """Per kept sample, the headline's time of one call."""
         return self.across.headline[self.kept] / self.k
+
+    @cached_property
+    def median_ns(self) -> float:
+        """Of ``times_ns``."""
+        return median(self.times_ns)
+
+    @property
+    def spent_ns(self) -> float:
+        """What the samples took."""
+        return float(self.across.worst.sum())
 
 
 @dataclass(frozen=True)
@@ -198,8 +210,8 @@ class Sampling:
     def add(self, taken: Taken, samples: int, *, single: bool = False, lead: int | None = None) -> Taken:
         """One look more: collective, and its only control message is one reduction, after which all ranks
         begin the next look together. ``single``: calls one by one also where the headline is of loops.
-        ``lead`` untimed calls come first, by default those of one sample where calls are back-to-back, else
-        none.
+        ``lead`` untimed calls come first; by default those of one sample, for LEAD_NS at most, where calls
+        are back-to-back, else none.
         """
         given = self._given
         loops = given.loops and not single
@@ -210,8 +222,7 @@ class Sampling:
             look = replace(look, took_part=False)
         flags = np.zeros(samples, np.int64)
         # In loop mode the control barriers, in which a rank may sleep, lie between the samples of a look.
-        if not given.contended and not loops:
-            lost = after.lost_since(before)
+        if not given.contended and not loops and (lost := after.lost_since(before)):
             self.lost_ns += lost
             flags |= flag_lost(look.elapsed_ns, lost)
         if after.stepped_since(before):
@@ -234,7 +245,9 @@ class Sampling:
                 timing, world.rank, world.size, self._call_ns, self._given.seed, first, samples
             )
             return self._prepared.time_isolated(samples, delays, barrier=timing.barrier)
-        return self._prepared.time(k if lead is None else lead, samples, k)
+        if lead is None:
+            lead = min(k, _calls_in(LEAD_NS, self._call_ns, self))
+        return self._prepared.time(lead, samples, k)
 
     def _loops(self, samples: int, k: int, lead: int | None) -> Look:
         elapsed = np.empty(samples, np.int64)
@@ -262,19 +275,19 @@ def measure(prepared: PreparedCase, given: Conditions, limits: Limits) -> Sample
         if len(taken.across) < wanted:
             continue
         call_ns = max(1.0, float(taken.across.worst.min()) / k)
-        better_k = stopping.calls_per_sample(call_ns, given.timing_cost_ns)
-        better = first_look(limits, Pace(better_k, 0, call_ns), given, prepared)
-        if better[1] > 2 * k and faster_looks < MOST_FASTER_LOOKS:
+        better = Pace(stopping.calls_per_sample(call_ns, given.timing_cost_ns), 0, call_ns)
+        better_look = first_look(limits, better, given, prepared)
+        if better_look[1] > 2 * k and faster_looks < MOST_FASTER_LOOKS:
             # The warm-up ran slower than the calls do (a busy core, a cold path, -w 1), so k is too small for
             # the true pace: these samples become warm-up, and sampling starts again.
             warmup_calls, faster_looks = warmup_calls + len(taken.across) * k, faster_looks + 1
-            wanted, k = better
-            taken = Taken.none(k)
+            pace, (wanted, k) = better, better_look
+            taken, sampling = Taken.none(k), Sampling(prepared, given, pace.call_ns)
             continue
-        passes = _wanted_passes(taken, limits)
+        sample_ns = taken.spent_ns / len(taken.across)
+        passes = stopping.wanted_passes(limits, taken.median_ns, sample_ns)
         stop = _enough(taken, limits, passes)
-        own_limits = stopping.of_pass(limits, passes, float(np.median(taken.times_ns)))
-        wanted = _next_look(taken, own_limits, passes)
+        wanted = _next_look(taken, stopping.of_pass(limits, passes, taken.median_ns), passes)
     samples = Samples(
         taken,
         warmup_calls,
@@ -294,8 +307,8 @@ def measure_again(samples: Samples, prepared: PreparedCase, given: Conditions, l
     """
     passes, earlier, k = samples.passes, len(samples.taken.across), samples.taken.k
     sampling = Sampling(prepared, given, samples.call_ns, earlier)
-    call_ns = max(1.0, float(np.median(samples.taken.across.worst)) / k)
-    lead: int | None = max(_multiple(k, sampling.calls_per_issue), _calls_in(LEAD_NS, call_ns, sampling))
+    call_ns = max(1.0, median(samples.taken.across.worst) / k)
+    lead: int | None = _calls_in(LEAD_NS, call_ns, sampling)
     own_limits = stopping.of_pass(limits, passes, call_ns)
     most = min(stopping.first_look(passes), own_limits.max_samples)
     wanted = max(1, min(most, _fitting(own_limits.case_seconds * 1e9, k * call_ns)))
@@ -327,14 +340,14 @@ def warm_up(prepared: PreparedCase, given: Conditions, limits: Limits) -> Pace:
     """Run the untimed calls (see ``untimed``), and learn the pace from them; without -w, no longer than until
     they are steady.
 
-    The first calls are the slowest (connections, caches), so the pace is that of the fastest round. Every
-    count comes from numbers that all ranks share, or they would issue different numbers of calls.
+    The ranks have just met, in the case's first call or its check. The first calls are the slowest
+    (connections, caches), so the pace is that of the fastest round. Every count comes from numbers that all
+    ranks share, or they would issue different numbers of calls.
     """
     world, group = given.world, prepared.calls_per_issue
     least_calls, least_ns = untimed(limits)
     adaptive = limits.warmup_calls is None and limits.warmup_seconds is None
     done, steady = _multiple(WARMUP_CALLS if limits.warmup_calls is None else 1, group), False
-    world.barrier()
     call_ns = agreed_call_ns(prepared, world, done)
     spent_ns = done * call_ns
     while done < least_calls or (spent_ns < least_ns and not steady):
@@ -420,22 +433,12 @@ def _next_look(taken: Taken, limits: Limits, passes: int) -> int:
     wanted = min(stopping.next_look(samples, passes), max(limits.max_samples, samples + 1))
     if samples >= stopping.first_look(passes):
         return wanted
-    left_ns = limits.case_seconds * 1e9 - float(taken.across.worst.sum())
-    return min(wanted, samples + max(1, _fitting(left_ns, float(np.median(taken.across.worst)))))
-
-
-def _spent_ns(taken: Taken) -> float:
-    return float(taken.across.worst.sum())
-
-
-def _wanted_passes(taken: Taken, limits: Limits) -> int:
-    sample_ns = _spent_ns(taken) / len(taken.across)
-    return stopping.wanted_passes(limits, float(np.median(taken.times_ns)), sample_ns)
+    left_ns = limits.case_seconds * 1e9 - taken.spent_ns
+    return min(wanted, samples + max(1, _fitting(left_ns, median(taken.across.worst))))
 
 
 def _enough(taken: Taken, limits: Limits, passes: int) -> StopReason | None:
-    spent_s = _spent_ns(taken) / 1e9
-    return stopping.judge_look(taken.times_ns, len(taken.across), spent_s, limits, passes)
+    return stopping.judge_look(taken.times_ns, len(taken.across), taken.spent_ns / 1e9, limits, passes)
 
 
 def _with_singles(samples: Samples, sampling: Sampling, given: Conditions, limits: Limits) -> Samples:
@@ -444,7 +447,7 @@ def _with_singles(samples: Samples, sampling: Sampling, given: Conditions, limit
     group, passes = sampling.calls_per_issue, samples.passes
     if wanted == 0 or samples.taken.k == group or (given.loops and not given.whole_loops):
         return samples
-    call_ns = max(1.0, float(np.median(samples.times_ns)) + given.timing_cost_ns)
+    call_ns = max(1.0, median(samples.times_ns) + given.timing_cost_ns)
     own_limits = stopping.of_pass(limits, passes, call_ns)
     wanted = min(-(-wanted // passes), int(own_limits.case_seconds * 1e9 / call_ns))
     if wanted == 0:
@@ -480,9 +483,9 @@ def measure_window(prepared: PreparedCase, given: Conditions, limits: Limits) ->
     window_ns = limits.case_seconds * 1e9
     look_ns = min(WINDOW_LOOK_NS, window_ns / WINDOW_LOOKS)
     wanted = 1  # the warm-up's pace may be a fraction of the pace to come
-    while (left_ns := window_ns - _spent_ns(taken)) > 0:
+    while (left_ns := window_ns - taken.spent_ns) > 0:
         taken = sampling.add(taken, max(1, min(wanted, given.max_samples_per_look)))
-        sample_ns = _spent_ns(taken) / len(taken.across)
+        sample_ns = taken.spent_ns / len(taken.across)
         wanted = min(2 * len(taken.across), _fitting(min(left_ns, look_ns), sample_ns))
     return Samples(
         taken,

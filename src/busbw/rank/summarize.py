@@ -17,7 +17,7 @@ from busbw.rank.measure import Conditions, Samples, Taken
 from busbw.rank.verify import Verified
 from busbw.rank.world.clock import Recheck
 from busbw.stats import stopping
-from busbw.stats.interval import Estimate, Float64Array
+from busbw.stats.interval import Estimate, Float64Array, median
 from busbw.stats.outliers import exclude
 from busbw.stats.passes import estimate_over, no_narrower
 from busbw.stats.statistic import LAST, OF_ENDS, Series, Statistic, parse_statistics
@@ -61,7 +61,7 @@ def summarize(
     taken = samples.taken
     evidence = _evidence(samples, judge(passes, target, headline), given, device, clock)
     stats, at_most_ns = _statistics(show, samples, case)
-    issue_ns = float(np.median(taken.across.issue[taken.kept])) / taken.k
+    issue_ns = median(taken.across.issue[taken.kept]) / taken.k
     if _is_host_bound(samples, headline.median, issue_ns):
         evidence["host_bound"] = True
     return CaseResult(
@@ -174,7 +174,7 @@ def statistics_in(show: tuple[str, ...]) -> tuple[Statistic, ...]:
 
 def _skew_ns(taken: Taken) -> float | None:
     skew = taken.across.skew[taken.kept]
-    return None if len(skew) == 0 or skew[0] < 0 else float(np.median(skew))
+    return None if len(skew) == 0 or skew[0] < 0 else median(skew)
 
 
 def _evidence(
@@ -192,9 +192,9 @@ def _evidence(
     if samples.singles is not None:
         out["single_calls"] = len(samples.singles.across)
         # One by one, or in groups of -m, which are issued as one.
-        single_ns = float(np.median(samples.singles.across.headline)) / samples.singles.k
+        single_ns = median(samples.singles.across.headline) / samples.singles.k
         out["single_call_ns"] = single_ns
-        out["timing_overhead_ns"] = single_ns - float(np.median(samples.times_ns))
+        out["timing_overhead_ns"] = single_ns - median(samples.times_ns)
     if given.clock is not None and given.timing.mode == "latency":
         # Clocks that run evenly were in between no further off than at one of the ends.
         out["clock_error_ns"] = max(given.clock.error_ns, clock.error_ns if clock is not None else 0.0)

@@ -46,6 +46,14 @@ def record_adapter() -> TypeAdapter[RunRecord]:
     return TypeAdapter(RunRecord)
 
 
+def load_readers() -> None:
+    """Make what reads a record, so that the first one is read at once."""
+    from busbw.record.shapes import record_checks
+
+    record_adapter()
+    record_checks()
+
+
 def read_record(folder: Path) -> RunRecord:
     """The record in a run folder. Raises UsageError where it is missing, damaged or of an unknown schema."""
     from busbw.record.shapes import check_record, check_sense

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +16,15 @@ from busbw.record.folder import RESULTS_FILE, ROUNDS_FILE, RUN_FILE, naming
 from busbw.record.json_text import DAMAGED_HINT, json_mapping, json_value
 
 
-def append_line(path: Path, fields: Mapping[str, Any]) -> None:
+def append_line(path: Path, fields: object) -> None:
     """Keep one more line; a kill leaves whole lines but for the last."""
     with naming(path), path.open("a") as file:
-        file.write(json.dumps(fields, separators=(",", ":")) + "\n")
+        file.write(json.dumps(fields, separators=(",", ":"), default=vars) + "\n")
 
 
 def append_result(folder: Path, result: CaseResult) -> None:
     """Keep one more result."""
-    append_line(folder / RESULTS_FILE, asdict(result))
+    append_line(folder / RESULTS_FILE, result)
 
 
 def append_round(folder: Path, tested: Mapping[str, Any]) -> None:

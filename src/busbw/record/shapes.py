@@ -152,7 +152,8 @@ def _type_of(shape: Any) -> Any:  # noqa: ANN401 (an annotation)
 
 
 @cache
-def _record() -> TypeAdapter[Any]:
+def record_checks() -> TypeAdapter[Any]:
+    """Of a record's open fields."""
     return TypeAdapter(_type_of(_RECORD))
 
 
@@ -163,7 +164,7 @@ def _round() -> TypeAdapter[Any]:
 
 def check_record(text: str, where: str) -> None:
     """Raises UsageError where a record's JSON is not as its readers take it."""
-    validated(_record(), text, where, DAMAGED_HINT)
+    validated(record_checks(), text, where, DAMAGED_HINT)
 
 
 def check_round(fields: Mapping[str, Any], where: str) -> None:

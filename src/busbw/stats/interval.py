@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from statistics import NormalDist
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -70,14 +70,24 @@ def estimate(values: Float64Array, confidence: float, *, independent: bool = Fal
     attained = n >= tau * least_samples(confidence)
     low, high = median_ranks(n, confidence, tau) if attained else (0, n - 1)
     return Estimate(
-        median=float(np.median(ordered)),
+        median=_middle(ordered),
         low=float(ordered[low]),
         high=float(ordered[high]),
-        mean=float(ordered.mean()),
+        mean=float(ordered.sum()) / n,
         tau=tau,
         samples=n,
         attained=attained,
     )
+
+
+def median(values: npt.ArrayLike) -> float:
+    """The median of at least one value: numpy's to the last bit, in a tenth of its time for a few values."""
+    return _middle(np.sort(values))
+
+
+def _middle(ordered: npt.NDArray[Any]) -> float:
+    half = len(ordered) // 2
+    return float(ordered[half]) if len(ordered) % 2 else float(ordered[half - 1] + ordered[half]) / 2
 
 
 def median_ranks(n: int, confidence: float, tau: float = 1.0) -> tuple[int, int]:
@@ -103,6 +113,7 @@ def attainable(confidence: float, n: int) -> float:
     return min(confidence, 1 - 2.0 ** (1 - n))
 
 
+@lru_cache(maxsize=64)
 def normal_quantile(confidence: float) -> float:
     """Half the width, in standard deviations, of the two-sided interval of a normal distribution.
 
@@ -120,7 +131,7 @@ def autocorrelation_time(values: Float64Array) -> float:
     n = len(values)
     if n < LEAST_ORDERED:
         return 1.0
-    above = values > np.median(values)
+    above = values > median(values)
     ones = int(np.count_nonzero(above))
     # n^2 x the sums of (b_i - mean)(b_j - mean), from counts: every processor adds those up alike.
     variance = n * ones * (n - ones)

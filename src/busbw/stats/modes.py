@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from busbw.stats.interval import Float64Array, autocorrelation_time
+from busbw.stats.interval import Float64Array, autocorrelation_time, median
 from busbw.stats.percentile import nearest_rank
 
 # The gap between the groups, in median absolute deviations of the wider one. Halves of a normal distribution
@@ -54,7 +54,7 @@ def find_modes(values: Float64Array, least_distance: float = 0.01) -> Modes | No
     if split is None:
         return None
     low, high = ordered[:split], ordered[split:]
-    low_centre, high_centre = float(np.median(low)), float(np.median(high))
+    low_centre, high_centre = median(low), median(high)
     if high_centre - low_centre <= least_distance * low_centre:
         return None
     gap = nearest_rank(high, 10) - nearest_rank(low, 90)
@@ -85,4 +85,4 @@ def _tick(low: Float64Array, high: Float64Array) -> float:
 
 
 def _mad(values: Float64Array, centre: float) -> float:
-    return float(np.median(np.abs(values - centre)))
+    return median(np.abs(values - centre))

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from busbw.stats.interval import Float64Array
+from busbw.stats.interval import Float64Array, median
 
 # In median absolute deviations from the median: 10 standard deviations of a normal distribution (1.4826 MAD
 # each), as hyperfine warns from.
@@ -33,9 +33,9 @@ class Outliers:
 
 def count_outliers(values: Float64Array) -> Outliers:
     """Those beyond 14.8 MAD. Needs at least one value."""
-    middle = float(np.median(values))
+    middle = median(values)
     deviations = np.abs(values - middle)
-    mad = max(float(np.median(deviations)), LEAST_SPREAD * abs(middle))
+    mad = max(median(deviations), LEAST_SPREAD * abs(middle))
     return Outliers(_count(deviations > FAR_MAD * mad))
 
 
@@ -65,6 +65,8 @@ class Exclusion:
 def exclude(flags: npt.NDArray[np.integer], mask: int) -> Exclusion:
     """Split samples by their flags (``model.sample.SampleFlag``); only bits in ``mask`` are reasons."""
     against = flags.astype(np.int64) & mask
+    if not against.any():  # as of nearly every look
+        return Exclusion(np.arange(len(flags), dtype=np.int64), len(flags), ())
     bits = [1 << place for place in range(mask.bit_length()) if mask >> place & 1]
     reasons = tuple((bit, count) for bit in bits if (count := _count(against & bit != 0)))
     return Exclusion(np.flatnonzero(against == 0).astype(np.int64), len(flags), reasons)

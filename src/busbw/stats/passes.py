@@ -21,6 +21,7 @@ from busbw.stats.interval import (
     attainable,
     estimate,
     least_samples,
+    median,
     median_ranks,
     normal_quantile,
 )
@@ -44,7 +45,7 @@ def estimate_over(passes: Sequence[Float64Array], confidence: float) -> Estimate
     if len(judged) < 2:
         return pooled
     expected = math.fsum(standard_error(part, confidence) for part in judged) / len(judged)
-    medians = [float(np.median(part)) for part in judged]
+    medians = [median(part) for part in judged]
     mean = math.fsum(medians) / len(medians)
     scatter = math.sqrt(math.fsum((median - mean) ** 2 for median in medians) / (len(medians) - 1))
     if scatter <= LEAST_EXCESS * expected:

@@ -8,10 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
-
 from busbw.errors import UsageError
-from busbw.stats.interval import Float64Array
+from busbw.stats.interval import Float64Array, median
 from busbw.stats.percentile import at_most, least_samples, percentile
 
 LAST: Final = "last"
@@ -53,11 +51,11 @@ def _cv(series: Series) -> float | None:
 
 
 def _imbalance(series: Series) -> float | None:
-    return None if series.best is None else float(np.median(series.worst - series.best))
+    return None if series.best is None else median(series.worst - series.best)
 
 
 def _last(series: Series) -> float | None:
-    return None if series.best is None else float(np.median(series.best))
+    return None if series.best is None else median(series.best)
 
 
 # One row a word; all but ``imbalance`` and ``last`` are of the maximum over ranks, per sample. ``last`` is of

@@ -13,8 +13,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-import numpy as np
-
 from busbw.model.plan import Limits
 from busbw.model.result import StopReason
 from busbw.stats.interval import (
@@ -24,6 +22,7 @@ from busbw.stats.interval import (
     attainable,
     estimate,
     least_samples,
+    median,
     normal_quantile,
 )
 from busbw.stats.passes import PASS_LOOK
@@ -96,7 +95,7 @@ def judge_look(
     """
     if limits.calls is not None:
         return StopReason.CALLS
-    median_ns = float(np.median(times_ns))
+    median_ns = median(times_ns)
     if len(times_ns) >= first_look(passes) and _is_precise(times_ns, target(limits, median_ns), passes):
         return StopReason.PRECISION
     own = of_pass(limits, passes, median_ns)

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from busbw.stats.interval import LOOK_CONFIDENCE, Estimate, Float64Array
+from busbw.stats.interval import LOOK_CONFIDENCE, Estimate, Float64Array, median
 from busbw.stats.modes import Modes, find_modes
 from busbw.stats.outliers import Outliers, count_outliers
 from busbw.stats.passes import estimate_over, thirds
@@ -46,7 +46,7 @@ def judge(passes: Sequence[Float64Array], precision: float = 0.01, whole: Estima
     found = {UNSTABLE: moved, BIMODAL: modes is not None}
     return Shape(
         tuple(mark for mark, is_found in found.items() if is_found),
-        tuple(float(np.median(part)) for part in parts) if moved else (),
+        tuple(median(part) for part in parts) if moved else (),
         modes,
         count_outliers(samples),
     )

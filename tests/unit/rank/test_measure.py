@@ -41,6 +41,14 @@ def test_constant_times_are_enough_at_the_first_look(measured: Measured, scripte
     assert case.looks == [(10, 4, 10)]
 
 
+def test_untimed_calls_before_a_look_take_half_a_millisecond_at_most(
+    measured: Measured, scripted: Any
+) -> None:
+    case = scripted(lambda call: 7000.0)
+    measured([case], Limits(), timing_cost_ns=3500.0)
+    assert case.looks == [(71, 4, 100)]
+
+
 def test_the_worst_rank_counts_sample_by_sample(measured: Measured, scripted: Any) -> None:
     slow_first = scripted(lambda call: 2e6 if call < 10 + 4 else 1e6)
     slow_last = scripted(lambda call: 1e6 if call < 10 + 4 else 2e6)

@@ -13,6 +13,7 @@ from busbw.stats.interval import (
     autocorrelation_time,
     estimate,
     least_samples,
+    median,
     median_ranks,
 )
 
@@ -33,6 +34,11 @@ TABLE = [
     (16, 0.99, 3, 14),
     (20, 0.99, 4, 17),
 ]
+
+
+@given(st.lists(st.floats(1e-3, 1e15), min_size=1, max_size=30))
+def test_the_median_is_numpys_to_the_last_bit(values: list[float]) -> None:
+    assert median(np.array(values)) == np.median(values)
 
 
 def unrelated(n: int) -> np.ndarray:
