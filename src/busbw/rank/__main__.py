@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from busbw.errors import SiteError
-from busbw.model.event import EventKind, error_event, event, stall_event
+from busbw.model.event import EventKind, error_event, event
+from busbw.model.progress import GOODBYE
 from busbw.rank import profile, progress
 from busbw.rank.backends.gpu_ahead import begin as begin_with_gpu
 from busbw.rank.process import (
@@ -22,8 +23,9 @@ from busbw.rank.process import (
     offer_stack,
 )
 from busbw.rank.profile import is_asked, rank_argv
+from busbw.rank.watcher import begin
 from busbw.rank.world.identity import identify
-from busbw.rank.world.watched import GOODBYE, report_to
+from busbw.rank.world.watched import report_to
 
 if TYPE_CHECKING:
     from busbw.rank.entry import Director
@@ -45,7 +47,7 @@ def main() -> int:
     rank = identity.rank if identity is not None else 0
     if identity is not None:  # before a core of its own is taken: the watcher has none
         stall_s = progress.stall_seconds(os.environ.get(progress.VARIABLE, ""))
-        progress.begin(rank, identity.size, stall_s, lambda still: emit(stall_event(still)))
+        begin(identity, stall_s, emit)
     bind(identity.local_rank if identity is not None else None, os.environ)
     if FRONT_VARIABLE in os.environ:  # on this host alone
         keep_to_loopback(os.environ)
@@ -86,7 +88,7 @@ def _director() -> Director:
     fields = json.loads(Path(os.environ[REQUEST_VARIABLE]).read_text())
     plan = fields.pop("plan")
     fields["argv"] = tuple(fields["argv"])
-    return Director(request=lambda: Request(**fields), plan=lambda ranks: Plan.from_json(plan), emit=emit)
+    return Director(lambda: Request(**fields), lambda ranks: Plan.from_json(plan), emit, closes_record=False)
 
 
 if __name__ == "__main__":

@@ -64,7 +64,7 @@ def run(world: World, plan: Plan, observer: Lead | None, deadline: Deadline | No
         observer.started(info, _method(plan, given))
     if plan.preflight.stops or plan.hunt is not None:
         what = "a test of preflight" if plan.hunt is None else "a test of the hunt"
-        progress.note(what=what, limit_s=0.0)  # the rounds of a hunt have their own limit
+        progress.unlimited(what=what)  # the rounds of a hunt have their own limit
     if plan.preflight.stops:
         checks.go_deep(backend)
         backend.close()
