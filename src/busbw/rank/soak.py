@@ -8,9 +8,8 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Protocol
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -30,33 +29,11 @@ if TYPE_CHECKING:
     from busbw.rank.backends.base import Backend
     from busbw.rank.measure import Conditions
     from busbw.rank.process import Deadline
+    from busbw.rank.rank0 import Lead
 
 # Sweeps whose wrong tensors are kept: those of the later ones would fill the disk.
 _MOST_SAVED: Final = 4
 _STATE_S: Final = 1.0
-
-
-@dataclass(frozen=True)
-class Soaked:
-    """One window. ``notes`` are what it has shown, for people; ``state`` is made once a second at most."""
-
-    window: CaseResult
-    notes: tuple[str, ...]
-    elapsed_s: float
-    state: State | None
-
-
-class Soaker(Protocol):
-    """Rank 0's ear for a soak."""
-
-    def soaking(self, cut_short: Callable[[], State]) -> None:
-        """It begins. ``cut_short`` is what it comes to where it is ended in a window; any thread may ask."""
-
-    def soaked(self, soaked: Soaked) -> None:
-        """A window is over."""
-
-    def saved(self, name: str, content: bytes) -> None:
-        """A file of what a failed check found."""
 
 
 def go_soaking(
@@ -64,7 +41,7 @@ def go_soaking(
     backend: Backend,
     given: Conditions,
     deadline: Deadline,
-    observer: Soaker | None,
+    observer: Lead | None,
     ranks: tuple[RankInfo, ...],
 ) -> ExitCode:
     """Window after window. Collective over the world; ``observer`` and ``ranks`` are rank 0's."""
@@ -104,7 +81,7 @@ def _is_over(soak: Soak, elapsed_s: float, sweeps: int, wrong: int) -> bool:
 class _Ear:
     """What a Session tells on rank 0: a window has one pass, and its files are read beside it."""
 
-    def __init__(self, observer: Soaker, plan: Plan, log: SoakLog, began_s: float) -> None:
+    def __init__(self, observer: Lead, plan: Plan, log: SoakLog, began_s: float) -> None:
         self._observer, self._plan, self._log, self._began_s = observer, plan, log, began_s
         self._files: dict[str, bytes] = {}
         self._open: tuple[Looked, float, float] | None = None  # with both clocks after the look
@@ -119,7 +96,7 @@ class _Ear:
             notes, state = self._log.take(result, kept, files, elapsed_s, self._plan.checks + 1), None
             if last or elapsed_s - self._stated_s >= _STATE_S:
                 self._stated_s, state = elapsed_s, self._log.state()
-        self._observer.soaked(Soaked(result, notes, elapsed_s, state))
+        self._observer.soaked(result, notes, elapsed_s, state)
         return state.code if state is not None else ExitCode.OK
 
     def passed(self, result: CaseResult) -> None:
