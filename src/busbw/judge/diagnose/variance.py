@@ -44,7 +44,7 @@ def _of_run(subject: Subject) -> Iterator[Conclusion]:
         yield _precision(subject, found)
         yield from _modes(found)
         yield from _tails(found)
-    yield from _unstable(subject)
+    yield from unstable(subject)
     yield from _disturbances(subject)
 
 
@@ -164,13 +164,14 @@ def _single_calls(tail: Tail | None) -> str:
     return f". Of {tail.calls} single calls: {p99}slowest {tail.max_ns / NS_PER_US:.4g} us"
 
 
-def _unstable(subject: Subject) -> Iterator[Conclusion]:
+def unstable(subject: Subject) -> Iterator[Conclusion]:
     """A run is unsteady where most cases are whose pace links set: the level of shorter calls changes on
-    healthy machines too, as does that of single cases, which say so in their rows.
+    healthy machines too, as does that of single cases, which say so in their rows. Nothing is said of a run
+    under a profiler.
     """
     floor_ns = subject.record.plan.limits.small_ns
     marked = [result for _, result in subject.busy if "unstable" in result.marks]
-    if not marked:
+    if not marked or subject.record.profiled:
         return
     slow = sum((result.time_ns or 0.0) >= floor_ns for _, result in subject.busy)
     count = sum((result.time_ns or 0.0) >= floor_ns for result in marked)
