@@ -13,7 +13,7 @@ from busbw.errors import ExitCode
 from busbw.machine.host import read_processors
 from busbw.model.plan import Plan
 from busbw.model.progress import Phase, expected_s
-from busbw.model.record import Method, WorldInfo
+from busbw.model.record import Method, RunStatus, WorldInfo
 from busbw.model.result import Status
 from busbw.rank import progress
 from busbw.rank.backends.base import Backend
@@ -84,7 +84,8 @@ def run(world: World, plan: Plan, observer: Lead | None, deadline: Deadline | No
     memory_bytes = _most(backend.memory_report(), world)
     if observer is not None:
         observer.used(memory_bytes)
-        observer.complete()  # before the libraries are taken down: readers of the record do not wait for them
+        # Before the libraries are taken down: readers of the record do not wait for them.
+        observer.end(RunStatus.COMPLETE)
     backend.close()
     return code
 

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from busbw.model.plan import Plan
     from busbw.model.record import HostInfo
     from busbw.model.traffic import Burst
-    from busbw.rank.cases import Looked
     from busbw.rank.retain import Kept
     from busbw.rank.soak_log import State
 
@@ -184,9 +183,6 @@ class Lead:
             self._emit(event(EventKind.CASE, result=result))
             self._emit(event(EventKind.PROGRESS, **self._pace.after(result, time.monotonic(), final=True)))
 
-    def looked(self, looked: Looked) -> None:
-        """See Watches. A run keeps passes alone."""
-
     def soaking(self, cut_short: Callable[[], State]) -> None:
         """A soak begins. ``cut_short`` is what it comes to where it is ended in a window; any thread may
         ask.
@@ -261,10 +257,6 @@ class Lead:
                 return
             self._writer.describe(memory_bytes=memory_bytes)
             self._emit(event(EventKind.MEMORY, most_bytes=memory_bytes))
-
-    def complete(self) -> None:
-        """All cases are done."""
-        self.end(RunStatus.COMPLETE)
 
     def end(
         self,

@@ -49,12 +49,13 @@ def go_soaking(
     assert soak is not None, "made for a plan with a soak"
     began_s, wrong = time.monotonic(), 0
     ear = None if observer is None else _Ear(observer, plan, SoakLog(plan, ranks, time.time()), began_s)
+    looked = None if ear is None else ear.looked
     for sweep in itertools.count():
         # Other data than in the sweeps before.
         seed = plan.seed + sweep * len(plan.cases) * max(1, plan.checks)
         own = replace(plan, seed=seed, save_wrong=wrong < _MOST_SAVED)
         measured = 0
-        for result, kept in Session(own, backend, given, deadline, ear).results():
+        for result, kept in Session(own, backend, given, deadline, ear, looked).results():
             measured += result.status is not Status.NOT_APPLICABLE
             wrong += result.status is Status.WRONG
             elapsed_s = float(world.max(np.array([time.monotonic() - began_s]))[0])
@@ -103,7 +104,7 @@ class _Ear:
         """Never called."""
 
     def looked(self, looked: Looked) -> None:
-        """See Watches."""
+        """What a look at the open window has shown."""
         self._open = looked, time.monotonic() - self._began_s, time.time()
 
     def saved(self, name: str, content: bytes) -> None:
