@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import socket
@@ -11,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 from busbw.errors import SiteError
 from busbw.model.event import EventKind, error_event, event
-from busbw.model.progress import GOODBYE
 from busbw.rank import profile, progress
 from busbw.rank.backends.gpu_ahead import begin as begin_with_gpu
 from busbw.rank.process import (
@@ -25,7 +23,7 @@ from busbw.rank.process import (
 from busbw.rank.profile import is_asked, rank_argv
 from busbw.rank.watcher import begin
 from busbw.rank.world.identity import identify
-from busbw.rank.world.watched import report_to
+from busbw.rank.world.watched import FRONT_VARIABLE, Watched
 
 if TYPE_CHECKING:
     from busbw.rank.entry import Director
@@ -33,7 +31,6 @@ if TYPE_CHECKING:
 
 REQUEST_VARIABLE: Final = "BUSBW_REQUEST"
 WORLD_VARIABLE: Final = "BUSBW_WORLD"
-FRONT_VARIABLE: Final = "BUSBW_FRONT"
 
 
 def main() -> int:
@@ -52,14 +49,12 @@ def main() -> int:
     if FRONT_VARIABLE in os.environ:  # on this host alone
         keep_to_loopback(os.environ)
     # Before anything heavy is imported: a rank that dies is known to the front process by these.
-    front = report_to(os.environ.get(FRONT_VARIABLE, ""), rank)
+    watched = Watched(rank, os.environ)
     emit(event(EventKind.HELLO, rank=rank, pid=os.getpid(), host=socket.gethostname()))
     if os.environ.get(WORLD_VARIABLE) == "nccl" and identity is not None:
         begin_with_gpu(identity.local_rank or 0)
     code = _live(identity, rank)
-    if front is not None:
-        with contextlib.suppress(OSError):
-            front.sendall(GOODBYE)
+    watched.leave()
     return 0 if code in (0, 1, 3) else code
 
 

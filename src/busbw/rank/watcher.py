@@ -44,7 +44,7 @@ from busbw.model.hang import HostSeen, ProcessSeen
 from busbw.model.progress import PAGE_BYTES, HostStill, Page, Phase, RankHere, decode, moving_part
 from busbw.rank import progress
 from busbw.rank.world.identity import Identity, identify
-from busbw.rank.world.watched import closed_first
+from busbw.rank.world.watched import FRONT_VARIABLE, JOB_VARIABLE, closed_first
 
 NAME: Final = "busbw-watcher"
 
@@ -94,7 +94,7 @@ def _reach(page_fd: int, tell: Emit) -> socket.socket | None:
 
 def _address(variables: os._Environ[str]) -> str:
     """In the abstract name space (unix(7)): the same for all ranks of a launch on a host, and no others'."""
-    launch = variables.get("BUSBW_FRONT") or variables.get("BUSBW_JOB") or str(launcher())
+    launch = variables.get(FRONT_VARIABLE) or variables.get(JOB_VARIABLE) or str(launcher())
     return f"\0busbw-progress-{os.getuid()}-{Path('/proc/self/ns/pid').readlink()}-{launch}"
 
 

@@ -18,8 +18,9 @@ from busbw.model.progress import GOODBYE
 
 RANK_BYTES: Final = 4
 _HIGH_FD: Final = 1016  # with some more above it
-# In the environment of every process of a job on hosts: its name.
-_JOB_VARIABLE: Final = "BUSBW_JOB"
+# In the environment of every process of a job on hosts: its name. What carries it is ended with the job.
+JOB_VARIABLE: Final = "BUSBW_JOB"
+FRONT_VARIABLE: Final = "BUSBW_FRONT"  # where a front process on this host listens
 
 
 def watch_address(job: str) -> str:
@@ -28,11 +29,14 @@ def watch_address(job: str) -> str:
 
 
 class Watched:
-    """This rank, seen by its host's agent where there is one: keep it for as long as the rank lives."""
+    """This rank, seen by the front process that started it, or by its host's agent, where there is one: keep
+    it for as long as the rank lives.
+    """
 
     def __init__(self, rank: int, environ: Mapping[str, str]) -> None:
-        job = environ.get(_JOB_VARIABLE, "")
-        self._connection = report_to(watch_address(job), rank) if job else None
+        job = environ.get(JOB_VARIABLE, "")
+        address = environ.get(FRONT_VARIABLE) or (watch_address(job) if job else "")
+        self._connection = report_to(address, rank) if address else None
 
     def leave(self) -> None:
         """Goodbye: this rank ends by itself, and says why where that is needed; or it was told to end."""
