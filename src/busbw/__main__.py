@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from busbw.model.progress import HostStill
+    from busbw.model.event import Event
     from busbw.rank.world.identity import Identity
 
 _FOR_READERS = {"-h", "--help", "--help-all", "--dry-run", "--version"}
@@ -109,17 +109,17 @@ def _join_as_follower(arguments: list[str]) -> int | None:
     if is_nccl_tests:
         from busbw.foreign.nccl_tests.command import follow as follow_nccl_tests
 
-        return follow_nccl_tests(identity, arguments[1:])
+        return follow_nccl_tests(identity, arguments[1:], _report)
     from busbw.rank.entry import follow
 
-    return follow(identity, arguments, _report_stall)
+    return follow(identity, arguments, _report)
 
 
-def _report_stall(still: HostStill) -> None:
+def _report(item: Event) -> None:
     """In the watcher's process, which loads what it needs only then."""
-    from busbw.launch.joined import report_stall
+    from busbw.launch.joined import report
 
-    report_stall(still)
+    report(item)
 
 
 def _ask_for_gpus(arguments: list[str]) -> None:

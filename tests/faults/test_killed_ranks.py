@@ -132,12 +132,13 @@ def test_killed_while_measuring(launcher: Any, world: str, victim: int) -> None:
         assert f"record   {run.home}" in done.out
 
 
-def test_killed_under_the_users_own_mpiexec(launcher: Any, mpiexec: str) -> None:
+@pytest.mark.parametrize("script", [(), ("sh", "-c", '"$@"; exit $?', "sh")], ids=["bare", "in-a-script"])
+def test_killed_under_the_users_own_mpiexec(launcher: Any, mpiexec: str, script: tuple[str, ...]) -> None:
     """Hydra ends all ranks with SIGKILL at once, and its exit code is its own; the record still has an
     end.
     """
     victim = 2
-    run = launcher.start(mpiexec, "-n", "3", *launcher.busbw, "run", *LONG_MPI)
+    run = launcher.start(mpiexec, "-n", "3", *script, *launcher.busbw, "run", *LONG_MPI)
     run.wait_for_cases(1)
     os.kill(run.pid_of(victim), signal.SIGKILL)
     done = run.finish()

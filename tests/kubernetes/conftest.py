@@ -175,7 +175,7 @@ class User:
         return dict(json.loads((self.run_folder / "run.json").read_text()))
 
     def rank_processes(self) -> dict[int, str]:
-        """Ranks of this user's runs on the nodes (and rank 0's guard): process id -> the name of the pod."""
+        """Ranks of this user's runs on the nodes: process id -> the name of the pod."""
         found = {}
         for entry in Path("/proc").iterdir():
             with contextlib.suppress(OSError):  # it ended meanwhile

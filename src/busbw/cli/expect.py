@@ -119,7 +119,8 @@ def expected_of(
         wires=wires,
     )
     found = held(references)
-    if found.references or options.reference or len(records) > 1 or records[0].profiled:
+    is_held = bool(found.references or options.reference or records[0].profiled)
+    if is_held or len(records) > 1 or not launches:
         return found
     earlier = earlier_runs(launches, records[0])
     return held(earlier) if earlier else found

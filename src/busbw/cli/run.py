@@ -24,11 +24,11 @@ from busbw.errors import BusbwError, ExitCode, LauncherMismatch, SiteError, Usag
 from busbw.launch.variables import lacking, read_here
 from busbw.machine.backends import NCCL_VARIABLE, choose_backend
 from busbw.machine.environment import given_here, with_given
-from busbw.model.event import Event, EventKind, event, stall_event
+from busbw.model.event import Event, EventKind, event
 from busbw.plan.flags.flag import flag_of
 from busbw.plan.make import check_settings, make_plan
-from busbw.rank import progress
 from busbw.rank.profile import TOOL, profile_words, profiler_environ
+from busbw.rank.watcher import begin
 from busbw.rank.world.identity import Identity, identify
 from busbw.rank.world.watched import Watched
 from busbw.record.folder import NSYS_FOLDER
@@ -241,15 +241,14 @@ def _run_on_engine(command: RunCommand, identity: Identity | None) -> ExitCode:
 
 def _run_under_launcher(command: RunCommand, identity: Identity) -> ExitCode:
     """Be rank 0 of somebody else's launch (the other ranks never come here: see ``__main__``)."""
-    from busbw.launch.joined import report_stall
+    from busbw.launch.joined import report
     from busbw.rank.entry import Director, live
-    from busbw.rank.guard import Guard
     from busbw.rank.rank0 import Request
     from busbw.record import folder as folders
     from busbw.report.live import display_of, unless_nobody_reads
 
     launch = command.launch
-    progress.begin(identity.rank, identity.size, command.settings.stall, report_stall)
+    begin(identity, command.settings.stall, report)
     overridden = lines_for_joined(launch, os.environ, identity.launcher)
     settings = replace(command.settings, overridden=overridden)
     _print_notes(settings)
@@ -275,7 +274,7 @@ def _run_under_launcher(command: RunCommand, identity: Identity) -> ExitCode:
             handle(item)
 
         show = Ended(shown)
-        code = live(identity, settings.world, Director(request, plan, show, Guard()), show, None)
+        code = live(identity, settings.world, Director(request, plan, show), show, None)
     return judged(code, show.folder, settings)
 
 
@@ -355,7 +354,6 @@ def run_delivered(asked: RunRequest, argv: tuple[str, ...], world: WorldChoice) 
     engine is to start these ranks again for a verdict. Raises BusbwError as ``run``.
     """
     from busbw.rank.entry import Director, live
-    from busbw.rank.guard import Guard
     from busbw.rank.process import emit
     from busbw.rank.rank0 import Request
     from busbw.record.deliver import Delivery
@@ -368,7 +366,7 @@ def run_delivered(asked: RunRequest, argv: tuple[str, ...], world: WorldChoice) 
             hint="submit the job again; do not start its ranks by hand",
         )
     operations, settings = asked.operations, asked.settings
-    progress.begin(identity.rank, identity.size, settings.stall, lambda still: emit(stall_event(still)))
+    begin(identity, settings.stall, emit)
     watched = Watched(identity.rank, os.environ)
     delivery = Delivery(Path(settings.deliver), emit)
     delivery.emit(event(EventKind.HELLO, rank=identity.rank, pid=os.getpid(), host=socket.gethostname()))
@@ -383,8 +381,7 @@ def run_delivered(asked: RunRequest, argv: tuple[str, ...], world: WorldChoice) 
         return make_plan(operations, settings, backend, ranks)
 
     show = unless_nobody_reads(delivery.emit)
-    director = Director(request, plan, show, Guard(delivery.last_words))
-    code = live(identity, world, director, show, watched)
+    code = live(identity, world, Director(request, plan, show), show, watched)
     is_verdict = code in (ExitCode.BAD_VERDICT, ExitCode.UNDECIDED)
     return ExitCode.OK if is_verdict else code
 

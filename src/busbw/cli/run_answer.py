@@ -68,11 +68,11 @@ def answered(record: RunRecord, folder: Path, name: str) -> dict[str, Any]:
     if record.plan.hunt is not None or record.plan.preflight.stops or is_race or not record.results:
         return {}
     from busbw.cli.diagnose import subject_of
-    from busbw.judge.diagnose.engine import diagnose
+    from busbw.judge.diagnose.engine import warn
     from busbw.report.answer import answer_of
 
     subject = _with_samples(subject_of(record, None), folder)
-    return asdict(answer_of(record, subject.expectation, diagnose(subject), name))
+    return asdict(answer_of(record, subject.expectation, warn(subject), name))
 
 
 def _with_samples(subject: Subject, folder: Path) -> Subject:

@@ -1,8 +1,8 @@
 """The index of the run home, with the launches in it: whoever reads it adds those that it does not have yet.
 
-The end of a run reads it for its answer; what has none, such as an import, fills it. A damaged index is made
-again; where there can be none (a file system without locks, a folder that cannot be written) the run folders
-are read instead, into memory.
+The end of a run reads it for its answer, which is of the runs before: the next reader adds this one. What has
+no answer, such as an import, fills it. A damaged index is made again; where there can be none (a file system
+without locks, a folder that cannot be written) the run folders are read instead, into memory.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _SAID_FILE: Final = "history.json"
 _OWN: Final = 8  # launches of a run that is held against the others, which are newest themselves
 
 
-def reading(home: Path, use: Callable[[Index], T]) -> T:
-    """What ``use`` reads from the index of a home, once every finished run is in it."""
+def reading(home: Path, use: Callable[[Index], T], but: str = "") -> T:
+    """What ``use`` reads from the index of a home, once every finished run is in it, ``but`` one."""
     try:
-        return _on_file(home, use)
+        return _on_file(home, use, but)
     except (OSError, sqlite3.Error):
         with contextlib.closing(Index(None)) as index:
-            _bring(index, home)
+            _bring(index, home, but)
             return use(index)
 
 
@@ -50,26 +50,26 @@ def fill() -> None:
         _on_file(folders.environ_home(), lambda _: None)
 
 
-def _on_file(home: Path, use: Callable[[Index], T]) -> T:
+def _on_file(home: Path, use: Callable[[Index], T], but: str = "") -> T:
     """A file that turns out to be damaged is removed and made again, once."""
     try:
-        return _once(home, use)
+        return _once(home, use, but)
     except sqlite3.OperationalError:
         raise
     except sqlite3.DatabaseError:
         (home / FILE).unlink(missing_ok=True)
-        return _once(home, use)
+        return _once(home, use, but)
 
 
-def _once(home: Path, use: Callable[[Index], T]) -> T:
+def _once(home: Path, use: Callable[[Index], T], but: str) -> T:
     with contextlib.closing(Index(home / FILE)) as index:
-        _bring(index, home)
+        _bring(index, home, but)
         return use(index)
 
 
-def _bring(index: Index, home: Path) -> None:
+def _bring(index: Index, home: Path, but: str) -> None:
     """Add the runs of the home that the index does not have."""
-    have = index.runs()
+    have = index.runs() | {but}
     missing = folders.run_folders(home, have)
     ended = [folder.name for folder in missing if _has_ended(folder)]
     launches = list(_launches(home, missing, have))
@@ -153,8 +153,10 @@ def say(folder: Path, said: Mapping[str, str]) -> None:
 
 
 def launches_of_machine(record: RunRecord) -> list[Launch]:
-    """The newest launches of the kind of machine that a run was on, with their cases: what ``prior_of`` and
-    ``earlier_runs`` take.
+    """The newest other launches of the kind of machine that a run was on, with their cases: what
+    ``prior_of`` and ``earlier_runs`` take. None where it is the only run of its home.
     """
-    machine = machine_of(record)
-    return reading(folders.environ_home(), lambda index: index.of_machine(machine, NEWEST + _OWN))
+    home, own, machine = folders.environ_home(), record.run_id, machine_of(record)
+    if not (home / FILE).exists() and not folders.run_folders(home, (own,)):
+        return []
+    return reading(home, lambda index: index.of_machine(machine, NEWEST + _OWN), own)

@@ -131,10 +131,13 @@ def _digest(what: object) -> str:
     return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def prior_of(launches: Iterable[Launch], record: RunRecord, others: Sequence[RunRecord] = ()) -> Prior:
+def prior_of(launches: Sequence[Launch], record: RunRecord, others: Sequence[RunRecord] = ()) -> Prior:
     """What earlier launches on this run's kind of machine say, without those of the run itself, or of others
     that it is held against.
     """
+    default = Prior(on_device(record))
+    if not launches:
+        return default
     machine, own = machine_of(record), (record, *others)
     groups: dict[str, list[Launch]] = defaultdict(list)
     for launch in sorted(launches, key=lambda launch: launch.ended):
@@ -142,7 +145,6 @@ def prior_of(launches: Iterable[Launch], record: RunRecord, others: Sequence[Run
             groups[launch.alike].append(launch)
     newest = [group[-NEWEST:] for group in groups.values()]
     operations = {"", *(case.operation for group in newest for launch in group for case in launch.cases)}
-    default = Prior(on_device(record))
     found = {
         (operation, sizes): scatter
         for operation in operations

@@ -25,6 +25,7 @@ from busbw.launch.witness import Witness
 from busbw.model.event import Emit, Event, EventKind, decode, error_words, event, now_utc
 from busbw.model.record import RunStatus
 from busbw.rank import progress
+from busbw.rank.world.watched import FRONT_VARIABLE
 from busbw.record import close
 from busbw.record import folder as folders
 from busbw.record.findings import keep, merge
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 
 # How long the other ranks may take to say their last words once one has died.
 LAST_WORDS_SECONDS: Final = 2.0
-ADDRESS_VARIABLE: Final = "BUSBW_FRONT"
 
 
 def _nothing() -> None:
@@ -138,7 +138,7 @@ def _follow(
         (folder / folders.LOG_FILE).open("a") as log,
         contextlib.closing(Witness(launch.ranks)) as witness,
         Processes(
-            _with_own(launch, {ADDRESS_VARIABLE: witness.address}).commands, lambda: interrupt.insisted
+            _with_own(launch, {FRONT_VARIABLE: witness.address}).commands, lambda: interrupt.insisted
         ) as processes,
     ):
         witness.follow(processes.pids, are_ranks=launch.process_is_rank)

@@ -41,14 +41,13 @@ _OPEN_MPI_DAEMON = re.compile(r"Remote host:\s+(\S+)\s+Daemon exit status:")
 # The first lines of what a launcher itself says; a rank's own last words come before.
 _BANNER = re.compile(r"^(={20,}|-{20,})$")
 # Not of the rank that died: notices of Open MPI's launcher and of ranks that lost another one, places in
-# hydra's own source (behind a host's name, where there is one), what srun and slurmstepd say of tasks, and
-# what the guard of rank 0 says after it (``rank.guard``). Of Open MPI's trace of a fault, the function that
-# it happened in tells most: the signal's frame before it, and its callers, are left out.
+# hydra's own source (behind a host's name, where there is one), and what srun and slurmstepd say of tasks. Of
+# Open MPI's trace of a fault, the function that it happened in tells most: the signal's frame before it, and
+# its callers, are left out.
 _HYDRA_SOURCE = r"(?:\S+: )?\[(?:mpiexec|proxy[^@\]]*)@[^\]]+\] \w+ \([^)]*\.c:\d+\): "
 _OTHERS = re.compile(
     rf"\[[^\]:]+:\d+\] (?:\*\*\*|plm:|PMIX ERROR|\[ *(?!1\])\d+\])|{_HYDRA_SOURCE}"
     r"|(?:\s*\d+: )?(?:srun|slurmstepd(?:-\S+)?): (?!.*\boom_kill\b)"
-    r"|\s*error: a rank ended, and the launcher ended the others|hint: the launcher's own message|# record  "
 )
 # What a survivor of Open MPI (5.0) says, and nobody else: its TCP transport lost a connection.
 _LOST_A_PEER = re.compile(

@@ -56,6 +56,7 @@ def judge(story: Story) -> Verdict:
     that more than what other ranks saw of it.
     """
     rules: tuple[Callable[[Story], Verdict | None], ...] = (
+        _went_well,  # most launches: there is nothing to look into
         _not_started,  # the engine cannot start it, or did not in time
         _interrupted,  # somebody wanted its end: whatever ranks said on their way out
         _stalled,  # nothing moved; what ranks did then is of that
@@ -109,6 +110,17 @@ def with_remedy(error: Event, output: Sequence[str]) -> Event:
     text = "\n".join(output)
     hints = (hint for words, hint in _REMEDIES.items() if all(word in text for word in words))
     return {**error, "hint": next(hints, error.get("hint", ""))}
+
+
+def _went_well(story: Story) -> Verdict | None:
+    """Rank 0 came to its end, and nobody saw or heard anything else."""
+    end = story.end
+    is_whole = end is not None and end["status"] == RunStatus.COMPLETE and not story.is_command
+    said = (story.errors, story.still, story.left, story.given_up, story.interrupted)
+    seen = (story.someone_ended, story.lost_launcher, any(story.exits.values()), story.state.why)
+    if end is None or not is_whole or any(said) or any(seen) or story.state.cancelled:
+        return None
+    return _own_end(story)
 
 
 def _not_started(story: Story) -> Verdict | None:

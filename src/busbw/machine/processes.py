@@ -56,6 +56,12 @@ def cpu_seconds(pid: int, proc: str = PROC) -> float:
     return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK") if fields else 0.0
 
 
+def parent(pid: int, proc: str = PROC) -> int:
+    """The process that started it, or took it over; 0 where there is none."""
+    fields = read_text(Path(proc, str(pid), "stat")).rpartition(")")[2].split()
+    return int(fields[1]) if fields else 0
+
+
 def children(pid: int, proc: str = PROC) -> tuple[int, ...]:
     """The processes that it started and that are there."""
     threads = Path(proc, str(pid), "task")

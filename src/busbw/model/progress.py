@@ -12,7 +12,7 @@ offset  what
 128     version, rank, ranks, process id, phase, visit: six u32; the limit in seconds: f64
 160     what is measured: u16 length, UTF-8
 448     where NCCL answers questions (RAS), once it may be asked: u16 length, UTF-8
-512     the run folder, on rank 0: u16 length, UTF-8
+512     the run folder, on rank 0, where nobody else closes its record: u16 length, UTF-8
 ======  =====================================================================================
 """
 
@@ -27,6 +27,7 @@ from busbw.model.hang import LinkSeen, ProcessSeen
 
 PAGE_VERSION: Final = 1
 PAGE_BYTES: Final = 4096
+GOODBYE: Final = b"."  # to who watches a rank: it leaves, and said why where that was needed
 CALLS_AT: Final = 0
 CONTROL_AT: Final = 64
 HEAD_AT: Final = 128
@@ -43,6 +44,7 @@ _MOVES: Final = struct.Struct("<3Q")
 OTHER_FACTOR: Final = 3
 # A call that takes so many times as long as expected does not come back.
 EXPECTED_FACTOR: Final = 20
+KEEPS_HANGS: Final = -1.0  # a limit: those who asked for it look themselves
 # What a call that was never timed is expected to carry at least, in bytes/s.
 _SLOWEST_BYTES_S: Final = 200e6
 
@@ -84,7 +86,8 @@ class CallMode(IntEnum):
 class Page:
     """What one rank publishes. Calls are counted within ``what``; where they block, what has returned is
     complete. ``visit`` counts the cases since the start, each pass of one. ``limit_s``: nothing may move for
-    so long now; 0 is for ever.
+    so long now; 0 is for ever while no process is stopped, ``KEEPS_HANGS`` is for ever. ``folder`` is rank
+    0's, where its host's watcher closes the record.
     """
 
     rank: int
@@ -181,8 +184,10 @@ def moving_part(data: bytes) -> bytes:
 
 def limit_s(stall_s: float, phase: Phase, expected_s: float = 0.0) -> float:
     """For how long nothing may move: the setting, more where the phase has none of the timed calls, and at
-    least ``EXPECTED_FACTOR`` times what a call is expected to take.
+    least ``EXPECTED_FACTOR`` times what a call is expected to take. A setting of 0 keeps hangs.
     """
+    if stall_s <= 0:
+        return KEEPS_HANGS
     own_s = stall_s if phase is Phase.TIMING else stall_s * OTHER_FACTOR
     return max(own_s, EXPECTED_FACTOR * expected_s)
 

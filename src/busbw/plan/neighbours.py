@@ -23,6 +23,8 @@ def make_neighbours(settings: RunSettings, backend: str, ranks: int = 0) -> tupl
     """Each --beside, in order; 0 ``ranks`` where these are not known yet. Raises UsageError for what is not
     known, or cannot be measured so.
     """
+    if not settings.beside:
+        return ()
     found = tuple(_neighbour(text, backend, ranks) for text in dict.fromkeys(settings.beside))
     _refuse_operations([each for each in found if each.is_operation], settings, ranks)
     for flag, given in (
@@ -31,7 +33,7 @@ def make_neighbours(settings: RunSettings, backend: str, ranks: int = 0) -> tupl
         ("--cycles", settings.repeats),
         ("--backend null", settings.backend == "null"),
     ):
-        if found and given:
+        if given:
             raise UsageError(f"--beside cannot be combined with {flag}", hint="leave one of them out")
     return found
 

@@ -85,7 +85,7 @@ def _groups(settings: RunSettings, ranks: int) -> Groups:
         return groups_of_size(settings.group_size, ranks)
     if settings.split:
         return split_groups(settings.split, ranks)
-    left = left_by(settings, ranks)
+    left = left_by(settings, ranks) if settings.beside else ()
     return (left,) if left else ()
 
 

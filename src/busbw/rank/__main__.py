@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import socket
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from busbw.errors import SiteError
-from busbw.model.event import EventKind, error_event, event, stall_event
+from busbw.model.event import EventKind, error_event, event
 from busbw.rank import profile, progress
 from busbw.rank.backends.gpu_ahead import begin as begin_with_gpu
 from busbw.rank.process import (
@@ -22,8 +21,9 @@ from busbw.rank.process import (
     offer_stack,
 )
 from busbw.rank.profile import is_asked, rank_argv
+from busbw.rank.watcher import begin
 from busbw.rank.world.identity import identify
-from busbw.rank.world.watched import GOODBYE, report_to
+from busbw.rank.world.watched import FRONT_VARIABLE, Watched
 
 if TYPE_CHECKING:
     from busbw.rank.entry import Director
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 REQUEST_VARIABLE: Final = "BUSBW_REQUEST"
 WORLD_VARIABLE: Final = "BUSBW_WORLD"
-FRONT_VARIABLE: Final = "BUSBW_FRONT"
 
 
 def main() -> int:
@@ -45,19 +44,17 @@ def main() -> int:
     rank = identity.rank if identity is not None else 0
     if identity is not None:  # before a core of its own is taken: the watcher has none
         stall_s = progress.stall_seconds(os.environ.get(progress.VARIABLE, ""))
-        progress.begin(rank, identity.size, stall_s, lambda still: emit(stall_event(still)))
+        begin(identity, stall_s, emit)
     bind(identity.local_rank if identity is not None else None, os.environ)
     if FRONT_VARIABLE in os.environ:  # on this host alone
         keep_to_loopback(os.environ)
     # Before anything heavy is imported: a rank that dies is known to the front process by these.
-    front = report_to(os.environ.get(FRONT_VARIABLE, ""), rank)
+    watched = Watched(rank, os.environ)
     emit(event(EventKind.HELLO, rank=rank, pid=os.getpid(), host=socket.gethostname()))
     if os.environ.get(WORLD_VARIABLE) == "nccl" and identity is not None:
         begin_with_gpu(identity.local_rank or 0)
     code = _live(identity, rank)
-    if front is not None:
-        with contextlib.suppress(OSError):
-            front.sendall(GOODBYE)
+    watched.leave()
     return 0 if code in (0, 1, 3) else code
 
 
@@ -86,7 +83,7 @@ def _director() -> Director:
     fields = json.loads(Path(os.environ[REQUEST_VARIABLE]).read_text())
     plan = fields.pop("plan")
     fields["argv"] = tuple(fields["argv"])
-    return Director(request=lambda: Request(**fields), plan=lambda ranks: Plan.from_json(plan), emit=emit)
+    return Director(lambda: Request(**fields), lambda ranks: Plan.from_json(plan), emit, closes_record=False)
 
 
 if __name__ == "__main__":

@@ -73,9 +73,6 @@ class Watches(Saves, Protocol):
     def passed(self, result: CaseResult) -> None:
         """What is known of a case of the window so far."""
 
-    def looked(self, looked: Looked) -> None:
-        """What is known after one look more."""
-
 
 @dataclass(frozen=True)
 class Looked:
@@ -133,7 +130,9 @@ def grouping(plan: Plan, world: World) -> Grouping | None:
 
 
 class Session:
-    """The cases of one run, one after another, within the sweep's budget."""
+    """The cases of one run, one after another, within the sweep's budget. ``looked`` is given what is known
+    after each look.
+    """
 
     def __init__(
         self,
@@ -142,9 +141,10 @@ class Session:
         given: Conditions,
         deadline: Deadline,
         observer: Watches | None,
+        looked: Callable[[Looked], None] | None = None,
     ) -> None:
         self._plan, self._backend, self._given, self._deadline = plan, backend, given, deadline
-        self._observer = observer
+        self._observer, self._looked = observer, looked
         self._keeper = WrongKeeper(given.world, observer)
         self._open: list[_Open] = []  # of the window, in order
         self._due_s = 0.0  # what the window takes in all
@@ -340,7 +340,10 @@ class Session:
             progress.phase(Phase.WARMUP, progress.expected_seconds(case.size_bytes))
             take = self._take(case, limits)
             measured_s = time.monotonic()
-            samples = take(prepared, self._heard(case, verdict, given), limits)
+            heard, looked = given, self._looked
+            if looked is not None:
+                heard = replace(given, on_look=lambda taken: looked(Looked(case, verdict, given, taken)))
+            samples = take(prepared, heard, limits)
             progress.timed(case.size_bytes, samples.call_ns / 1e9)
             now_s = time.monotonic()
             own = np.array([now_s - began_s, now_s - measured_s, first_ns])
@@ -351,13 +354,6 @@ class Session:
             return self._after_pass(opened, prepared)
         finally:
             prepared.close()
-
-    def _heard(self, case: Case, verdict: Verdict, given: Conditions) -> Conditions:
-        """With rank 0's observer, who hears every look."""
-        observer = self._observer
-        if observer is None:
-            return given
-        return replace(given, on_look=lambda taken: observer.looked(Looked(case, verdict, given, taken)))
 
     def _take(self, case: Case, limits: Limits) -> Callable[[PreparedCase, Conditions, Limits], Samples]:
         """How a visit of a case is measured."""

@@ -6,7 +6,6 @@ rank waits for the plan, so it needs no settings, no command line and no display
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -20,23 +19,22 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from busbw.errors import BusbwError, ExitCode, LauncherMismatch, RankFailed, of_system
-from busbw.model.event import Emit, Event, EventKind, error_event, event, stall_event
+from busbw.model.event import Emit, Event, EventKind, error_event, event
 from busbw.model.hunt import BY_NIC
 from busbw.model.plan import Plan
 from busbw.model.progress import Phase
 from busbw.model.record import RunStatus
 from busbw.rank import progress
-from busbw.rank.guard import Guard
 from busbw.rank.main import run
 from busbw.rank.process import Deadline, emit, exit_on_signal
 from busbw.rank.profile import option
 from busbw.rank.rank0 import Lead, Request
+from busbw.rank.watcher import begin
 from busbw.rank.world.base import PeerFailure, RefusedTogether, World
 from busbw.rank.world.select import WorldChoice, create
-from busbw.rank.world.watched import GOODBYE, Watched, report_to
+from busbw.rank.world.watched import Watched
 
 if TYPE_CHECKING:
-    from busbw.model.progress import HostStill
     from busbw.rank.world.identity import Identity
 
 
@@ -54,13 +52,14 @@ _WORLDS: Final = ("auto", "solo", "mpi", "nccl")
 class Director:
     """What rank 0 knows that the others do not. ``plan`` is called with the number of ranks.
 
-    ``guard`` closes the record where rank 0 is killed and no front process watches.
+    ``closes_record``: where rank 0 is killed, its host's watcher closes the record, since no front process on
+    this host does.
     """
 
     request: Callable[[], Request]
     plan: Callable[[int], Plan]
     emit: Emit
-    guard: Guard | None = None
+    closes_record: bool = True
 
 
 class _Rank:
@@ -75,7 +74,6 @@ class _Rank:
         self.lead: Lead | None = None
         self._emit_own = emit_own
         self._leaving = False  # this rank failed itself
-        self._guarded: socket.socket | None = None  # open for as long as this rank lives
 
     def peer_lost(self, failure: PeerFailure) -> None:
         """Called from the world's thread when another rank is lost: rank 0 reports it, and all leave."""
@@ -102,9 +100,7 @@ class _Rank:
             self.lead.end(RunStatus.FAILED, error, waits=True)
         else:
             self._emit_own({**error_event(error, peer_lost=True), "waits": True})
-        if self._guarded is not None:
-            with contextlib.suppress(OSError):
-                self._guarded.sendall(GOODBYE)
+        progress.leave()
         time.sleep(_TELLING_SECONDS)  # a launcher ends all ranks with the first: rank 0 closes the record
         os._exit(ExitCode.RANK_FAILED)
 
@@ -169,26 +165,21 @@ class _Rank:
         if self.director is not None:
             try:
                 message = {"plan": self._lead(self.director, world).to_json()}
-                if self.director.guard is not None:
-                    message |= {"guard": self.director.guard.address, "guard_host": self.director.guard.host}
             except BusbwError as error:
                 message = {"error": error.message, "hint": error.hint, "exit_code": int(error.exit_code)}
         told = json.loads(world.broadcast(None if message is None else json.dumps(message).encode()))
         if "error" in told:
             code = ExitCode(told["exit_code"])
             raise RefusedTogether(told["error"], hint=told["hint"], exit_code=code)
-        if world.rank != 0 and told.get("guard_host") == world.members[world.rank].host:
-            self._guarded = report_to(told["guard"], world.rank)
         return Plan.from_json(told["plan"])
 
     def _lead(self, director: Director, world: World) -> Plan:
         """Rank 0 makes the plan and opens the record."""
         plan = director.plan(world.size)
         request = director.request()
-        progress.note(folder=request.folder)
+        if director.closes_record:
+            progress.note(folder=request.folder)
         self.lead = Lead(request, plan, director.emit)
-        if director.guard is not None:
-            director.guard.watch(request.folder, len({member.host for member in world.members}))
         return plan
 
     def _leave_alone(self, world: World, error: BusbwError, cause: Exception | None = None) -> NoReturn:
@@ -241,8 +232,6 @@ def live(
             rank.tell_own(error)
         code = error.exit_code
     progress.end()
-    if director is not None and director.guard is not None:
-        director.guard.dismiss()
     if watched is not None:
         watched.leave()
     return code
@@ -253,16 +242,16 @@ def _known_beside(identity: Identity | None, error: BusbwError) -> bool:
     return isinstance(error, LauncherMismatch) and identity is not None and bool(identity.local_rank)
 
 
-def follow(identity: Identity, arguments: list[str], report_stall: Callable[[HostStill], None]) -> int:
+def follow(identity: Identity, arguments: list[str], report: Emit) -> int:
     """Live as a rank other than 0 that a launcher of the user's started: no settings, no display, one line if
-    it fails alone. The exit code is the same as rank 0's. ``report_stall`` is for the watcher of this host,
-    where no front process hears it.
+    it fails alone. The exit code is the same as rank 0's. ``report`` is for the watcher of this host, where
+    no front process hears it.
     """
     stall_s = progress.stall_seconds(option(arguments, "--stall") or os.environ.get(progress.VARIABLE, ""))
     if not any(word.startswith(DELIVER) for word in arguments):
-        progress.begin(identity.rank, identity.size, stall_s, report_stall)
+        begin(identity, stall_s, report)
         return int(live(identity, world_choice(arguments), None, _print_error))
-    progress.begin(identity.rank, identity.size, stall_s, lambda still: emit(stall_event(still)))
+    begin(identity, stall_s, emit)
     watched = Watched(identity.rank, os.environ)
     emit(event(EventKind.HELLO, rank=identity.rank, pid=os.getpid(), host=socket.gethostname()))
     code = int(live(identity, world_choice(arguments), None, emit, watched))

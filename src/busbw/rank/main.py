@@ -13,7 +13,7 @@ from busbw.errors import ExitCode
 from busbw.machine.host import read_processors
 from busbw.model.plan import Plan
 from busbw.model.progress import Phase, expected_s
-from busbw.model.record import Method, WorldInfo
+from busbw.model.record import Method, RunStatus, WorldInfo
 from busbw.model.result import Status
 from busbw.rank import progress
 from busbw.rank.backends.base import Backend
@@ -64,7 +64,7 @@ def run(world: World, plan: Plan, observer: Lead | None, deadline: Deadline | No
         observer.started(info, _method(plan, given))
     if plan.preflight.stops or plan.hunt is not None:
         what = "a test of preflight" if plan.hunt is None else "a test of the hunt"
-        progress.note(what=what, limit_s=0.0)  # the rounds of a hunt have their own limit
+        progress.unlimited(what=what)  # the rounds of a hunt have their own limit
     if plan.preflight.stops:
         checks.go_deep(backend)
         backend.close()
@@ -84,7 +84,8 @@ def run(world: World, plan: Plan, observer: Lead | None, deadline: Deadline | No
     memory_bytes = _most(backend.memory_report(), world)
     if observer is not None:
         observer.used(memory_bytes)
-        observer.complete()  # before the libraries are taken down: readers of the record do not wait for them
+        # Before the libraries are taken down: readers of the record do not wait for them.
+        observer.end(RunStatus.COMPLETE)
     backend.close()
     return code
 

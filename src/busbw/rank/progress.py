@@ -14,13 +14,15 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from busbw.errors import ExitCode
 from busbw.model.progress import (
     CONTROL,
     CONTROL_AT,
+    GOODBYE,
     HEAD_AT,
+    KEEPS_HANGS,
     PAGE_BYTES,
     TEXTS,
     Page,
@@ -31,10 +33,6 @@ from busbw.model.progress import (
     expected_s,
     limit_s,
 )
-from busbw.rank.watcher import reach
-
-if TYPE_CHECKING:
-    from busbw.model.progress import HostStill
 
 VARIABLE: Final = "BUSBW_STALL"
 STALL_SECONDS: Final = 30.0
@@ -44,12 +42,13 @@ _CALLS_BYTES: Final = 32
 class _Own:
     """The page of this process."""
 
-    def __init__(self, page: Page, stall_s: float) -> None:
+    def __init__(self, rank: int, ranks: int, stall_s: float) -> None:
         self.fd = os.memfd_create("busbw-progress")
         os.ftruncate(self.fd, PAGE_BYTES)
         self.memory = mmap.mmap(self.fd, PAGE_BYTES)
-        self.memory[:] = encode(page)
-        self.page, self.stall_s = page, stall_s
+        self.page = Page(rank, ranks, os.getpid(), limit_s=limit_s(stall_s, Phase.STARTING))
+        self.memory[:] = encode(self.page)
+        self.stall_s = stall_s
         self.connection: socket.socket | None = None  # to the watcher
         self.asked = self.answered = 0
         self.measured: tuple[int, float] | None = None  # bytes of the last timed call, and its seconds
@@ -81,20 +80,17 @@ def stall_seconds(text: str) -> float:
         return STALL_SECONDS  # rank 0 refuses it
 
 
-def begin(rank: int, ranks: int | None, stall_s: float, tell: Callable[[HostStill], None]) -> None:
-    """Publish from now on, and have it watched: the first rank of a host that comes here starts the watcher,
-    by a fork, so no other thread may run yet, and no library of GPUs or MPI. ``tell`` is called in the
-    watcher's process. A ``stall_s`` of 0 makes no page. A rank that cannot have one (a sandbox) is not seen
-    when the others hang.
+def begin(rank: int, ranks: int | None, stall_s: float, reach: Callable[[int], socket.socket | None]) -> None:
+    """Publish from now on, and have it watched: ``reach`` hands over the page (see ``watcher.begin``). A
+    ``stall_s`` of 0 is for ever. A rank that cannot have a page (a sandbox) is not seen when others hang.
     """
     global _own, _keeps_hangs  # noqa: PLW0603 (a process is one rank)
     _keeps_hangs = stall_s <= 0
-    if stall_s <= 0 or ranks == 1 or _own is not None:
+    if _own is not None:
         return
-    page = Page(rank, ranks or 0, os.getpid(), limit_s=limit_s(stall_s, Phase.STARTING))
     try:
-        own = _Own(page, stall_s)
-        connection = reach(own.fd, tell)
+        own = _Own(rank, ranks or 0, 0.0 if ranks == 1 else stall_s)
+        connection = reach(own.fd)
     except OSError:
         return
     os.close(own.fd)
@@ -113,7 +109,14 @@ def end() -> None:
     """This rank has done its part: it may take what time it wants, but a process that is stopped before it
     has ended is still seen. The page stays, where calls are counted.
     """
-    note(phase=Phase.END, limit_s=0.0)
+    unlimited(phase=Phase.END)
+
+
+def leave() -> None:
+    """This rank leaves because others did not answer."""
+    if (own := _own) is not None and own.connection is not None:
+        with contextlib.suppress(OSError):
+            own.connection.sendall(GOODBYE)
 
 
 def phase(now: Phase, call_s: float = 0.0) -> None:
@@ -147,12 +150,17 @@ def timed(size_bytes: int, call_s: float) -> None:
 
 
 def note(**told: Any) -> None:  # noqa: ANN401 (fields of Page)
-    """What has become known: how many ``ranks`` there are, the ``folder`` of the run (rank 0's), at which
-    address NCCL answers questions (``ras``), or ``what`` follows with a ``limit_s`` of 0: others end what
-    hangs.
+    """What has become known: how many ``ranks`` there are, the ``folder`` of the run (rank 0's, where nobody
+    else closes its record), at which address NCCL answers questions (``ras``).
     """
     if (own := _own) is not None:
         own.publish(replace(own.page, **told))
+
+
+def unlimited(**told: Any) -> None:  # noqa: ANN401 (fields of Page)
+    """What follows may take any time: others end what hangs."""
+    if (own := _own) is not None:
+        own.publish(replace(own.page, limit_s=0.0 if own.stall_s > 0 else KEEPS_HANGS, **told))
 
 
 def counts_address() -> int | None:
@@ -174,8 +182,9 @@ def asking() -> Iterator[None]:
 
 
 def _enter(own: _Own, now: Phase, visit: int, what: str, call_s: float) -> None:
-    limit = limit_s(own.stall_s, now, call_s)
-    own.publish(replace(own.page, phase=now, visit=visit, what=what, limit_s=limit))
+    own.publish(
+        replace(own.page, phase=now, visit=visit, what=what, limit_s=limit_s(own.stall_s, now, call_s))
+    )
 
 
 def _leave_when_told(connection: socket.socket) -> None:

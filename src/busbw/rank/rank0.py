@@ -26,9 +26,7 @@ if TYPE_CHECKING:
     from busbw.model.plan import Plan
     from busbw.model.record import HostInfo
     from busbw.model.traffic import Burst
-    from busbw.rank.cases import Looked
     from busbw.rank.retain import Kept
-    from busbw.rank.soak import Soaked
     from busbw.rank.soak_log import State
 
 # Enough to even out a case that does not apply or takes long, few enough to follow growing sizes.
@@ -185,23 +183,26 @@ class Lead:
             self._emit(event(EventKind.CASE, result=result))
             self._emit(event(EventKind.PROGRESS, **self._pace.after(result, time.monotonic(), final=True)))
 
-    def looked(self, looked: Looked) -> None:
-        """See Watches. A run keeps passes alone."""
-
     def soaking(self, cut_short: Callable[[], State]) -> None:
-        """See Soaker."""
+        """A soak begins. ``cut_short`` is what it comes to where it is ended in a window; any thread may
+        ask.
+        """
         self._cut_short = cut_short
 
-    def soaked(self, soaked: Soaked) -> None:
-        """A window is over. What a kill leaves is a second older than the newest window at most."""
+    def soaked(
+        self, window: CaseResult, notes: tuple[str, ...], elapsed_s: float, state: State | None
+    ) -> None:
+        """A window is over; its ``notes`` are for people. ``state`` is what the soak comes to so far, once a
+        second at most: what a kill leaves is so much older than the newest window.
+        """
         with self._lock:
             if self._ended:
                 return
-            if soaked.state is not None:
-                self._verdict = soaked.state.code
-                self._store_soak(soaked.state)
-            said = {"elapsed_s": round(soaked.elapsed_s, 3), "notes": list(soaked.notes)}
-            self._emit(event(EventKind.WINDOW, result=soaked.window, **said))
+            if state is not None:
+                self._verdict = state.code
+                self._store_soak(state)
+            said = {"elapsed_s": round(elapsed_s, 3), "notes": list(notes)}
+            self._emit(event(EventKind.WINDOW, result=window, **said))
 
     def _store_soak(self, state: State) -> None:
         """All of it: launchers may kill this process without a word."""
@@ -256,10 +257,6 @@ class Lead:
                 return
             self._writer.describe(memory_bytes=memory_bytes)
             self._emit(event(EventKind.MEMORY, most_bytes=memory_bytes))
-
-    def complete(self) -> None:
-        """All cases are done."""
-        self.end(RunStatus.COMPLETE)
 
     def end(
         self,

@@ -8,9 +8,8 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Protocol
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -30,33 +29,11 @@ if TYPE_CHECKING:
     from busbw.rank.backends.base import Backend
     from busbw.rank.measure import Conditions
     from busbw.rank.process import Deadline
+    from busbw.rank.rank0 import Lead
 
 # Sweeps whose wrong tensors are kept: those of the later ones would fill the disk.
 _MOST_SAVED: Final = 4
 _STATE_S: Final = 1.0
-
-
-@dataclass(frozen=True)
-class Soaked:
-    """One window. ``notes`` are what it has shown, for people; ``state`` is made once a second at most."""
-
-    window: CaseResult
-    notes: tuple[str, ...]
-    elapsed_s: float
-    state: State | None
-
-
-class Soaker(Protocol):
-    """Rank 0's ear for a soak."""
-
-    def soaking(self, cut_short: Callable[[], State]) -> None:
-        """It begins. ``cut_short`` is what it comes to where it is ended in a window; any thread may ask."""
-
-    def soaked(self, soaked: Soaked) -> None:
-        """A window is over."""
-
-    def saved(self, name: str, content: bytes) -> None:
-        """A file of what a failed check found."""
 
 
 def go_soaking(
@@ -64,7 +41,7 @@ def go_soaking(
     backend: Backend,
     given: Conditions,
     deadline: Deadline,
-    observer: Soaker | None,
+    observer: Lead | None,
     ranks: tuple[RankInfo, ...],
 ) -> ExitCode:
     """Window after window. Collective over the world; ``observer`` and ``ranks`` are rank 0's."""
@@ -72,12 +49,13 @@ def go_soaking(
     assert soak is not None, "made for a plan with a soak"
     began_s, wrong = time.monotonic(), 0
     ear = None if observer is None else _Ear(observer, plan, SoakLog(plan, ranks, time.time()), began_s)
+    looked = None if ear is None else ear.looked
     for sweep in itertools.count():
         # Other data than in the sweeps before.
         seed = plan.seed + sweep * len(plan.cases) * max(1, plan.checks)
         own = replace(plan, seed=seed, save_wrong=wrong < _MOST_SAVED)
         measured = 0
-        for result, kept in Session(own, backend, given, deadline, ear).results():
+        for result, kept in Session(own, backend, given, deadline, ear, looked).results():
             measured += result.status is not Status.NOT_APPLICABLE
             wrong += result.status is Status.WRONG
             elapsed_s = float(world.max(np.array([time.monotonic() - began_s]))[0])
@@ -104,7 +82,7 @@ def _is_over(soak: Soak, elapsed_s: float, sweeps: int, wrong: int) -> bool:
 class _Ear:
     """What a Session tells on rank 0: a window has one pass, and its files are read beside it."""
 
-    def __init__(self, observer: Soaker, plan: Plan, log: SoakLog, began_s: float) -> None:
+    def __init__(self, observer: Lead, plan: Plan, log: SoakLog, began_s: float) -> None:
         self._observer, self._plan, self._log, self._began_s = observer, plan, log, began_s
         self._files: dict[str, bytes] = {}
         self._open: tuple[Looked, float, float] | None = None  # with both clocks after the look
@@ -119,14 +97,14 @@ class _Ear:
             notes, state = self._log.take(result, kept, files, elapsed_s, self._plan.checks + 1), None
             if last or elapsed_s - self._stated_s >= _STATE_S:
                 self._stated_s, state = elapsed_s, self._log.state()
-        self._observer.soaked(Soaked(result, notes, elapsed_s, state))
+        self._observer.soaked(result, notes, elapsed_s, state)
         return state.code if state is not None else ExitCode.OK
 
     def passed(self, result: CaseResult) -> None:
         """Never called."""
 
     def looked(self, looked: Looked) -> None:
-        """See Watches."""
+        """What a look at the open window has shown."""
         self._open = looked, time.monotonic() - self._began_s, time.time()
 
     def saved(self, name: str, content: bytes) -> None:

@@ -1,10 +1,15 @@
-"""A process beside the ranks of a host that sees when nothing moves any more: a rank that is stopped, or
-waits for ever, cannot.
+"""A process beside the ranks of a host that sees what they cannot say: that nothing moves any more, and which
+of them ended first.
 
 The first rank that looks for it starts it, by a fork, before CUDA and MPI start. Each rank hands over its
 progress page with its connection. Once no page has changed for as long as all of them allow, the watcher
 reports what it sees, leaves the watchers of other hosts the time to do the same, and ends its ranks: those
 that can are asked to leave, the others are killed. It ends with the last rank.
+
+Launchers end all ranks when one dies, and not all leave rank 0 the time to say why: MPICH's hydra sends
+SIGKILL within a millisecond. A launcher learns of a death by the connections that it closes, as the watcher
+does, so the first that closes is known before the launcher's kill can close the others. Where no front
+process judges, the watcher gives rank 0's record its end.
 """
 
 from __future__ import annotations
@@ -17,19 +22,31 @@ import signal
 import socket
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from busbw.errors import SiteError
+from busbw.errors import BusbwError, RankFailed, SiteError
 from busbw.machine.look import ask_ras, look
-from busbw.machine.processes import STOPPED_SECONDS, cpu_seconds, is_stopped, name, state, waits_in
+from busbw.machine.processes import (
+    STOPPED_SECONDS,
+    cpu_seconds,
+    environ,
+    is_stopped,
+    name,
+    parent,
+    state,
+    waits_in,
+)
+from busbw.model.event import Emit, error_event, now_utc, stall_event
 from busbw.model.hang import HostSeen, ProcessSeen
 from busbw.model.progress import PAGE_BYTES, HostStill, Page, Phase, RankHere, decode, moving_part
+from busbw.rank import progress
+from busbw.rank.world.identity import Identity, identify
+from busbw.rank.world.watched import FRONT_VARIABLE, JOB_VARIABLE, closed_first
 
 NAME: Final = "busbw-watcher"
-Tell = Callable[[HostStill], None]
 
 _LISTEN_FD: Final = 3
 _TRIES: Final = 100
@@ -43,12 +60,21 @@ _LOOKS: Final = 20  # within the shortest time in which anything has to move
 _OTHERS_SECONDS: Final = 5.0
 _LEAVE_SECONDS: Final = 1.0
 _FACTS_SECONDS: Final = 8.0
+ENDED: Final = "ended first, and the launcher ended the others"
 _PEER: Final = struct.Struct("3i")  # process, user, group: unix(7)
 
 
-def reach(page_fd: int, tell: Tell) -> socket.socket | None:
-    """This rank's connection to the watcher of its host, which has its page from now on; None where there is
-    none to be had. ``tell`` is called in the watcher's process with what it reports.
+def begin(identity: Identity, stall_s: float, tell: Emit) -> None:
+    """Publish this rank's progress from now on, and have it watched: the first rank of a host that comes here
+    starts the watcher, by a fork, so no other thread may run yet, and no library of GPUs or MPI. ``tell`` is
+    called in the watcher's process with what it reports. A ``stall_s`` of 0 is for ever.
+    """
+    progress.begin(identity.rank, identity.size, stall_s, lambda page_fd: _reach(page_fd, tell))
+
+
+def _reach(page_fd: int, tell: Emit) -> socket.socket | None:
+    """The connection to the watcher of this host, which has the page from now on; None where there is none to
+    be had.
     """
     address = _address(os.environ)
     for _ in range(_TRIES):
@@ -61,19 +87,36 @@ def reach(page_fd: int, tell: Tell) -> socket.socket | None:
             connection.close()
             time.sleep(_AGAIN_SECONDS)
         else:
-            return connection
+            with connection:
+                return socket.socket(fileno=closed_first(connection.fileno()))
     return None
 
 
-def _address(environ: os._Environ[str]) -> str:
-    """In the abstract name space (unix(7)): the same for all ranks of a launch on a host, and no others'.
-    Ranks of one launcher are children of one process.
-    """
-    launch = environ.get("BUSBW_FRONT") or environ.get("BUSBW_JOB") or str(os.getppid())
+def _address(variables: os._Environ[str]) -> str:
+    """In the abstract name space (unix(7)): the same for all ranks of a launch on a host, and no others'."""
+    launch = variables.get(FRONT_VARIABLE) or variables.get(JOB_VARIABLE) or str(launcher())
     return f"\0busbw-progress-{os.getuid()}-{Path('/proc/self/ns/pid').readlink()}-{launch}"
 
 
-def _start(address: str, tell: Tell) -> None:
+def launcher() -> int:
+    """The process whose children the ranks of a launch are: the next one above that is not this rank's own,
+    as a script or a profiler around it is, which has the rank's variables too.
+    """
+    own, pid = _rank_of(dict(os.environ)), os.getppid()
+    while own is not None and _rank_of(environ(pid)) == own:
+        pid = parent(pid)
+    return pid
+
+
+def _rank_of(variables: Mapping[str, str]) -> tuple[str, int] | None:
+    try:
+        found = identify(variables)
+    except BusbwError:
+        return None
+    return None if found is None else (found.launcher, found.rank)
+
+
+def _start(address: str, tell: Emit) -> None:
     """Start the watcher unless another rank has."""
     with socket.socket(socket.AF_UNIX) as listener:
         try:
@@ -85,7 +128,7 @@ def _start(address: str, tell: Tell) -> None:
             _live(listener.fileno(), tell)
 
 
-def _live(listen_fd: int, tell: Tell) -> None:
+def _live(listen_fd: int, tell: Emit) -> None:
     """The watcher's whole life; never returns."""
     try:
         os.setsid()  # Ctrl-C and the launcher's kill are for the ranks
@@ -117,6 +160,15 @@ def with_facts(still: HostStill) -> HostStill:
     return replace(still, ranks=tuple(ranks), links=found.links, log=found.log, ras=ras)
 
 
+def first_dead(rank: int, how: str, host: str, *, is_only_host: bool) -> RankFailed:
+    """The error that closes a record: with several hosts the first death may have been on another one."""
+    words = f"rank {rank} on {host} {how}"
+    if not is_only_host and how == ENDED:
+        words = f"a rank ended, and the launcher ended the others; the first to end on {host} was rank {rank}"
+    hint = "the launcher's own message says how it ended; finished cases are in the record"
+    return RankFailed(words, hint=hint, rank=rank if is_only_host else None, host=host)
+
+
 @dataclass
 class _Rank:
     """A rank that was here. ``cpu_s`` is what it had used when it was last seen to move."""
@@ -132,6 +184,13 @@ class _Rank:
         """What it publishes now."""
         return decode(self.memory[:])
 
+    def took_leave(self) -> bool:
+        """Whether it has ended in good order, or because others did not answer."""
+        said = b""
+        with contextlib.suppress(OSError):
+            said = self.connection.recv(1, socket.MSG_DONTWAIT)
+        return bool(said) or self.page.phase is Phase.END
+
     def look(self) -> RankHere:
         """Everything that can be seen of it from outside."""
         page = self.page
@@ -144,14 +203,15 @@ class _Rank:
 class _Watcher:
     """The ranks of one launch on one host."""
 
-    def __init__(self, listener: socket.socket, tell: Tell) -> None:
+    def __init__(self, listener: socket.socket, tell: Emit) -> None:
         self._listener, self._tell = listener, tell
         self._ranks: dict[int, _Rank] = {}
         self._poll = select.epoll()
         self._poll.register(listener, select.EPOLLIN)
         self._began_s = self._moved_s = time.monotonic()
         self._last: list[bytes] = []
-        self._is_quiet = self._has_reported = False
+        self._is_quiet = self._has_reported = self._ends_ranks = False
+        self._blamed: tuple[int, str] | None = None  # the rank that ended first, and how
 
     def watch(self) -> None:
         """Until the ranks have left, or do not move and are ended."""
@@ -172,21 +232,21 @@ class _Watcher:
         return not self._alive()
 
     def _limit_seconds(self) -> float:
-        """The longest that a rank allows: the others wait for it. 0 is for ever."""
-        limits = [rank.page.limit_s for rank in self._alive()]
-        return max(limits, default=0.0) if all(limits) else 0.0
+        """The longest that a rank allows: the others wait for it. Not above 0 is for ever."""
+        limits = [rank.page.limit_s for rank in self._alive()] or [0.0]
+        return max(limits) if min(limits) > 0 else min(limits)
 
     def _is_still(self, quiet_s: float) -> bool:
         """Whether that is longer than the ranks allow, or than a stop by itself lasts."""
-        if 0 < self._limit_seconds() <= quiet_s:
+        limit_s = self._limit_seconds()
+        if 0 < limit_s <= quiet_s:
             return True
-        return quiet_s >= STOPPED_SECONDS and any(
-            is_stopped(rank.pid, traced=False) for rank in self._alive()
-        )
+        is_long = quiet_s >= STOPPED_SECONDS and limit_s >= 0
+        return is_long and any(is_stopped(rank.pid, traced=False) for rank in self._alive())
 
     def _look_seconds(self) -> float:
         limit_s = self._limit_seconds()
-        wanted_s = limit_s / _LOOKS if limit_s else _LONGEST_LOOK_SECONDS
+        wanted_s = limit_s / _LOOKS if limit_s > 0 else _LONGEST_LOOK_SECONDS
         return min(_LONGEST_LOOK_SECONDS, max(_SHORTEST_LOOK_SECONDS, wanted_s))
 
     def _quiet_seconds(self) -> float:
@@ -216,8 +276,39 @@ class _Watcher:
         it for what another one did, and the launcher ends all.
         """
         rank.has_left = True
+        self._blamed = self._blamed or self._to_blame(rank)
         if not self._has_reported and Phase.WARMUP <= rank.page.phase < Phase.END:
             self._report(self._seen(0.0))
+        if rank.page.folder:
+            self._close(Path(rank.page.folder))
+
+    def _to_blame(self, gone: _Rank) -> tuple[int, str] | None:
+        """Beside a stopped rank, those that are gone have left because it did not answer."""
+        stopped = (rank.page.rank for rank in self._alive() if is_stopped(rank.pid))
+        if (rank := next(stopped, None)) is not None:
+            return rank, "is stopped, and the others waited for it"
+        return None if gone.took_leave() else (gone.page.rank, ENDED)
+
+    def _close(self, folder: Path) -> None:
+        """Rank 0 has ended: give its record the end that it had no time for. Whoever hears of a stall does
+        that then.
+        """
+        from busbw.model.record import RunStatus
+        from busbw.record.close import close, read_status
+        from busbw.record.deliver import remove_scratch
+
+        if not self._ends_ranks and read_status(folder) is RunStatus.RUNNING:
+            rank, how = self._blamed or (0, ENDED)
+            error = first_dead(rank, how, socket.gethostname(), is_only_host=self._has_all())
+            close(folder, RunStatus.FAILED, now_utc(), error=error.message, hint=error.hint)
+            event = error_event(error, peer_lost=error.rank is None)
+            with contextlib.suppress(OSError):  # nobody reads it any more
+                self._tell({**event, "folder": str(folder)})
+        remove_scratch(folder)
+
+    def _has_all(self) -> bool:
+        """Whether all ranks of the launch are on this host."""
+        return len(self._ranks) >= max(rank.page.ranks for rank in self._ranks.values())
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError, ValueError):
@@ -241,10 +332,11 @@ class _Watcher:
     def _report(self, still: HostStill) -> None:
         self._has_reported = True
         with contextlib.suppress(OSError):  # nobody reads it any more
-            self._tell(still)
+            self._tell(stall_event(still))
 
     def _end(self) -> None:
-        if len(self._ranks) < max(rank.page.ranks for rank in self._ranks.values()):
+        self._ends_ranks = True
+        if not self._has_all():
             self._take(_OTHERS_SECONDS)
         for rank in self._alive():
             with contextlib.suppress(OSError):
@@ -253,3 +345,4 @@ class _Watcher:
         for rank in self._alive():
             with contextlib.suppress(OSError):
                 os.kill(rank.pid, signal.SIGKILL)
+        self._take(_LEAVE_SECONDS)

@@ -30,6 +30,7 @@ from busbw.record.folder import (
 
 # The samples of a large run stay where they are: the channel is a log.
 MOST_BYTES: Final = 4 << 20
+_SCRATCH: Final = "busbw-delivery-"
 
 
 class Delivery:
@@ -41,7 +42,7 @@ class Delivery:
     def __init__(self, home: Path, emit: Emit) -> None:
         self.run_id = home.name
         self.is_shared = _has_ticket(home)
-        self._scratch = None if self.is_shared else Path(tempfile.mkdtemp(prefix="busbw-"))
+        self._scratch = None if self.is_shared else Path(tempfile.mkdtemp(prefix=_SCRATCH))
         self.folder = home if self._scratch is None else create(self._scratch, self.run_id)
         self._emit = emit
         self._numbers = itertools.count()
@@ -60,17 +61,17 @@ class Delivery:
             if item["event"] == EventKind.END and self._scratch is not None:
                 for packet in packets(self.folder):
                     self._send(packet)
-                shutil.rmtree(self._scratch, ignore_errors=True)
+                remove_scratch(self.folder)
             self._send(item)
-
-    def last_words(self, item: Event) -> None:
-        """What a process that outlives rank 0 has to say; the events' numbers are not its to give."""
-        self._emit(item)
-        if self._scratch is not None:
-            shutil.rmtree(self._scratch, ignore_errors=True)
 
     def _send(self, item: Event) -> None:
         self._emit({**item, "seq": next(self._numbers)})
+
+
+def remove_scratch(folder: Path) -> None:
+    """Remove a run folder from which the record was to be sent; others stay."""
+    if folder.parent.name.startswith(_SCRATCH):
+        shutil.rmtree(folder.parent, ignore_errors=True)
 
 
 def _has_ticket(home: Path) -> bool:

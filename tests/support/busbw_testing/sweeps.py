@@ -41,9 +41,6 @@ class Notes:
     def passed(self, result: Any) -> None:
         self.passes.append(result)
 
-    def looked(self, looked: Any) -> None:
-        pass
-
     def finished(self, result: Any, kept: Any) -> None:
         self.results.append(result)
         self.kept.append(kept)
@@ -51,7 +48,7 @@ class Notes:
     def used(self, memory_bytes: dict[str, int]) -> None:
         self.memory_bytes = memory_bytes
 
-    def complete(self) -> None: ...
+    def end(self, status: Any) -> None: ...
 
 
 def plan_of(*operations: str, ranks: int = 2, checks: int = 0, limits: Limits | None = None) -> Plan:

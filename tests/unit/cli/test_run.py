@@ -285,7 +285,6 @@ def test_one_rank_beside_idle_gpus_is_warned_about(
         return ExitCode.OK
 
     # Neither a process nor blocked signals are wanted in that of the tests.
-    monkeypatch.setattr("busbw.rank.guard.Guard", lambda *_: None)
     monkeypatch.setattr("busbw.rank.process.block", lambda: None)
     monkeypatch.setattr("busbw.rank.entry.live", live)
     monkeypatch.setattr("busbw.rank.progress.begin", lambda *_: None)  # nobody watches the tests' own process

@@ -229,7 +229,7 @@ def test_the_record_is_complete_before_the_libraries_are_taken_down(
 ) -> None:
     backends = [scripted_backend(scripted(lambda call: 1e3), 10.0) for _ in range(2)]
     closed_at_the_end: list[bool] = []
-    monkeypatch.setattr(Notes, "complete", lambda self: closed_at_the_end.append(backends[0].closed))
+    monkeypatch.setattr(Notes, "end", lambda self, _: closed_at_the_end.append(backends[0].closed))
     run_on(on_ranks, monkeypatch, backends, plan_of("all_reduce"))
     assert closed_at_the_end == [False]
     assert backends[0].closed

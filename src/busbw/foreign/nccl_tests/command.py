@@ -30,8 +30,8 @@ from busbw.report.live import unless_nobody_reads
 
 if TYPE_CHECKING:
     from busbw.foreign.nccl_tests.display import NcclTestsDisplay
+    from busbw.model.event import Emit
     from busbw.model.plan import Plan
-    from busbw.model.progress import HostStill
     from busbw.plan.flags.run import RunSettings
     from busbw.rank.rank0 import Request
     from busbw.rank.world.identity import Identity
@@ -109,18 +109,19 @@ def _start(door: _Door) -> int:
 def _join(door: _Door, identity: Identity) -> int:
     """Be rank 0 of somebody's launch; the other ranks live in ``follow``."""
     from busbw.foreign.nccl_tests.settings import backend_wanted, operation
+    from busbw.launch.joined import report
     from busbw.machine.backends import choose_backend
     from busbw.rank import progress
     from busbw.rank.entry import Director, live, world_choice
-    from busbw.rank.guard import Guard
     from busbw.rank.rank0 import Request
+    from busbw.rank.watcher import begin
     from busbw.record import folder as folders
 
     line = door.line
     identity, processes = of_several(identity, line)
     door = replace(door, variables=replace(door.variables, split=processes.split(door.variables.split)))
     stall_s = progress.stall_seconds(os.environ.get(progress.VARIABLE, ""))
-    progress.begin(identity.rank, identity.size, stall_s, _report_stall)
+    begin(identity, stall_s, report)
     chosen: list[RunSettings] = []
 
     def plan(ranks: int) -> Plan:
@@ -139,11 +140,11 @@ def _join(door: _Door, identity: Identity) -> int:
 
     with contextlib.closing(_display(door)) as display:
         show = unless_nobody_reads(display.handle)
-        code = live(identity, world_choice([line.program]), Director(request, plan, show, Guard()), show)
+        code = live(identity, world_choice([line.program]), Director(request, plan, show), show)
     return display.status(code)
 
 
-def follow(identity: Identity, words: Sequence[str]) -> int:
+def follow(identity: Identity, words: Sequence[str], report: Emit) -> int:
     """Be a rank other than 0. It reads the line as rank 0 does, so that all of them leave where it cannot be
     run, and one of them says why.
     """
@@ -158,15 +159,8 @@ def follow(identity: Identity, words: Sequence[str]) -> int:
         read_variables(os.environ)
     except BusbwError as error:
         return int(error.exit_code)
-    code = live(of_several(identity, line)[0], [line.program], _report_stall)
+    code = live(of_several(identity, line)[0], [line.program], report)
     return FAILED if code == ExitCode.BAD_VERDICT else code
-
-
-def _report_stall(still: HostStill) -> None:
-    """In the watcher's process, which loads what it needs only then."""
-    from busbw.launch.joined import report_stall
-
-    report_stall(still)
 
 
 def _start_beside(identity: Identity, line: Line, words: Sequence[str]) -> int:

@@ -39,6 +39,12 @@ def diagnose(subject: Subject) -> tuple[Conclusion, ...]:
     return tuple(found)
 
 
+def warn(subject: Subject) -> tuple[Conclusion, ...]:
+    """Those that the answer at the end of a run may warn of, and none that it would not show."""
+    rules = (expected.conclusions, links.conclusions, ranks.conclusions, variance.unstable)
+    return tuple(each for rule in rules for each in rule(subject))
+
+
 def _of_launches(rule: Rule, launches: Sequence[Subject]) -> list[Conclusion]:
     """Of every check its worst conclusion, and which launch it is of."""
     order = (*_ORDER, Answer.ASIDE)

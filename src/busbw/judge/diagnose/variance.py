@@ -44,7 +44,7 @@ def _of_run(subject: Subject) -> Iterator[Conclusion]:
         yield _precision(subject, found)
         yield from _modes(found)
         yield from _tails(found)
-    yield from _unstable(subject)
+    yield from unstable(subject)
     yield from _disturbances(subject)
 
 
@@ -164,12 +164,14 @@ def _single_calls(tail: Tail | None) -> str:
     return f". Of {tail.calls} single calls: {p99}slowest {tail.max_ns / NS_PER_US:.4g} us"
 
 
-def _unstable(subject: Subject) -> Iterator[Conclusion]:
-    """A run is unsteady where most cases are whose pace links set; single cases say so in their rows."""
+def unstable(subject: Subject) -> Iterator[Conclusion]:
+    """A run is unsteady where most cases are whose pace links set; single cases say so in their rows. Nothing
+    is said of a run under a profiler.
+    """
     floor_ns = subject.record.plan.limits.small_ns
     slow = [result for _, result in subject.busy if (result.time_ns or 0.0) >= floor_ns]
     marked = [result for result in slow if "unstable" in result.marks]
-    if not marked:
+    if not marked or subject.record.profiled:
         return
     most = 2 * len(marked) > len(slow)
     of = f"of {len(slow)} cases above {floor_ns / NS_PER_US:.0f} us"

@@ -12,9 +12,8 @@ from busbw.launch.base import Command, rank_variables
 from busbw.launch.command import NUMBER
 from busbw.launch.hosts.list import Ranks
 from busbw.launch.local import OPEN_MPI_ENVIRON, SECRET
+from busbw.rank.world.watched import JOB_VARIABLE
 
-# Every process of a job carries its name in the environment; what carries it is ended with the job.
-JOB_VARIABLE: Final = "BUSBW_JOB"
 # Where ranks without MPI meet, as host or host:port.
 ROOT_VARIABLE: Final = "BUSBW_ROOT"
 

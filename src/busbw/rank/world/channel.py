@@ -155,19 +155,17 @@ def loss_reason(member: Member, here: str, timing: Timing, proc: str = "/proc") 
     """What can be said about a rank whose connection ended without a farewell.
 
     ZeroMQ does not distinguish a closed connection from a silent one; for a process of this host the kernel
-    does. A dying process closes its connections a moment before it is gone, hence the second looks.
+    does. A dying process closes its connections a moment before it is gone, hence the second looks. The
+    watcher names one that is stopped.
     """
-    silence = f"has not answered for {timing.heartbeat_timeout_s:g} s"
     if member.host == here:
         for _ in range(_LOOKS):
             if processes.has_ended(member.pid, proc):
                 return f"the process ended (pid {member.pid})"
-            if processes.is_stopped(member.pid, proc=proc):
-                return f"the process is stopped and {silence} (pid {member.pid})"
             time.sleep(_LOOK_INTERVAL_S)
     return (
         f"the connection ended without a farewell (pid {member.pid}): the process ended,"
-        f" or the host or its network {silence}"
+        f" or the host or its network has not answered for {timing.heartbeat_timeout_s:g} s"
     )
 
 

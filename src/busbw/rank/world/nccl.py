@@ -1,8 +1,8 @@
 """The world without MPI: rank and size from the launcher's environment, control traffic over TCP.
 
 The channel is authenticated and encrypted by ZeroMQ CURVE with a key derived from the job's token. A rank
-that dies is named within moments (closed connection) or, when its host vanishes or it is stopped, after
-eleven seconds (heartbeat: a stopped process cannot answer, so SIGSTOP counts as death, but with --stall off).
+that dies is named within moments (closed connection) or, when its host vanishes, after eleven seconds
+(heartbeat, but with --stall off). A stopped process does not answer either: its watcher names it before.
 The measured traffic never comes here.
 """
 

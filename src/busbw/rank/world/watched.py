@@ -14,11 +14,13 @@ import socket
 from collections.abc import Mapping
 from typing import Final
 
+from busbw.model.progress import GOODBYE
+
 RANK_BYTES: Final = 4
-GOODBYE: Final = b"."  # a rank leaves by itself, and said why where that was needed
-_HIGH_FD: Final = 1023
-# In the environment of every process of a job on hosts: its name.
-_JOB_VARIABLE: Final = "BUSBW_JOB"
+_HIGH_FD: Final = 1016  # with some more above it
+# In the environment of every process of a job on hosts: its name. What carries it is ended with the job.
+JOB_VARIABLE: Final = "BUSBW_JOB"
+FRONT_VARIABLE: Final = "BUSBW_FRONT"  # where a front process on this host listens
 
 
 def watch_address(job: str) -> str:
@@ -27,11 +29,14 @@ def watch_address(job: str) -> str:
 
 
 class Watched:
-    """This rank, seen by its host's agent where there is one: keep it for as long as the rank lives."""
+    """This rank, seen by the front process that started it, or by its host's agent, where there is one: keep
+    it for as long as the rank lives.
+    """
 
     def __init__(self, rank: int, environ: Mapping[str, str]) -> None:
-        job = environ.get(_JOB_VARIABLE, "")
-        self._connection = report_to(watch_address(job), rank) if job else None
+        job = environ.get(JOB_VARIABLE, "")
+        address = environ.get(FRONT_VARIABLE) or (watch_address(job) if job else "")
+        self._connection = report_to(address, rank) if address else None
 
     def leave(self) -> None:
         """Goodbye: this rank ends by itself, and says why where that is needed; or it was told to end."""
@@ -41,10 +46,10 @@ class Watched:
 
 
 def report_to(address: str, rank: int) -> socket.socket | None:
-    """A rank's connection to the guard of its host, or to its front process: keep it open for as long as the
+    """A rank's connection to the agent of its host, or to its front process: keep it open for as long as the
     rank lives.
 
-    None where it cannot be had (a container of its own, or the guard was killed): then nobody names the rank.
+    None where it cannot be had (a container of its own): then nobody names the rank.
     """
     connection = socket.socket(socket.AF_UNIX)
     try:
@@ -62,7 +67,7 @@ def closed_first(fd: int) -> int:
     by which its launcher learns of the end. Linux closes them from the highest down (task_work is a stack).
     """
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    high = _HIGH_FD if most == resource.RLIM_INFINITY else min(_HIGH_FD, most - 1)
+    high = _HIGH_FD if most == resource.RLIM_INFINITY else min(_HIGH_FD, most - 8)
     try:
         return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, high)
     except OSError:  # taken

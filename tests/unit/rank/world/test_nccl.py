@@ -98,7 +98,7 @@ def test_stopped_rank_counts_as_lost_after_the_heartbeat_time_and_not_before(ran
     os.kill(ranks.processes["1"].pid, signal.SIGSTOP)
     failure = ranks.event("0", "on_failure", 10.0)
     assert failure["rank"] == 1
-    assert "stopped" in failure["reason"]
+    assert "has not answered for" in failure["reason"]
     assert 1.4 <= failure["at_s"] - stopped_s < 1.8 + QUICK_S
 
 
