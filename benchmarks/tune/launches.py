@@ -3,7 +3,7 @@
 Values are planted (tests/faults/planted.c, a preloaded MPI_Allreduce that takes as long as two variables
 say), so that the truth is known on a busy machine too: factors of 1.5 apart, in random order each time. With
 --real FILE the values are a file's, the truth is a series of all combinations (`busbw compare`), and what the
-race took is held against its best in fresh launches.
+race took is held against its best in fresh launches. A race that the output has is not made again.
 
     python benchmarks/tune/launches.py --races 5 --output planted.json
     ... --libraries mpich --real benchmarks/tune/mpich.yaml
@@ -198,13 +198,17 @@ def main() -> None:
     parser.add_argument("--real", type=Path, metavar="FILE")
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args()
-    made: list[dict[str, Any]] = []
-    with tempfile.TemporaryDirectory(dir=options.output.absolute().parent) as name:
+    output: Path = options.output
+    made: list[dict[str, Any]] = json.loads(output.read_text()) if output.exists() else []
+    done = {(race["place"], race["seed"]) for race in made}
+    with tempfile.TemporaryDirectory(dir=output.absolute().parent) as name:
         folder = Path(name)
         shim = folder / "planted.so"
         subprocess.run(["cc", "-shared", "-fPIC", "-o", shim, PLANTED, "-ldl"], check=True)
         with places(options, folder) as found:
             for seed, place in itertools.product(range(options.races), found):
+                if (place.name, seed) in done:
+                    continue
                 race = (
                     planted_race(place, shim, folder / "knobs.yaml", seed, options.least_ms)
                     if options.real is None
@@ -212,7 +216,7 @@ def main() -> None:
                 )
                 made.append(race)
                 print(*race.values(), sep="  ", flush=True)
-                options.output.write_text(json.dumps(made, indent=1) + "\n")
+                output.write_text(json.dumps(made, indent=1) + "\n")
     good = sum(race["regret"] <= 0.02 for race in made)
     launches, exhaustive = (sum(race[which] for race in made) for which in ("launches", "exhaustive"))
     print(f"{good} of {len(made)} races within 2 %; {launches / exhaustive:.0%} of the launches")
