@@ -8,7 +8,7 @@
 #define BUSBW_API extern "C" __attribute__((visibility("default")))
 
 // Raised with every change of a struct or signature below; core.py refuses a library of another number.
-constexpr int32_t kCoreAbi = 11;
+constexpr int32_t kCoreAbi = 12;
 BUSBW_API int32_t busbw_core_abi();
 
 // ---- status of every function that returns int32_t -------------------------------------------------
@@ -296,10 +296,7 @@ struct BusbwTunerChoice {
 };
 // The last call that NCCL asked about: what it costs by NCCL's own model, negative where it cannot be done.
 struct BusbwTunerCall {
-  uint64_t calls;    // that NCCL asked about
-  uint64_t refused;  // of these, where it could not do what was set
-  uint64_t bytes;
-  int32_t function;
+  uint64_t calls;  // that NCCL asked about so far
   float costs[kTunerAlgorithms][kTunerProtocols];
 };
 // Of the interface by which NCCL has loaded this library as its tuner; 0 where no communicator has.
