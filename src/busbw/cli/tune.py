@@ -63,8 +63,7 @@ def tune(own: TuneSettings, command: RunCommand) -> ExitCode:
         if settings.dry_run:
             print_lines(launches(own.knobs, blocks))
             return run(replace(named, settings=replace(settings, format="table")))
-        fresh = partial(_compared, named, blocks)
-        return tune_knobs(own.knobs, partial(fresh, losers=_losers), fresh, settings.format)
+        return tune_knobs(own.knobs, partial(_compared, named, blocks), settings.format)
     _check(command)
     if settings.dry_run:
         return run(replace(command, settings=replace(settings, arms=True)))
@@ -152,11 +151,10 @@ def _confirm(tuning: Tuning, blocks: int, command: RunCommand) -> Tuning:
     return confirmed(tuning, _compared(replace(command, operations=operations), blocks, setups))
 
 
-def _compared(
-    command: RunCommand, blocks: int, setups: tuple[Setup, ...], losers: setup_series.Losers | None = None
-) -> Comparison:
-    """The setups, launched in turn, against the first of them. An interrupt ends the tuning too. ``losers``
-    has no say in one job, whose launches were sent with it. Raises UsageError where the user left.
+def _compared(command: RunCommand, blocks: int, setups: tuple[Setup, ...]) -> Comparison:
+    """The setups, launched in turn, against the first of them; what has lost is launched no more, but in one
+    job, whose launches were sent with it. An interrupt ends the tuning too. Raises UsageError where the user
+    left.
     """
     plan = series_plan(setups, command, CompareSettings())
     seed = secrets.randbits(32)
@@ -167,7 +165,7 @@ def _compared(
         if series is None:
             raise UsageError("the series was left", hint=f"busbw attach {folder.name}")
     else:
-        series = measure_here(plan, starter(plan), blocks, seed, losers)
+        series = measure_here(plan, starter(plan), blocks, seed, _losers)
     if series.stopped == setup_series.INTERRUPTED:
         raise KeyboardInterrupt
     whole, records = setup_series.read_all((series.folder,))
