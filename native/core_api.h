@@ -288,10 +288,7 @@ struct BusbwTunerChoice {
 };
 // The last call that NCCL asked about: what it costs by NCCL's own model, negative where it cannot be done.
 struct BusbwTunerCall {
-  uint64_t calls;    // that NCCL asked about
-  uint64_t refused;  // of these, where it could not do what was set
-  uint64_t bytes;
-  int32_t function;
+  uint64_t calls;  // that NCCL asked about so far
   float costs[kTunerAlgorithms][kTunerProtocols];
 };
 // Of the interface by which NCCL has loaded this library as its tuner; 0 where no communicator has.

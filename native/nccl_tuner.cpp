@@ -184,7 +184,7 @@ struct Locked {
 struct {
   bool is_read;
   bool is_wrong;
-  Table* table;  // of the file; null: there is none
+  Table& table = *new Table();  // of the file, empty where there is none; kept while the process ends
   int32_t communicators;
   int32_t version;
   BusbwTunerChoice next = {kAny, kAny, 0, 0};  // set by busbw
@@ -219,17 +219,15 @@ bool prepare_table(NcclLogger logger) {
   char text[512];
   Complaint complaint = {text, sizeof text};
   uint64_t hash = 0;
-  auto* table = new Table();
-  if (read_table(path, table, &hash, &complaint)) {
-    state.table = table;
+  if (read_table(path, &state.table, &hash, &complaint)) {
     if (is_set("NCCL_ALGO") || is_set("NCCL_PROTO"))
       say("NCCL_ALGO or NCCL_PROTO is set", "NCCL follows it and not the table");
     if (logger != nullptr)
       logger(kInfo, kTuning, __FILE__, __LINE__, "busbw tuner: %s, %zu rows, hash %016llx", path,
-             table->size(), static_cast<unsigned long long>(hash));
+             state.table.size(), static_cast<unsigned long long>(hash));
     return true;
   }
-  delete table;
+  state.table.clear();
   const char* ignore = std::getenv("BUSBW_TUNER_IGNORE_ERRORS");
   state.is_wrong = ignore == nullptr || std::strcmp(ignore, "1") != 0;
   say(text, state.is_wrong
@@ -260,8 +258,7 @@ int32_t finalize(void* context) {
   delete communicator;
   Locked locked;
   if (--state.communicators == 0) {
-    delete state.table;
-    state.table = nullptr;
+    state.table.clear();
     state.is_read = false;
     state.version = 0;
   }
@@ -278,8 +275,6 @@ bool covers(const Row& row, int function, uint64_t bytes, const Communicator& co
 void remember(const TunerQuestion& question) {
   BusbwTunerCall& last = state.last;
   last.calls++;
-  last.function = question.function;
-  last.bytes = question.bytes;
   for (int a = 0; a < kTunerAlgorithms; a++)
     for (int p = 0; p < kTunerProtocols; p++) {
       const float* cost = question.cost(a, p);
@@ -301,11 +296,10 @@ bool answer(const Communicator& communicator, const TunerQuestion& question) {
   remember(question);
   const BusbwTunerChoice& next = state.next;
   if (next.algorithm != kAny) {
-    if (!take(question, next.algorithm, next.protocol, next.channels)) state.last.refused++;
+    take(question, next.algorithm, next.protocol, next.channels);
     return true;
   }
-  if (state.table == nullptr) return false;
-  for (const Row& row : *state.table)
+  for (const Row& row : state.table)
     if (covers(row, question.function, question.bytes, communicator) &&
         fits(row.pipe_ops, question.pipe_ops) && fits(row.registered, question.registered) &&
         take(question, row.algorithm, row.protocol, row.channels))
@@ -333,7 +327,7 @@ int32_t choose_chunk(void* context, int function, size_t bytes, int algorithm, i
     if (next.algorithm == algorithm && next.protocol == protocol && next.chunk_bytes > 0)
       *chunk = static_cast<size_t>(next.chunk_bytes);
     if (next.algorithm != kAny) return kOk;
-    for (const Row& row : state.table != nullptr ? *state.table : Table())
+    for (const Row& row : state.table)
       if (covers(row, function, bytes, communicator) && row.algorithm == algorithm &&
           row.protocol == protocol) {
         if (row.chunk_bytes > 0) *chunk = row.chunk_bytes;

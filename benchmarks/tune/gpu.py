@@ -19,6 +19,7 @@ import socket
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -26,6 +27,7 @@ from typing import Any
 from busbw.judge.tune import Tuned
 from busbw.machine.plugins import tuner_path
 from busbw.model.arm import FUNCTIONS
+from busbw.model.plain import from_plain
 from busbw.model.record import RunRecord
 from busbw.model.result import Status
 from busbw.record.read import read_record
@@ -70,7 +72,7 @@ def as_users(options: argparse.Namespace, kept: dict[str, Any], ends_s: float) -
     record, tuned = tune(words(options))
     busbw("tune", "last", "--emit", "nccl-csv", "--output", str(options.output.with_suffix(".csv")))
     devices = record.world.known_devices if record.world is not None else ()
-    return {"devices": devices, "tuned": [each.to_fields() for each in tuned], "race": arms_of(record)}
+    return {"devices": devices, "tuned": [asdict(each) for each in tuned], "race": arms_of(record)}
 
 
 def exhaustive(options: argparse.Namespace, kept: dict[str, Any], ends_s: float) -> dict[str, Any]:
@@ -82,13 +84,13 @@ def exhaustive(options: argparse.Namespace, kept: dict[str, Any], ends_s: float)
     path = f"{UNDROPPED}:{os.environ.get('PYTHONPATH', '')}"
     record, _ = tune((*words(options), "--blocks", "0", "--budget", f"{left_s:.0f}s"), PYTHONPATH=path)
     rows = arms_of(record)
-    print_regrets(rows, [Tuned.from_fields(each) for each in kept["tuned"]])
+    print_regrets(rows, [from_plain(Tuned, each) for each in kept["tuned"]])
     return {"exhaustive": rows}
 
 
 def fresh(options: argparse.Namespace, kept: dict[str, Any], ends_s: float) -> dict[str, Any]:
     """Launches in turn by the tuning's table and by the exhaustive best, where these differ."""
-    tuned = [Tuned.from_fields(each) for each in kept["tuned"]]
+    tuned = [from_plain(Tuned, each) for each in kept["tuned"]]
     if "exhaustive" not in kept or ends_s < time.monotonic() + 20:
         return {}
     chosen = {(each.operation, each.size_bytes): _answer(each) for each in tuned}
@@ -118,7 +120,7 @@ def fresh(options: argparse.Namespace, kept: dict[str, Any], ends_s: float) -> d
 
 def _answer(each: Tuned) -> str:
     """What a user gets: the arm that was confirmed, else NCCL's own choice."""
-    return str(each.arm) if each.arm is not None and each.confirmed is not None else ""
+    return each.arm if each.confirmed is not None else ""
 
 
 def _best(exhaustive: list[dict[str, Any]], key: tuple[str, int]) -> str:
@@ -159,7 +161,7 @@ def tune(own: tuple[str, ...], **environ: str) -> tuple[RunRecord, list[Tuned]]:
         raise SystemExit(done.stdout)
     told = json.loads(done.stdout)
     home = Path(os.environ["BUSBW_HOME"])
-    return read_record(home / told["run"]), [Tuned.from_fields(each) for each in told["tuned"]]
+    return read_record(home / told["run"]), [from_plain(Tuned, each) for each in told["tuned"]]
 
 
 def arms_of(record: RunRecord) -> list[dict[str, Any]]:

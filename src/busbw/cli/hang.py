@@ -11,7 +11,7 @@ from pathlib import Path
 
 from busbw.errors import ExitCode, SiteError, UndecidedError
 from busbw.foreign.flight_recorder.read import read_folder
-from busbw.judge.hang import STATES, judge_counts, judge_records, suspects
+from busbw.judge.hang import judge_counts, judge_process, judge_records, suspects
 from busbw.launch.hosts.ssh import is_this_machine, ssh_words
 from busbw.launch.scheduler import call
 from busbw.machine.look import RAS_ADDRESS, ask_ras, look
@@ -127,21 +127,17 @@ def _readable(answers: Sequence[str]) -> Iterator[JobSeen]:
 
 
 def _without_ras(places: Places, pid: int) -> HangAnswer:
+    """Only what the kernel says of the one process. Raises SiteError where none was named."""
     where = ", ".join(places.shells)
-    shell = next(iter(places.shells.values()))
-    process = look(shell, [pid]).processes.get(pid, ProcessSeen("")) if pid else None
-    if process is None or process.state not in STATES:
+    silent = f"no RAS of NCCL answers at {places.address} on {where}"
+    if not pid:
         raise SiteError(
-            f"no RAS of NCCL answers at {places.address} on {where}",
-            hint="it is in NCCL 2.24 and later; give --ras HOST:PORT where the job has NCCL_RAS_ADDR, or"
-            " --flight-recorder DIR with PyTorch's dumps",
+            silent,
+            hint="it is in NCCL 2.24 and later; give --ras HOST:PORT where the job has NCCL_RAS_ADDR,"
+            " --flight-recorder DIR with PyTorch's dumps, or --pid PID for one process of any other job",
         )
-    return HangAnswer(
-        is_hung=True,
-        answer=f"process {pid} on {where} is {STATES[process.state]}",
-        evidence=(f"no RAS of NCCL answers at {places.address}",),
-        next=f"`kill -CONT {pid}` lets it go on" if process.state == "T" else "",
-    )
+    process = look(next(iter(places.shells.values())), [pid]).processes.get(pid, ProcessSeen(""))
+    return judge_process(pid, where, process, silent)
 
 
 def _addresses(name: str) -> set[str]:

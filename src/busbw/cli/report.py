@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 from collections import defaultdict
@@ -16,14 +15,13 @@ from busbw.cli.compare_inputs import known_scatter, read_arm
 from busbw.cli.compare_series import compared
 from busbw.cli.diagnose import diagnosed
 from busbw.cli.history import history_of
+from busbw.cli.kept_tuning import is_tuning, read_tuning
 from busbw.errors import ExitCode, UsageError
 from busbw.files import write_output
 from busbw.judge.compare import compare_all
 from busbw.judge.compare_setups import compared_series
 from busbw.judge.references.load import built_in
-from busbw.judge.tune import Tuned
 from busbw.launch import series as setup_series
-from busbw.record.folder import TUNING_FILE
 from busbw.record.read import read_rounds
 from busbw.report import page, plots
 from busbw.report.hunt import lost_rounds
@@ -134,8 +132,8 @@ def compared_runs(found: Sequence[Shown]) -> tuple[Comparison, ...]:
 
 
 def _run(name: str, record: RunRecord, folder: Path | None) -> Reported | HuntReport | TuningReport:
-    if folder is not None and (folder / TUNING_FILE).is_file():
-        return _tuning(name, record, folder)
+    if folder is not None and is_tuning(folder):
+        return TuningReport(name, record, read_tuning(folder))
     if record.plan.hunt is not None:
         rounds = read_rounds(folder) if folder is not None else ()
         if folder is not None and (lost := lost_rounds(record, rounds)):
@@ -155,12 +153,6 @@ def _run(name: str, record: RunRecord, folder: Path | None) -> Reported | HuntRe
         machine=_machine(subject.kind),
         history=history_of(record),
     )
-
-
-def _tuning(name: str, record: RunRecord, folder: Path) -> TuningReport:
-    fields = json.loads((folder / TUNING_FILE).read_text())
-    tuned = tuple(map(Tuned.from_fields, fields["tuned"]))
-    return TuningReport(name, record, tuned, tuple(fields["lost"]), fields["was_confirmed"])
 
 
 def _machine(kind: MadeWith) -> str:

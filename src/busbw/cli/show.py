@@ -66,7 +66,7 @@ def show(
     if (folder / SERIES_FILE).is_file() and is_whole:
         return _show_series(folder, format_name)
     if (folder / TUNING_FILE).is_file() and is_whole and format_name == "table" and not wide:
-        from busbw.cli.tune import show_tuning
+        from busbw.cli.kept_tuning import show_tuning
 
         show_tuning(folder, run)
         return ExitCode.OK

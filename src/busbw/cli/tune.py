@@ -8,19 +8,21 @@ import os
 import secrets
 import sys
 from contextlib import redirect_stdout
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from busbw.cli.compare_series import compared
 from busbw.cli.compare_setups import measure_here, series_plan, starter
+from busbw.cli.kept_tuning import emit
 from busbw.cli.run import run
+from busbw.cli.tune_knobs import launches, tune_knobs
 from busbw.errors import ExitCode, UsageError
-from busbw.files import store, write_output
+from busbw.files import store
 from busbw.judge import knobs
 from busbw.judge.compare_setups import setup_arms
-from busbw.judge.tune import Tuned, confirmed, races, table_text
+from busbw.judge.tune import Tuning, confirmed, races, table_text
 from busbw.launch import series as setup_series
 from busbw.launch.series_job import follow_series, runs_in_one_job, submit_series
 from busbw.machine.backends import choose_backend
@@ -32,7 +34,7 @@ from busbw.plan.flags.compare import CompareSettings
 from busbw.plan.setups import Setup
 from busbw.plan.swept import operation_names
 from busbw.rank.world.identity import identify
-from busbw.record.folder import LAST, TUNING_FILE, environ_home, find_run
+from busbw.record.folder import LAST, TUNING_FILE
 from busbw.record.read import read_record
 from busbw.report import tune as report
 from busbw.report.console import print_lines
@@ -54,17 +56,14 @@ def tune(own: TuneSettings, command: RunCommand) -> ExitCode:
         print(tuner_path())
         return ExitCode.OK
     if own.emit is not None:
-        return _emit(words, own)
+        return emit(words, own)
     if own.knobs is not None:
-        from busbw.cli.tune_knobs import launches, tune_knobs
-
         named = replace(command, operations=tuple(operation_names(words)))
         blocks = max(own.blocks, 1)
         if settings.dry_run:
             print_lines(launches(own.knobs, blocks))
             return run(replace(named, settings=replace(settings, format="table")))
-        fresh = partial(_compared, named, blocks)
-        return tune_knobs(own.knobs, partial(fresh, losers=_losers), fresh, settings.format)
+        return tune_knobs(own.knobs, partial(_compared, named, blocks), settings.format)
     _check(command)
     if settings.dry_run:
         return run(replace(command, settings=replace(settings, arms=True)))
@@ -75,15 +74,17 @@ def tune(own: TuneSettings, command: RunCommand) -> ExitCode:
     found = races(record)
     if code is ExitCode.INTERRUPTED or (code is not ExitCode.OK and not found):
         return code
-    has_winner = any(each.arm is not None for each in found)
-    if has_winner and own.blocks:
-        found = _confirm(found, record, own.blocks, command)
-    was_confirmed = has_winner and own.blocks > 0
-    _keep(folder, record, found, lost, was_confirmed=was_confirmed)
+    world = record.world
+    assert world is not None, "a race had ranks"
+    tuning = Tuning(len(world.known_hosts) or 1, world.size, found, lost)
+    if tuning.winners and own.blocks:
+        tuning = _confirm(tuning, own.blocks, command)
+    store(folder / TUNING_FILE, json.dumps(asdict(tuning)).encode())
     if settings.format == "json":
-        print(json.dumps({"run": folder.name, "tuned": [each.to_fields() for each in found], "lost": lost}))
+        fields = asdict(tuning)
+        print(json.dumps({"run": folder.name, "tuned": fields["tuned"], "lost": fields["lost"]}))
     else:
-        print_lines(report.lines(found, LAST, lost, was_confirmed=was_confirmed))
+        print_lines(report.lines(tuning, LAST))
     return ExitCode.OK
 
 
@@ -142,23 +143,18 @@ def _check(command: RunCommand) -> None:
         )
 
 
-def _confirm(
-    found: tuple[Tuned, ...], record: RunRecord, blocks: int, command: RunCommand
-) -> tuple[Tuned, ...]:
+def _confirm(tuning: Tuning, blocks: int, command: RunCommand) -> Tuning:
     """Launches with the table and without it, in turn: what the site has else is the default there."""
-    world = record.world
-    assert world is not None, "a race had ranks"
-    table = table_text(found, len(world.known_hosts) or 1, world.size, only_confirmed=False)
-    operations = tuple(dict.fromkeys(each.operation for each in found if each.arm is not None))
+    operations = tuple(dict.fromkeys(each.operation for each in tuning.winners))
+    table = table_text(tuning, only_confirmed=False)
     setups = (Setup(DEFAULT), Setup(TUNED, flags={"tuner_table": table}))
-    return confirmed(found, _compared(replace(command, operations=operations), blocks, setups))
+    return confirmed(tuning, _compared(replace(command, operations=operations), blocks, setups))
 
 
-def _compared(
-    command: RunCommand, blocks: int, setups: tuple[Setup, ...], losers: setup_series.Losers | None = None
-) -> Comparison:
-    """The setups, launched in turn, against the first of them. An interrupt ends the tuning too. ``losers``
-    has no say in one job, whose launches were sent with it. Raises UsageError where the user left.
+def _compared(command: RunCommand, blocks: int, setups: tuple[Setup, ...]) -> Comparison:
+    """The setups, launched in turn, against the first of them; what has lost is launched no more, but in one
+    job, whose launches were sent with it. An interrupt ends the tuning too. Raises UsageError where the user
+    left.
     """
     plan = series_plan(setups, command, CompareSettings())
     seed = secrets.randbits(32)
@@ -169,7 +165,7 @@ def _compared(
         if series is None:
             raise UsageError("the series was left", hint=f"busbw attach {folder.name}")
     else:
-        series = measure_here(plan, starter(plan), blocks, seed, losers)
+        series = measure_here(plan, starter(plan), blocks, seed, _losers)
     if series.stopped == setup_series.INTERRUPTED:
         raise KeyboardInterrupt
     whole, records = setup_series.read_all((series.folder,))
@@ -181,57 +177,3 @@ def _losers(series: setup_series.Series) -> frozenset[str]:
     _, records = setup_series.read_series(series.folder)
     nodes = series.nodes[0]
     return knobs.losers(setup_arms(series.folder.name, series.names, series.outcomes, records, nodes))
-
-
-def _keep(
-    folder: Path, record: RunRecord, found: tuple[Tuned, ...], lost: tuple[str, ...], *, was_confirmed: bool
-) -> None:
-    world = record.world
-    fields = {
-        "nodes": len(world.known_hosts) or 1 if world is not None else 1,
-        "ranks": world.size if world is not None else 0,
-        "was_confirmed": was_confirmed,
-        "lost": lost,
-        "tuned": [each.to_fields() for each in found],
-    }
-    store(folder / TUNING_FILE, json.dumps(fields).encode())
-
-
-def _is_tuning(folder: Path) -> bool:
-    return (folder / TUNING_FILE).is_file()
-
-
-def show_tuning(folder: Path, name: str) -> None:
-    """Print a tuning as it ended."""
-    fields = json.loads((folder / TUNING_FILE).read_text())
-    found = tuple(map(Tuned.from_fields, fields["tuned"]))
-    print_lines(report.lines(found, name, fields["lost"], was_confirmed=fields["was_confirmed"]))
-
-
-def _emit(words: tuple[str, ...], own: TuneSettings) -> ExitCode:
-    folder = find_run(words[0] if words else LAST, environ_home(), last=_is_tuning)
-    try:
-        fields = json.loads((folder / TUNING_FILE).read_text())
-    except FileNotFoundError as error:
-        raise UsageError(f"{folder.name} is no tuning", hint="name a run of `busbw tune`") from error
-    found = tuple(map(Tuned.from_fields, fields["tuned"]))
-    table = table_text(found, fields["nodes"], fields["ranks"], only_confirmed=True)
-    if len(table.splitlines()) < 2:  # its heading
-        raise UsageError(
-            f"{folder.name} confirmed nothing to write", hint="NCCL's own choice is the best known"
-        )
-    path = own.output
-    text = table
-    if own.emit in ("env", "nccl-conf"):
-        named = folder / "tuner.csv"
-        store(named, table.encode())
-        export = "export " if own.emit == "env" else ""
-        site = os.environ.get("NCCL_TUNER_PLUGIN", "")
-        variables = {"NCCL_TUNER_PLUGIN": tuner_path(), "BUSBW_TUNER_FILE": named, "BUSBW_TUNER_SITE": site}
-        text = "".join(f"{export}{name}={value}\n" for name, value in variables.items() if value)
-    if path is None:
-        print(text, end="")
-    else:
-        write_output(path, text.encode())
-        print(f"wrote {path}", file=sys.stderr)
-    return ExitCode.OK

@@ -34,19 +34,17 @@ def launches(path: Path, blocks: int) -> list[str]:
     return [*tried, f"# {said} so far, and as many to confirm", "# one of them, as a run of its own:"]
 
 
-def tune_knobs(path: Path, race: Compare, confirm: Compare, format_name: str) -> ExitCode:
-    """Try the knobs of a file and print what to set; ``race`` launches no more what has lost. Raises
-    UsageError for a file that is none.
-    """
+def tune_knobs(path: Path, compare: Compare, format_name: str) -> ExitCode:
+    """Try the knobs of a file and print what to set. Raises UsageError for a file that is none."""
     taken: dict[str, str] = {}
     told = []
     for name, values in read_knobs(path).items():
         tried = {f"{name}={value}": {**taken, name: value} for value in values}
         setups = (Setup(AS_IT_IS, environ=taken), *(Setup(word, environ=own) for word, own in tried.items()))
-        best, saved = leader(race(setups))
+        best, saved = leader(compare(setups))
         taken = tried.get(best, taken)
         told.append(f"{best} saves {format_share(saved)}" if best in tried else f"{name}: {_NONE}")
-    final = confirm((Setup(AS_IT_IS), Setup("tuned", environ=taken))) if taken else None
+    final = compare((Setup(AS_IT_IS), Setup("tuned", environ=taken))) if taken else None
     if format_name == "json":
         print(
             json.dumps({"taken": taken, "tried": told, "confirmed": final is not None and _gains(final) > 0})

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from busbw.machine.seen import of_ranks
+from busbw.machine.seen import of_ranks, process_words
 from busbw.model.hang import (
     Communicator,
     Group,
@@ -41,7 +41,7 @@ _EVEN: Final = frozenset({"all_reduce", "broadcast", "reduce", "_all_gather_base
 _PYTORCH: Final = "/torch/"
 _MOST_NAMED: Final = 4
 # Of a process that does not go on; by the letter of proc(5).
-STATES: Final = {"T": "stopped", "t": "stopped by a debugger", "Z": "ended", "X": "ended", "": "gone"}
+_STATES: Final = {"T": "stopped", "t": "stopped by a debugger", "Z": "ended", "X": "ended", "": "gone"}
 _BUSY: Final = {"R": "runs", "D": "waits in the kernel"}
 _ENDS: Final = {"stopped": "is", "stopped by a debugger": "is", "ended": "has", "gone": "is"}
 
@@ -173,7 +173,7 @@ def _named(late: Sequence[_Late], hosts: Hosts, asked: str) -> HangAnswer:
         for each in of_worst
     )
     waiting = tuple(rank.rank for rank in _ahead(worst))
-    awaited = _awaited(worst, of_worst[0])
+    first, awaited = of_worst[0].rank, _awaited(worst, of_worst[0])
     if waiting:
         rows.append(RankState(waiting, "", "waits", awaited))
     others = worst.size - len(of_worst)
@@ -188,7 +188,7 @@ def _named(late: Sequence[_Late], hosts: Hosts, asked: str) -> HangAnswer:
         states=tuple(rows),
         evidence=(f"{asked}; {unchanged}", *of_ranks(hosts, named)),
         unseen=RAS_UNSEEN,
-        next=_next(of_worst[0].rank, _process(of_worst[0].rank, hosts)),
+        next=_next(first.pid, first.host, _process(first, hosts)),
     )
 
 
@@ -230,24 +230,39 @@ def _state(late: _Late, process: ProcessSeen | None) -> str:
     seen = "not entered" if late.operation else "no answer"
     if process is None:
         return seen
-    letter = process.state[:1]
-    return STATES.get(letter) or f"{seen}, {_BUSY.get(letter, 'sleeps')}"
+    return _STATES.get(process.state) or f"{seen}, {_BUSY.get(process.state, 'sleeps')}"
 
 
 def _process(rank: RankSeen, hosts: Hosts) -> ProcessSeen | None:
     return hosts[rank.host].processes.get(rank.pid) if rank.host in hosts else None
 
 
-def _next(rank: RankSeen, process: ProcessSeen | None) -> str:
+def _next(pid: int, host: str, process: ProcessSeen | None) -> str:
     if process is None:
-        return f"look at process {rank.pid} on {rank.host}: `busbw hang --host {rank.host}` does so over SSH"
-    if process.state[:1] in {"T", "t"}:
-        return f"`kill -CONT {rank.pid}` on {rank.host} lets it go on; find out who stopped it"
-    if process.state[:1] in {"", "Z", "X"}:
-        return f"look why it ended: its log, and `dmesg` on {rank.host} (out of memory, Xid)"
+        return f"look at process {pid} on {host}: `busbw hang --host {host}` does so over SSH"
+    if process.state in {"T", "t"}:
+        return f"`kill -CONT {pid}` on {host} lets it go on; find out who stopped it"
+    if process.state in {"", "Z", "X"}:
+        return f"look why it ended: its log, and `dmesg` on {host} (out of memory, Xid)"
     if process.stack:
         return "that is where its program is: look why it does not come to the collective"
-    return f"`py-spy dump --pid {rank.pid}` on {rank.host} shows where its program is"
+    return f"`py-spy dump --pid {pid}` (Python) or `gdb -p {pid}` on {host} shows where its program is"
+
+
+# ---- one process ---------------------------------------------------------------------------------------
+
+
+def judge_process(pid: int, host: str, process: ProcessSeen, silent: str) -> HangAnswer:
+    """What the kernel alone says of a process; ``silent``: who else was asked, and did not answer."""
+    state = _STATES.get(process.state)
+    does = f"{_ENDS[state]} {state}" if state else _BUSY.get(process.state, "sleeps")
+    unknown = "" if state else "; which rank of its job is behind is not known"
+    return HangAnswer(
+        is_hung=True if state else None,
+        answer=f"process {pid} on {host} {does}{unknown}",
+        evidence=(silent, *process_words(f"process {pid}", process)),
+        next=_next(pid, host, process),
+    )
 
 
 # ---- PyTorch's flight recorder -------------------------------------------------------------------------

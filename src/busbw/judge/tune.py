@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import isqrt
-from typing import Any, Final
+from typing import Final
 
 from busbw.judge.compare import Comparison, Verdict
 from busbw.model.arm import FUNCTIONS, Arm
@@ -25,10 +25,10 @@ class Tuned:
     """What one operation and size came to. Gains are shares of NCCL's own time that are saved: from the race,
     with what its intervals leave (``gain_low``, ``gain_high``).
 
-    ``arm`` is the choice to take, None where nothing is surely faster than NCCL's own; ``hidden`` is the gain
-    that the fastest other arm may have all the same. ``tried`` arms were measured, ``wrong`` had wrong data
-    or failed. ``confirmed`` is by how much it was faster in fresh launches, None where these did not show it;
-    ``verdict`` is what they showed, empty before.
+    ``arm`` is the choice to take, as text; empty where nothing is surely faster than NCCL's own. ``hidden``
+    is the gain that the fastest other arm may have all the same. ``tried`` arms were measured, ``wrong`` had
+    wrong data or failed. ``confirmed`` is by how much it was faster in fresh launches, None where these did
+    not show it; ``verdict`` is what they showed, empty before.
     """
 
     operation: str
@@ -36,7 +36,7 @@ class Tuned:
     op: str
     size_bytes: int
     default_ns: float
-    arm: Arm | None = None
+    arm: str = ""
     time_ns: float | None = None
     gain: float = 0.0
     gain_low: float = 0.0
@@ -47,15 +47,23 @@ class Tuned:
     verdict: str = ""
     confirmed: float | None = None
 
-    def to_fields(self) -> dict[str, Any]:
-        """JSON values."""
-        return {**asdict(self), "arm": str(self.arm) if self.arm is not None else ""}
 
-    @classmethod
-    def from_fields(cls, fields: Mapping[str, Any]) -> Tuned:
-        """The inverse."""
-        arm = Arm.of(fields["arm"]) if fields["arm"] else None
-        return cls(**{**fields, "arm": arm, "wrong": tuple(fields["wrong"])})
+@dataclass(frozen=True)
+class Tuning:
+    """What a whole race came to, on so many nodes and ranks. ``lost`` are arms in which it died or stood
+    still; ``was_confirmed``: fresh launches were made.
+    """
+
+    nodes: int
+    ranks: int
+    tuned: tuple[Tuned, ...]
+    lost: tuple[str, ...] = ()
+    was_confirmed: bool = False
+
+    @property
+    def winners(self) -> tuple[Tuned, ...]:
+        """What gained in the race."""
+        return tuple(each for each in self.tuned if each.arm)
 
 
 def races(record: RunRecord) -> tuple[Tuned, ...]:
@@ -66,7 +74,7 @@ def races(record: RunRecord) -> tuple[Tuned, ...]:
         groups[case.collective, case.dtype, case.op, case.size_bytes].append((case, result))
     found: list[Tuned] = []
     for key, raced in groups.items():
-        before = found[-1].arm if found and found[-1].operation == key[0] else None
+        before = found[-1].arm if found and found[-1].operation == key[0] else ""
         tuned = _race(key, raced, before)
         if tuned is not None:
             found.append(tuned)
@@ -74,7 +82,7 @@ def races(record: RunRecord) -> tuple[Tuned, ...]:
 
 
 def _race(
-    key: tuple[str, str, str, int], raced: Sequence[tuple[Case, CaseResult]], before: Arm | None
+    key: tuple[str, str, str, int], raced: Sequence[tuple[Case, CaseResult]], before: str
 ) -> Tuned | None:
     default = next((result for case, result in raced if not case.arm), None)
     if default is None or not default.time_ns:
@@ -97,10 +105,10 @@ def _race(
     if low < LEAST_GAIN or default.low_ns is None:
         return replace(tuned, hidden=max(high, 0.0))
     gain = 1 - (result.time_ns or 0.0) / default.time_ns
-    return replace(tuned, arm=best, time_ns=result.time_ns, gain=gain, gain_low=low, gain_high=high)
+    return replace(tuned, arm=str(best), time_ns=result.time_ns, gain=gain, gain_low=low, gain_high=high)
 
 
-def _best(arms: Mapping[Arm, CaseResult], before: Arm | None) -> Arm:
+def _best(arms: Mapping[Arm, CaseResult], before: str) -> Arm:
     """The fastest, or one that is as fast: the neighbouring size's, so that tables have few rows, or the one
     with the fewest channels, which leave most of the GPU to others. NCCL's own number of channels is not what
     every reader of a table makes of -1.
@@ -113,10 +121,10 @@ def _best(arms: Mapping[Arm, CaseResult], before: Arm | None) -> Arm:
         for arm, result in arms.items()
         if times[arm] <= times[fastest] * (1 + LEAST_GAIN) and (result.low_ns or 0.0) <= high_ns
     ]
-    return min(alike, key=lambda arm: (arm != before, arm.channels == 0, arm.channels, times[arm]))
+    return min(alike, key=lambda arm: (str(arm) != before, arm.channels == 0, arm.channels, times[arm]))
 
 
-def confirmed(tuned: Iterable[Tuned], comparison: Comparison) -> tuple[Tuned, ...]:
+def confirmed(tuning: Tuning, comparison: Comparison) -> Tuning:
     """With what fresh launches with the table showed against NCCL's own choice."""
     rows = {
         (row.key.collective, row.key.dtype, row.key.op, row.key.size_bytes): row
@@ -124,42 +132,43 @@ def confirmed(tuned: Iterable[Tuned], comparison: Comparison) -> tuple[Tuned, ..
         if row.key.placement == Placement.OUT_OF_PLACE
     }
     found = []
-    for each in tuned:
+    for each in tuning.tuned:
         row = rows.get((each.operation, each.dtype, each.op, each.size_bytes))
-        if each.arm is None or row is None:
+        if each.arm and row is not None:
+            gain = 1 - 1 / row.speedup if row.verdict is Verdict.FASTER and row.speedup else None
+            found.append(replace(each, verdict=row.verdict.value, confirmed=gain))
+        else:
             found.append(each)
-            continue
-        gain = 1 - 1 / row.speedup if row.verdict is Verdict.FASTER and row.speedup else None
-        found.append(replace(each, verdict=row.verdict.value, confirmed=gain))
-    return tuple(found)
+    return replace(tuning, tuned=tuple(found), was_confirmed=True)
 
 
 # ---- tables -----------------------------------------------------------------------------------------------
 
 
-def table_text(tuned: Sequence[Tuned], nodes: int, ranks: int, *, only_confirmed: bool) -> str:
+def table_text(tuning: Tuning, *, only_confirmed: bool) -> str:
     """NVIDIA's ten columns, which the plugin of busbw, NVIDIA's example and RCCL read, and an eleventh, which
     only busbw's reads, for a row with a size of chunks. Ranges reach half way, by factors, to sizes that have
-    another winner or none; neighbours with one winner are one row.
+    another winner or none; neighbours with one winner are one row. Empty where there is no row.
     """
-    lines = [CSV_HEAD]
+    lines = []
     by_kind: dict[str, list[Tuned]] = defaultdict(list)
-    for each in tuned:
+    for each in tuning.tuned:
         by_kind[each.operation].append(each)
     for operation, sizes in by_kind.items():
         for first, last, arm in _ranges(sorted(sizes, key=lambda each: each.size_bytes), only_confirmed):
             fields = (FUNCTIONS[operation], first, last, arm.algorithm.lower(), arm.protocol.lower())
+            filters = (arm.channels or -1, tuning.nodes, tuning.ranks, -1, -1)
             chunk = (arm.chunk_bytes,) if arm.chunk_bytes else ()
-            lines.append(",".join(map(str, (*fields, arm.channels or -1, nodes, ranks, -1, -1, *chunk))))
-    return "\n".join(lines) + "\n"
+            lines.append(",".join(map(str, (*fields, *filters, *chunk))))
+    return "\n".join((CSV_HEAD, *lines, "")) if lines else ""
 
 
 def _ranges(sizes: Sequence[Tuned], only_confirmed: bool) -> list[tuple[int, int, Arm]]:
     found: list[tuple[int, int, Arm]] = []
     for place, each in enumerate(sizes):
-        arm = each.arm if each.confirmed is not None or not only_confirmed else None
-        if arm is None:
+        if not each.arm or (only_confirmed and each.confirmed is None):
             continue
+        arm = Arm.of(each.arm)
         first = isqrt(sizes[place - 1].size_bytes * each.size_bytes) + 1 if place else each.size_bytes
         is_last = place + 1 == len(sizes)
         last = each.size_bytes if is_last else isqrt(each.size_bytes * sizes[place + 1].size_bytes)

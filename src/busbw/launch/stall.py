@@ -31,6 +31,10 @@ _FABRIC: Final = (
     "look at the links and GPUs (`busbw preflight`, `nvidia-smi`: Xid errors); NCCL_DEBUG=INFO names the"
     " transport"
 )
+_UNLIKE: Final = (
+    "all ranks have one plan: compare the versions of busbw and of the library on these hosts, and look at"
+    " log/ in the run folder"
+)
 
 
 class State(StrEnum):
@@ -111,7 +115,8 @@ def explain(still: Sequence[HostStill], started: Container[int] | None) -> HangA
     """
     ranks = sorted(_ranks_of(still), key=lambda each: each.page.rank)
     missing = set(range(max(each.page.ranks for each in ranks))) - {each.page.rank for each in ranks}
-    states = _states(ranks)
+    mixed = _mixed(_calls(ranks))
+    states = _states(ranks, is_mixed=bool(mixed))
     causes = {each.page.rank for each in ranks if states[each.page.rank] in _CAUSES}
     latest = max(each.page.phase for each in ranks)
     is_start = started is not None and latest <= Phase.JOINING
@@ -121,23 +126,23 @@ def explain(still: Sequence[HostStill], started: Container[int] | None) -> HangA
     named = [each for each in ranks if states[each.page.rank] is worst]
     waiting = [each for each in ranks if each.page.rank not in causes and each.page.waits]
     awaited = _awaited(waiting or ranks)
+    is_open = bool(mixed) and worst not in _CAUSES
     return HangAnswer(
         is_hung=True,
-        answer=_answer(worst, named, sorted(absent), waiting, awaited, ranks),
+        answer=mixed if is_open else _answer(worst, named, sorted(absent), waiting, awaited, ranks),
         states=_rows(ranks, states, absent),
         evidence=tuple(_evidence(still, worst, named, absent, started)),
-        next=_next(worst, named),
+        next=_UNLIKE if mixed else _next(worst, named),
     )
 
 
 # ---- the state of each rank ----------------------------------------------------------------------------
 
 
-def _states(ranks: Sequence[_Rank]) -> dict[int, State]:
+def _states(ranks: Sequence[_Rank], *, is_mixed: bool) -> dict[int, State]:
     """By rank. Where they do not measure the same, what follows is of that. Else what is certain of a process
     comes first; then who waits for nobody while others wait; then who is behind where all wait.
     """
-    is_mixed = bool(_mixed(_calls(ranks)))
     rules = (_different,) if is_mixed else (_ended, _busy, _short, _asleep, _in_library)
     causes = next((found for rule in rules if (found := rule(ranks))), {})
     return {each.page.rank: causes.get(each.page.rank) or _waiting(each.page) for each in ranks}
@@ -246,8 +251,6 @@ def _answer(
     awaited: str,
     ranks: Sequence[_Rank],
 ) -> str:
-    if worst not in _CAUSES and (mixed := _mixed(_calls(ranks))):
-        return mixed
     if worst not in _CAUSES and (cut := _cut(ranks)):
         return f"the network: {cut}; {len(waiting)} ranks wait in {awaited}"
     if worst in (State.NOT_STARTED, State.UNSEEN):

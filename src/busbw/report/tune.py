@@ -6,7 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from busbw.judge.tune import LEAST_GAIN, Tuned
+from busbw.judge.tune import LEAST_GAIN, Tuned, Tuning
+from busbw.model.arm import Arm
 from busbw.report.fields import aligned, folded
 from busbw.units import counted, first_of, format_share, format_size, format_time
 
@@ -18,59 +19,56 @@ def remark(text: str) -> list[str]:
     return folded(text, _COLUMNS, "# ", "#   ")
 
 
-def lines(tuned: Sequence[Tuned], name: str, lost: Sequence[str] = (), *, was_confirmed: bool) -> list[str]:
-    """The whole text; ``name`` is how commands call the run, ``lost`` are arms in which it died or hung."""
-    text = remark(answer(tuned, was_confirmed=was_confirmed))
-    if found := rows(tuned):
+def lines(tuning: Tuning, name: str) -> list[str]:
+    """The whole text; ``name`` is how commands call the run."""
+    text = remark(answer(tuning))
+    if found := rows(tuning):
         text += ["#", *(f"# {line}" for line in aligned([HEAD, *found]))]
-    text += [line for each in remarks(tuned, lost) for line in remark(each)]
-    if any(each.confirmed is not None for each in tuned) and was_confirmed:
+    text += [line for each in remarks(tuning) for line in remark(each)]
+    if any(each.confirmed is not None for each in tuning.tuned):
         emit = f"busbw tune {name} --emit nccl-csv --output table.csv"
         text.append(f"# next: `{emit}`, then start any NCCL job with")
         text.append("#   NCCL_TUNER_PLUGIN=$(busbw tune --plugin) BUSBW_TUNER_FILE=$PWD/table.csv")
     return text
 
 
-def answer(tuned: Sequence[Tuned], *, was_confirmed: bool) -> str:
+def answer(tuning: Tuning) -> str:
     """How many sizes gain, and how much."""
-    takes = [each for each in tuned if each.arm is not None]
+    takes = tuning.winners
     shown = [each for each in takes if each.confirmed is not None]
-    sizes = counted(len(tuned), "case")
+    sizes = counted(len(tuning.tuned), "case")
     if not takes:
         return f"nothing to gain: NCCL's own choice is as fast as any other ({sizes})"
-    if not was_confirmed:
+    if not tuning.was_confirmed:
         return f"{len(takes)} of {sizes} may gain; not confirmed in fresh launches (--blocks 3 does)"
     if not shown:
         looked = f"{counted(len(takes), 'case')} looked faster"
         return f"nothing to gain: {looked}, and fresh launches did not show it"
     most = max(shown, key=lambda each: each.confirmed or 0.0)
-    where = f"{most.operation} {format_size(most.size_bytes)}"
-    return (
-        f"{len(shown)} of {sizes} gain, at most {format_share(most.confirmed or 0.0)}"
-        f" ({where} by {most.arm.words if most.arm else ''})"
-    )
+    where = f"{most.operation} {format_size(most.size_bytes)} by {Arm.of(most.arm).words}"
+    return f"{len(shown)} of {sizes} gain, at most {format_share(most.confirmed or 0.0)} ({where})"
 
 
 HEAD: Final = ("operation", "size", "NCCL", "best", "time", "gain in the race %", "confirmed")
 
 
-def rows(tuned: Sequence[Tuned]) -> list[tuple[str, ...]]:
+def rows(tuning: Tuning) -> list[tuple[str, ...]]:
     """Below HEAD: a row a size with something to gain."""
-    return [_row(each) for each in tuned if each.arm is not None]
+    return [_row(each) for each in tuning.winners]
 
 
-def remarks(tuned: Sequence[Tuned], lost: Sequence[str]) -> Iterator[str]:
+def remarks(tuning: Tuning) -> Iterator[str]:
     """Sizes with nothing to gain, and what was left out of the race."""
+    tuned = tuning.tuned
     yield from _nothing(tuned)
     wrong = [f"{each.operation} {format_size(each.size_bytes)} {arm}" for each in tuned for arm in each.wrong]
     if wrong:
         yield f"wrong data, and so out: {first_of(wrong, 4)}"
-    if lost:
-        yield f"did not come back, and so out: {', '.join(lost)}"
+    if tuning.lost:
+        yield f"did not come back, and so out: {', '.join(tuning.lost)}"
 
 
 def _row(each: Tuned) -> tuple[str, ...]:
-    assert each.arm is not None, "a row of a winner"
     gain = f"{100 * each.gain:.1f} ({100 * each.gain_low:.1f} to {100 * each.gain_high:.1f})"
     fresh = (
         format_share(each.confirmed) if each.confirmed is not None else each.verdict.lower() or "not tried"
@@ -79,7 +77,7 @@ def _row(each: Tuned) -> tuple[str, ...]:
         each.operation,
         format_size(each.size_bytes),
         format_time(each.default_ns),
-        each.arm.short,
+        Arm.of(each.arm).short,
         format_time(each.time_ns or 0.0),
         gain,
         fresh,
@@ -90,7 +88,7 @@ def _nothing(tuned: Sequence[Tuned]) -> Iterator[str]:
     """Sizes without a winner, by operation, and how much they may have hidden."""
     without: dict[str, list[Tuned]] = defaultdict(list)
     for each in tuned:
-        if each.arm is None:
+        if not each.arm:
             without[each.operation].append(each)
     for operation, sizes in without.items():
         tried = max(each.tried for each in sizes)

@@ -13,7 +13,7 @@ from busbw.judge.compare_regimes import ComparedRegime, compared_regimes
 from busbw.judge.compare_setups import ComparedSeries
 from busbw.judge.diagnose.engine import decisive
 from busbw.judge.expectation import Judgement
-from busbw.judge.tune import Tuned
+from busbw.judge.tune import Tuning
 from busbw.model.conclusion import QUESTIONS, Answer
 from busbw.model.finding import Finding, Severity, worst_first
 from busbw.model.record import Method, RunRecord, RunStatus
@@ -99,13 +99,11 @@ class SeriesReport:
 
 @dataclass(frozen=True)
 class TuningReport:
-    """A race of what NCCL can do, and what it came to. ``lost`` are arms in which it died or hung."""
+    """A race of what NCCL can do, and what it came to."""
 
     name: str
     record: RunRecord
-    tuned: tuple[Tuned, ...]
-    lost: tuple[str, ...] = ()
-    was_confirmed: bool = False
+    tuning: Tuning
 
 
 Shown = Reported | HuntReport | SeriesReport | TuningReport
@@ -434,16 +432,13 @@ def _setups(shown: SeriesReport) -> Iterator[Check]:
 
 def _of_tuning(shown: TuningReport) -> Part:
     """The winners; the arms themselves are the record's."""
-    rows, head = tuple(tune.rows(shown.tuned)), tune.HEAD
+    rows, head = tuple(tune.rows(shown.tuning)), tune.HEAD
     return Part(
         shown.name,
-        Headline(tune.answer(shown.tuned, was_confirmed=shown.was_confirmed)),
+        Headline(tune.answer(shown.tuning)),
         tuple(filter(None, (_status(shown.record),))),
         answers=Table(head, rows, keys=len(head)) if rows else None,
-        facts=(
-            *_facts(shown.record, ""),
-            *(("note", text) for text in tune.remarks(shown.tuned, shown.lost)),
-        ),
+        facts=(*_facts(shown.record, ""), *(("note", text) for text in tune.remarks(shown.tuning))),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -79,6 +80,22 @@ def test_the_answers_of_every_version(
     assert code == 5
     assert answer["answer"].startswith(f"rank 1 (pid {process.pid} on 127.0.0.1) {words}")
     assert answer["evidence"][0].startswith(f"NCCL {version}'s RAS was asked twice")
+
+
+def test_of_one_process_the_kernel_answers_where_nccl_does_not(
+    called: Any, tmp_path: Path, ras: Any, process: Any
+) -> None:
+    server = ras(b"", silent=100)
+    words = ("hang", "--ras", server.address, "--wait", "10ms", "--pid", str(process.pid))
+    code, out, _ = called(tmp_path, *words)
+    assert code == 3
+    first = rf"process {process.pid} on \S+ "
+    assert re.match(first + r"sleeps; which rank of its job is behind is not known\n", out)
+    process.kill()
+    process.wait()
+    code, out, _ = called(tmp_path, *words)
+    assert code == 5
+    assert re.match(first + r"is gone\n", out)
 
 
 def test_nobody_answers(called: Any, tmp_path: Path, ras: Any) -> None:

@@ -6,7 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,7 @@ import pytest
 from busbw_testing.environ import clean_environ
 from busbw_testing.tuner_table import rows_of
 
-from busbw.judge.tune import Tuned
-from busbw.model.arm import Arm
+from busbw.judge.tune import Tuned, Tuning
 from busbw.record.folder import TUNING_FILE
 
 STAND_INS = Path(__file__).parents[1] / "machine" / "stand_ins"
@@ -27,16 +26,10 @@ def tuning(tmp_path: Path) -> Path:
     run = tmp_path / "home" / "20261128-120000-all_reduce-abcd"
     run.mkdir(parents=True)
     (run / "run.json").write_text("{}")
-    ring = Tuned("all_reduce", "float", "sum", 4096, 1000.0, arm=Arm("RING", "LL128", 24), confirmed=0.1)
-    nothing = replace(ring, size_bytes=8192, arm=None, confirmed=None)
-    fields = {
-        "nodes": 1,
-        "ranks": 4,
-        "was_confirmed": True,
-        "lost": [],
-        "tuned": [ring.to_fields(), nothing.to_fields()],
-    }
-    (run / TUNING_FILE).write_text(json.dumps(fields))
+    ring = Tuned("all_reduce", "float", "sum", 4096, 1000.0, arm="ring/ll128/24", confirmed=0.1)
+    nothing = replace(ring, size_bytes=8192, arm="", confirmed=None)
+    whole = Tuning(1, 4, (ring, nothing), was_confirmed=True)
+    (run / TUNING_FILE).write_text(json.dumps(asdict(whole)))
     return run
 
 
@@ -78,6 +71,14 @@ def test_what_was_confirmed_is_written_for_its_readers(
     assert rows_of(Path(variables["BUSBW_TUNER_FILE"])) == 1
     assert Path(variables["NCCL_TUNER_PLUGIN"]).is_file()
     assert variables["BUSBW_TUNER_SITE"] == "/opt/site/tuner.so"  # asked for what the table has not
+
+
+def test_a_damaged_tuning_is_named(called: Any, tuning: Path) -> None:
+    path = tuning / TUNING_FILE
+    path.write_text(path.read_text().replace('"ranks": 4', '"ranks": "4"'))
+    code, _, said = called(tuning.parent, "show", "last")
+    assert code == 2
+    assert "tuning.json: ranks: input should be a valid integer" in said
 
 
 def test_a_tuning_is_shown_as_it_ended(called: Any, tuning: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from busbw.judge.compare import Verdict
 from busbw.judge.compare_arms import CaseKey
-from busbw.judge.tune import Tuned, confirmed, races, table_text
+from busbw.judge.tune import Tuned, Tuning, confirmed, races, table_text
 from busbw.model.arm import FUNCTIONS, Arm, arms_of
 from busbw.model.case import Case
 from busbw.model.collective import Placement
@@ -46,27 +46,27 @@ def record_of(*races: tuple[int, dict[str, Any]]) -> RunRecord:
 def test_a_winner_is_faster_than_the_intervals_leave_open() -> None:
     arms = {"": (99, 100, 101), str(RING): (89, 90, 91), str(TREE): (119, 120, 121)}
     (found,) = races(record_of((64, arms)))
-    assert (found.arm, found.gain, found.tried) == (RING, pytest.approx(0.1), 2)
+    assert (found.arm, found.gain, found.tried) == (str(RING), pytest.approx(0.1), 2)
     assert found.gain_low == pytest.approx(1 - 91 / 99)
     (same,) = races(record_of((64, {"": (99, 100, 101), str(RING): (97.5, 98.5, 99.5)})))
-    assert same.arm is None
+    assert not same.arm
     assert same.hidden == pytest.approx(1 - 97.5 / 101)
 
 
 def test_wrong_data_and_what_cannot_be_done_never_win() -> None:
     arms = {"": (99, 100, 101), str(RING): Status.WRONG, str(TREE): Status.NOT_APPLICABLE}
     (found,) = races(record_of((64, arms)))
-    assert (found.arm, found.tried, found.wrong) == (None, 0, (str(RING),))
+    assert (found.arm, found.tried, found.wrong) == ("", 0, (str(RING),))
 
 
 def test_nothing_is_claimed_where_an_interval_is_missing_and_the_size_is_told() -> None:
     record = record_of((64, {"": (99, 100, 101), str(RING): (89, 90, 91)}))
     default, ring = record.results
     (open_default,) = races(replace(record, results=(replace(default, low_ns=None, high_ns=None), ring)))
-    assert (open_default.arm, open_default.tried) == (None, 1)
+    assert (open_default.arm, open_default.tried) == ("", 1)
     assert open_default.hidden == pytest.approx(1 - 89 / 100)
     (dropped,) = races(replace(record, results=(default, replace(ring, low_ns=None, high_ns=None))))
-    assert (dropped.arm, dropped.tried) == (None, 1)
+    assert (dropped.arm, dropped.tried) == ("", 1)
 
 
 def test_of_arms_that_are_alike_the_one_with_fewest_channels_is_taken() -> None:
@@ -78,16 +78,16 @@ def test_of_arms_that_are_alike_the_one_with_fewest_channels_is_taken() -> None:
         str(half): (80.9, 82, 83),
     }
     (found,) = races(record_of((64, times)))
-    assert found.arm == RING  # 16 channels may be as fast, and look 2.5 % slower
+    assert found.arm == str(RING)  # 16 channels may be as fast, and look 2.5 % slower
 
 
 def test_of_arms_that_are_alike_the_neighbours_winner_is_taken_then_one_with_stated_channels() -> None:
     alike = {"": (99, 100, 101), str(RING_BY_NCCL): (79, 80, 81), str(RING): (79.5, 80.5, 81.5)}
     (found,) = races(record_of((64, alike)))
-    assert found.arm == RING
+    assert found.arm == str(RING)
     first = (32, {"": (99, 100, 101), str(TREE): (69, 70, 71), str(RING): (89, 90, 91)})
     second = (64, {"": (99, 100, 101), str(TREE): (79.5, 80.5, 81.5), str(RING): (79, 80, 81)})
-    assert [each.arm for each in races(record_of(first, second))] == [TREE, TREE]
+    assert [each.arm for each in races(record_of(first, second))] == [str(TREE)] * 2
 
 
 def test_of_200_races_of_identical_arms_none_has_a_winner() -> None:
@@ -104,7 +104,7 @@ def test_of_200_races_of_identical_arms_none_has_a_winner() -> None:
     winners = 0
     for _ in range(200):
         (found,) = races(record_of((64, {arm: interval() for arm in ("", *arms)})))
-        winners += found.arm is not None
+        winners += bool(found.arm)
     assert winners == 0
 
 
@@ -115,14 +115,18 @@ class _Row:
 
 
 def tuned(size: int, arm: Arm | None) -> Tuned:
-    return Tuned("all_reduce", "float", "sum", size, 1000.0, arm=arm, gain=0.1)
+    return Tuned("all_reduce", "float", "sum", size, 1000.0, arm=str(arm or ""), gain=0.1)
+
+
+def tuning(*found: Tuned, was_confirmed: bool = False) -> Tuning:
+    return Tuning(2, 16, found, was_confirmed=was_confirmed)
 
 
 def test_only_what_fresh_launches_show_is_confirmed() -> None:
-    found = (tuned(64, RING), tuned(128, RING), tuned(256, None))
+    found = tuning(tuned(64, RING), tuned(128, RING), tuned(256, None))
     rows = (_Row(64, Verdict.FASTER, 1.25), _Row(128, Verdict.AMBIGUOUS, 1.02))
     comparison: Any = SimpleNamespace(rows=rows)
-    first, second, third = confirmed(found, comparison)
+    first, second, third = confirmed(found, comparison).tuned
     assert (first.confirmed, first.verdict) == (pytest.approx(0.2), "FASTER")
     assert (second.confirmed, second.verdict) == (None, "AMBIGUOUS")
     assert third.verdict == ""
@@ -151,7 +155,7 @@ def test_a_table_says_for_every_size_what_was_confirmed_and_nothing_else() -> No
     found = [tuned(64, RING), tuned(128, RING), tuned(256, None), tuned(512, TREE), tuned(1024, RING)]
     found = [replace(each, confirmed=0.1 if each.arm else None) for each in found]
     found[4] = replace(found[4], confirmed=None)
-    rows = rows_as_read(table_text(found, 2, 16, only_confirmed=True))
+    rows = rows_as_read(table_text(tuning(*found), only_confirmed=True))
 
     def chosen(size: int) -> str:
         fitting = (row for row in rows if int(row["min"]) <= size <= int(row["max"]))
@@ -164,22 +168,22 @@ def test_a_table_says_for_every_size_what_was_confirmed_and_nothing_else() -> No
     assert {(row["collective"], row["nodes"], row["ranks"]) for row in rows} == {
         (FUNCTIONS["all_reduce"], "2", "16")
     }
-    assert len(rows_as_read(table_text(found, 2, 16, only_confirmed=False))) == 3
+    assert len(rows_as_read(table_text(tuning(*found), only_confirmed=False))) == 3
 
 
 def test_every_arm_is_read_back_and_its_chunk_is_an_eleventh_column() -> None:
     arms = [arm for operation in FUNCTIONS for arm in arms_of(operation)]
     assert [Arm.of(str(arm)) for arm in arms] == arms
     chunked = Arm("RING", "SIMPLE", chunk_bytes=131072)
-    table = table_text([tuned(64, chunked)], 2, 16, only_confirmed=False)
+    table = table_text(tuning(tuned(64, chunked)), only_confirmed=False)
     assert table.splitlines()[1] == "allreduce,64,64,ring,simple,-1,2,16,-1,-1,131072"
 
 
 def test_the_answer_names_the_largest_gain_or_says_that_there_is_none() -> None:
     found = (replace(tuned(64, RING), confirmed=0.08, verdict="FASTER"), tuned(128, None))
-    text = lines(found, "r", was_confirmed=True)
+    text = lines(tuning(*found, was_confirmed=True), "r")
     assert text[0] == "# 1 of 2 cases gain, at most 8.0% (all_reduce 64 B by RING LL128, 24 channels)"
     assert any("busbw tune r --emit nccl-csv" in line for line in text)
-    nothing = lines((tuned(128, None),), "r", was_confirmed=False)
+    nothing = lines(tuning(tuned(128, None)), "r")
     assert nothing[0] == "# nothing to gain: NCCL's own choice is as fast as any other (1 case)"
     assert nothing[1] == "# all_reduce: nothing to gain beyond 1.0% at 128 B (0 other ways tried)"

@@ -106,6 +106,7 @@ def test_of_two_ranks_in_different_calls_none_is_named() -> None:
     assert found["message"] == (
         f"the ranks are in different calls: {CALL} on rank 0, all_reduce 1 MiB float on rank 1"
     )
+    assert found["hint"].startswith("all ranks have one plan: compare the versions")
 
 
 def heard(*events: Event) -> Listener:

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from busbw.machine.native.core import LIBRARY_PATH
+from busbw.model.choice import NCCL_ALGORITHMS, NCCL_PROTOCOLS
 
-NUMBER_OF_ALGORITHMS: Final = 7
-NUMBER_OF_PROTOCOLS: Final = 3
 _SITES_OWN: Final = -1
 
 
@@ -28,10 +27,7 @@ class _Choice(ctypes.Structure):
 class _Call(ctypes.Structure):
     _fields_ = (
         ("calls", ctypes.c_uint64),
-        ("refused", ctypes.c_uint64),
-        ("bytes", ctypes.c_uint64),
-        ("function", ctypes.c_int32),
-        ("costs", ctypes.c_float * NUMBER_OF_PROTOCOLS * NUMBER_OF_ALGORITHMS),
+        ("costs", ctypes.c_float * len(NCCL_PROTOCOLS) * len(NCCL_ALGORITHMS)),
     )
 
 
@@ -45,14 +41,9 @@ _core.busbw_tuner_last.argtypes = (ctypes.POINTER(_Call),)
 
 @dataclass(frozen=True)
 class Asked:
-    """The last call that NCCL asked about: ``calls`` are all so far, ``refused`` those of them that could not
-    be done as set; ``possible`` are (algorithm, protocol) by NCCL's numbers, of this call.
-    """
+    """``calls`` that NCCL asked about; ``possible``: (algorithm, protocol) by its numbers, of the last."""
 
     calls: int
-    refused: int
-    bytes: int
-    function: int
     possible: frozenset[tuple[int, int]]
 
 
@@ -77,8 +68,8 @@ def last() -> Asked:
     _core.busbw_tuner_last(ctypes.byref(call))
     possible = frozenset(
         (algorithm, protocol)
-        for algorithm in range(NUMBER_OF_ALGORITHMS)
-        for protocol in range(NUMBER_OF_PROTOCOLS)
-        if call.costs[algorithm][protocol] >= 0
+        for algorithm, costs in enumerate(call.costs)
+        for protocol, cost in enumerate(costs)
+        if cost >= 0
     )
-    return Asked(call.calls, call.refused, call.bytes, call.function, possible)
+    return Asked(call.calls, possible)
