@@ -57,6 +57,15 @@ class Neighbour:
 
 
 @dataclass(frozen=True)
+class Factor:
+    """How many times as much as alone, with the ends of its 95 % interval; None of too few rounds."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
 class Beside:
     """One case in rounds, in each of them alone and beside a neighbour. ``what`` is the neighbour as the user
     wrote it, ``how`` says what it was on these ranks.
@@ -67,19 +76,22 @@ class Beside:
     share of the case's time in which it was under way. ``clocks_mhz`` are the lowest clocks of any rank's
     device: of the collective alone, and beside the neighbour; empty where there is none to ask.
 
-    ``alone_median_ns`` and ``beside_median_ns`` are the medians of the rounds. ``p99`` is how many times as
-    long the slowest of a hundred calls takes, with the ends of its interval; empty where a sample holds
-    several calls, or there are too few.
+    ``mean``, ``median`` and ``p99`` (the slowest of a hundred calls) are how many times as long a call takes
+    beside the neighbour; p99 is None where a sample holds several calls, or there are too few. ``left`` is
+    the part of its own work that a load gets done meanwhile, and ``sum`` is 1 / mean + left: 2 is an ideal
+    overlap, 1 is what taking turns would give; None where work is not counted.
     """
 
     what: str
     how: str
     alone_ns: tuple[float, ...]
     beside_ns: tuple[float, ...]
+    mean: Factor
+    median: Factor
+    p99: Factor | None = None
+    left: Factor | None = None
+    sum: Factor | None = None
     work_alone: tuple[float, ...] = ()
     work_beside: tuple[float, ...] = ()
     unit: str = ""
     clocks_mhz: tuple[int, ...] = ()
-    alone_median_ns: tuple[float, ...] = ()
-    beside_median_ns: tuple[float, ...] = ()
-    p99: tuple[float, ...] = ()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from busbw.model.neighbour import Beside, Neighbour
+from busbw.model.neighbour import Beside, Factor, Neighbour
 from busbw.model.plan import Limits
 from busbw.model.progress import Phase
 from busbw.model.result import StopReason
@@ -21,7 +21,7 @@ from busbw.rank.delays import latest_ns
 from busbw.rank.measure import Conditions, Samples, Sampling, Taken, first_look, warm_up
 from busbw.stats import stopping
 from busbw.stats.interval import Estimate, Float64Array
-from busbw.stats.rounds import p99_ratio, ratio_of_rounds
+from busbw.stats.rounds import over_rounds, p99_ratio
 
 if TYPE_CHECKING:
     from busbw.rank.backends.load import Load
@@ -46,6 +46,11 @@ class _Seen:
     by_itself: list[float] = field(default_factory=list)
     work: list[float] = field(default_factory=list)
     clocks: list[int] = field(default_factory=list)
+
+    def longer_than(self, alone: _Seen) -> Float64Array:
+        """How many times as long a call takes, in each round."""
+        found: Float64Array = np.array(self.times_ns) / np.array(alone.times_ns)
+        return found
 
 
 class _Rounds:
@@ -79,7 +84,7 @@ class _Rounds:
     @property
     def ratios(self) -> list[Estimate]:
         """Of each neighbour: how many times as long a call takes."""
-        return [ratio_of_rounds(each.times_ns, self.seen[0].times_ns) for each in self.seen[1:]]
+        return [over_rounds(each.longer_than(self.seen[0])) for each in self.seen[1:]]
 
     def add(self, samples: int, look_s: float) -> None:
         """One round more; every second one backwards. Collective."""
@@ -119,30 +124,48 @@ class _Rounds:
         world = self._given.world
         work = world.sum(np.array([[each.by_itself, each.work] for each in self.seen[1:]])) / world.size
         clocks = -world.max(np.array([-round(float(np.median(each.clocks))) for each in self.seen], np.int64))
-        alone = self.seen[0].samples_ns
-        single = self.alone.k == 1
         return tuple(
-            Beside(
-                what=neighbour.text,
-                how=company.how,
-                alone_ns=tuple(self.seen[0].times_ns),
-                beside_ns=tuple(seen.times_ns),
-                work_alone=tuple(by_itself.tolist()) if company.unit else (),
-                work_beside=tuple(beside.tolist()),
-                unit=company.unit,
-                clocks_mhz=(int(clocks[0]), int(clocks[place])) if clocks[0] else (),
-                alone_median_ns=_medians(alone),
-                beside_median_ns=_medians(seen.samples_ns),
-                p99=p99_ratio(seen.samples_ns, alone) if single else (),
-            )
-            for place, (neighbour, company, seen, (by_itself, beside)) in enumerate(
-                zip(asked, self._neighbours, self.seen[1:], work, strict=True), start=1
-            )
+            self._beside_of(neighbour, place, by_itself, beside, clocks[[0, place]].tolist())
+            for place, (neighbour, (by_itself, beside)) in enumerate(zip(asked, work, strict=True), start=1)
+        )
+
+    def _beside_of(
+        self,
+        neighbour: Neighbour,
+        place: int,
+        by_itself: Float64Array,
+        work: Float64Array,
+        clocks_mhz: list[int],
+    ) -> Beside:
+        company, alone, seen = self._neighbours[place - 1], self.seen[0], self.seen[place]
+        longer = seen.longer_than(alone)
+        typical = _medians(seen.samples_ns) / _medians(alone.samples_ns)
+        left = work / by_itself if company.unit and by_itself.min() > 0 else None
+        p99 = p99_ratio(seen.samples_ns, alone.samples_ns) if self.alone.k == 1 else ()
+        return Beside(
+            what=neighbour.text,
+            how=company.how,
+            alone_ns=tuple(alone.times_ns),
+            beside_ns=tuple(seen.times_ns),
+            mean=_factor(longer),
+            median=_factor(typical),
+            p99=Factor(*p99) if p99 else None,
+            left=None if left is None else _factor(left),
+            sum=None if left is None else _factor(1 / longer + left),
+            work_alone=tuple(by_itself.tolist()) if company.unit else (),
+            work_beside=tuple(work.tolist()),
+            unit=company.unit,
+            clocks_mhz=tuple(clocks_mhz) if clocks_mhz[0] else (),
         )
 
 
-def _medians(rounds: Sequence[Float64Array]) -> tuple[float, ...]:
-    return tuple(float(np.median(own)) for own in rounds)
+def _medians(rounds: Sequence[Float64Array]) -> Float64Array:
+    return np.array([np.median(own) for own in rounds])
+
+
+def _factor(ratios: Float64Array) -> Factor:
+    found = over_rounds(ratios)
+    return Factor(found.median, found.low, found.high) if found.attained else Factor(found.median)
 
 
 def measure_beside(

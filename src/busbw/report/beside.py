@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from statistics import median
 from typing import Final
 
 from busbw.judge.beside import Judged, judged
 from busbw.model.case import Case
 from busbw.model.mark import LEAST_OVERLAP, PART_ALONE
+from busbw.model.neighbour import Beside, Factor
 from busbw.model.plan import Plan
 from busbw.model.result import CaseResult
 from busbw.report import curves
 from busbw.report.fields import aligned
 from busbw.report.plots import Plot, Table
-from busbw.stats.interval import Estimate
 from busbw.units import counted, format_number, format_size, format_time
 
-_HEAD: Final[tuple[str, ...]] = ("case", "alone", "beside", "mean", "median")
+_ALWAYS: Final = ("alone", "beside", "mean", "median")
 _OF_LOADS: Final = ("left %", "sum")
 _OF_OPERATIONS: Final = ("p99", "during %")  # p99: the third impact factor of congestion tests
 _COLUMNS: Final = 98  # behind "# "
@@ -47,12 +48,12 @@ def lines(plan: Plan, results: Sequence[CaseResult]) -> list[str]:
 def answer(found: Sequence[Judged]) -> str:
     """Of one neighbour: the case that suffers most, and how many do. Cases of no bytes are left out."""
     moving = [each for each in found if each.case.size_bytes or not each.case.row.sized] or found
-    decided = [each for each in moving if each.time.attained]
+    decided = [each for each in moving if each.is_decided]
     where = f"beside {found[0].beside.what}"
     if not decided:
         return f"{where}: too few rounds to say: raise --case-time"
     slower = [each for each in decided if each.is_slower]
-    text = f"{where}: {_of_worst(max(slower or decided, key=lambda each: each.time.median))}"
+    text = f"{where}: {_of_worst(max(slower or decided, key=lambda each: each.beside.mean.value))}"
     if len(moving) > 1:
         text += f"; slower in {len(slower)} of {counted(len(moving), 'case')}"
     undecided = len(moving) - len(decided)
@@ -60,28 +61,32 @@ def answer(found: Sequence[Judged]) -> str:
 
 
 def _of_worst(worst: Judged) -> str:
-    text = f"{_name(worst.case)} takes {_interval(worst.time)} times as long"
-    text += "" if worst.typical is None else f", {_interval(worst.typical)} at the median"
-    text += (
-        "" if worst.left is None else f", and leaves {100 * worst.left.median:.0f} % of the {_work(worst)}"
-    )
+    found = worst.beside
+    text = f"{_name(worst.case)} takes {_interval(found.mean)} times as long"
+    text += f", {_interval(found.median)} at the median"
+    text += "" if found.left is None else f", and leaves {100 * found.left.value:.0f} % of the {_work(found)}"
     return text + (f", {PART_ALONE}" if worst.is_part_alone else "")
 
 
 def plot_beside(of: tuple[str, ...], title: str, found: Sequence[Sequence[Judged]]) -> Plot:
     """Both ratios against size, of cases that have one; of loads, or of operations."""
     rows = [
-        curves.row(f"{label} {each.beside.what}", each.case.size_bytes, ratio.median, ends, _interval(ratio))
+        curves.row(
+            f"{label} {each.beside.what}",
+            each.case.size_bytes,
+            factor.value,
+            (factor.low, factor.high),
+            _interval(factor),
+        )
         for own in found
         for each in own
-        for label, ratio in (("time beside", each.time), ("left of", each.left))
-        if ratio is not None and each.case.size_bytes
-        for ends in [(ratio.low, ratio.high) if ratio.attained else (None, None)]
+        for label, factor in (("time beside", each.beside.mean), ("left of", each.beside.left))
+        if factor is not None and each.case.size_bytes
     ]
-    first, *head = _head(found[0])
-    cells = tuple((_row(each)[0], each.beside.what, *_row(each)[1:]) for own in found for each in own)
+    head = _head(found[0])
+    cells = tuple((_name(each.case), each.beside.what, *_row(each, head)) for own in found for each in own)
     notes = (*map(answer, found), *_notes(found[0]))
-    table = Table((first, "neighbour", *head), cells, keys=2, notes=notes)
+    table = Table(("case", "neighbour", *head), cells, keys=2, notes=notes)
     note = "In turn alone and beside the neighbour; 1 is as alone."
     words = {"x": "size", "y": "beside / alone"}
     return Plot("curve", of, "beside", title, note, tuple(rows), table, words)
@@ -97,14 +102,18 @@ def _of_neighbour(found: Sequence[Judged]) -> Iterator[str]:
 
 
 def _table(found: Sequence[Judged]) -> list[str]:
-    rows = [_head(found), *map(_row, found)]
-    if any(each.beside.clocks_mhz for each in found):
-        rows = [(*row, end) for row, end in zip(rows, ("clock MHz", *map(_clocks, found)), strict=True)]
+    """The cases of an operation below its name."""
+    head = _head(found)
+    rows: list[tuple[str, ...]] = []
+    for operation, own in groupby(found, key=lambda each: each.case.collective):
+        rows.append((operation, *head))
+        rows += ((format_size(each.case.size_bytes), *_row(each, head)) for each in own)
     return aligned(rows, range(len(rows[0])))
 
 
 def _head(found: Sequence[Judged]) -> tuple[str, ...]:
-    return (*_HEAD, *(_OF_LOADS if found[0].beside.unit else _OF_OPERATIONS))
+    clocks = ("clock MHz",) if any(each.beside.clocks_mhz for each in found) else ()
+    return (*_ALWAYS, *((*_OF_LOADS, *clocks) if found[0].beside.unit else _OF_OPERATIONS))
 
 
 def _notes(found: Sequence[Judged]) -> tuple[str, ...]:
@@ -112,40 +121,44 @@ def _notes(found: Sequence[Judged]) -> tuple[str, ...]:
     return (_TIMES, _SUM, _SCALE) if found[0].beside.unit else (_TIMES, _DURING)
 
 
-def _row(each: Judged) -> tuple[str, ...]:
-    times = (format_time(median(own)) for own in (each.beside.alone_ns, each.beside.beside_ns))
-    typical = "n/a" if each.typical is None else _interval(each.typical)
-    return (_name(each.case), *times, _interval(each.time), typical, *_last(each))
-
-
-def _last(each: Judged) -> tuple[str, str]:
-    """What only loads have, or only operations."""
-    if each.beside.unit:
-        left = "n/a" if each.left is None else _interval(each.left, 100)
-        return left, "n/a" if each.work_sum is None else f"{each.work_sum:.2f}"
-    p99 = "n/a" if each.p99 is None else "{} ({}-{})".format(*map(_factor, each.p99))
-    return p99, f"{100 * each.during:.0f}" + (f" {PART_ALONE}" if each.is_part_alone else "")
-
-
-def _interval(found: Estimate, scale: int = 1) -> str:
+def _interval(found: Factor | None, scale: int = 1) -> str:
     """``1.31 (1.28-1.34)``; of too few rounds without an interval."""
-    values = (scale * each for each in (found.median, found.low, found.high))
-    value, low, high = map(_factor, values) if scale == 1 else (f"{each:.0f}" for each in values)
-    return f"{value} ({low}-{high})" if found.attained else f"{value} (n/a)"
+    if found is None:
+        return "n/a"
+    form = _digits if scale == 1 else "{:.0f}".format
+    if found.low is None or found.high is None:
+        return f"{form(scale * found.value)} (n/a)"
+    return f"{form(scale * found.value)} ({form(scale * found.low)}-{form(scale * found.high)})"
 
 
-def _factor(value: float) -> str:
-    """With three digits, at most two of them decimals."""
+def _digits(value: float) -> str:
+    """Three, at most two of them decimals."""
     return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f}"
 
 
-def _clocks(each: Judged) -> str:
-    """Alone, and beside the neighbour."""
-    return " > ".join(map(str, each.beside.clocks_mhz)) or "n/a"
+def _during(each: Judged) -> str:
+    return f"{100 * each.during:.0f}" + (f" {PART_ALONE}" if each.is_part_alone else "")
 
 
-def _work(each: Judged) -> str:
-    return "memory bandwidth" if each.beside.unit == "GB/s" else "compute"
+_CELLS: Final[Mapping[str, Callable[[Judged], str]]] = {
+    "alone": lambda each: format_time(median(each.beside.alone_ns)),
+    "beside": lambda each: format_time(median(each.beside.beside_ns)),
+    "mean": lambda each: _interval(each.beside.mean),
+    "median": lambda each: _digits(each.beside.median.value),
+    "p99": lambda each: _interval(each.beside.p99),
+    "left %": lambda each: _interval(each.beside.left, 100),
+    "sum": lambda each: "n/a" if each.beside.sum is None else f"{each.beside.sum.value:.2f}",
+    "during %": _during,
+    "clock MHz": lambda each: " > ".join(map(str, each.beside.clocks_mhz)) or "n/a",  # alone, and beside
+}
+
+
+def _row(each: Judged, head: Iterable[str]) -> tuple[str, ...]:
+    return tuple(_CELLS[name](each) for name in head)
+
+
+def _work(beside: Beside) -> str:
+    return "memory bandwidth" if beside.unit == "GB/s" else "compute"
 
 
 def _name(case: Case) -> str:

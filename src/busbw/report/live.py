@@ -500,9 +500,5 @@ def _beside(plan: Plan) -> list[str]:
 
 
 def _times_as_long(plan: Plan, result: CaseResult) -> list[float | None]:
-    if not plan.beside:
-        return []
-    from busbw.judge.beside import judged  # ranks have no part that judges
-
-    found = {each.beside.what: each.time.median for own in judged(plan, [result]) for each in own}
+    found = {each.what: each.mean.value for each in result.neighbours}
     return [found.get(each.text) for each in plan.beside]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,10 @@ def test_a_run_beside_loads_says_what_they_do_and_keeps_the_rounds(home: Path) -
     shown = start(home, "show", "last")
     assert said in shown.stdout.splitlines()
     assert said in start(home, "show", "last", "--case", "0").stdout.splitlines()
+    (told,) = json.loads(start(home, "show", "last", "--format", "json").stdout)["results"]
+    factors = [told["neighbours"][0][name] for name in ("mean", "median", "left", "sum")]
+    assert all(each["value"] > 0 for each in factors)
+    assert factors[0]["value"] == pytest.approx(compute.mean.value)
     head, row = start(home, "show", "last", "--format", "csv").stdout.splitlines()
     assert head.endswith(",beside compute,beside memory:share=0")
     assert all(0 < float(cell) < 1000 for cell in row.split(",")[-2:])
@@ -60,7 +65,7 @@ def test_a_neighbour_runs_through_the_samples(home: Path, ranks: str, words: tup
     (result,) = record.results
     assert result.wrong == 0
     (beside,) = result.neighbours
-    assert len(beside.alone_ns) == len(beside.beside_ns) == len(beside.beside_median_ns)
+    assert len(beside.alone_ns) == len(beside.beside_ns) == len(beside.work_beside)
     assert sorted(beside.work_beside)[len(beside.work_beside) // 2] > 0.5  # under way
     said = said_of(words[2], f"{words[0]} {words[4][:-1]} KiB")
     lines = done.stdout.splitlines()

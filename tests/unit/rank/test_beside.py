@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from busbw.judge.beside import judged
-from busbw.model.neighbour import Beside, Neighbour
+from busbw.model.neighbour import Beside, Factor, Neighbour
 from busbw.model.plan import Limits, Plan
 from busbw.model.result import CaseResult, Status, StopReason
 from busbw.rank.backends.base import DeviceState
@@ -70,10 +70,13 @@ def measured(on_ranks: Any, conditions: Any, scripted: Any) -> Callable[..., tup
     return run
 
 
-def of_case(found: Beside, case: Any) -> Any:
-    """What is judged of it."""
+def is_slower(found: Beside, case: Any) -> bool:
     plan = Plan("mpi", (case(),), 0, Limits(), 0, 0)
-    return judged(plan, [CaseResult(0, Status.GOOD, neighbours=(found,))])[0][0]
+    return judged(plan, [CaseResult(0, Status.GOOD, neighbours=(found,))])[0][0].is_slower
+
+
+def values(*factors: Factor | None) -> list[float]:
+    return [each.value for each in factors if each is not None]
 
 
 def test_both_ratios_are_those_of_the_neighbour(measured: Any, case: Any) -> None:
@@ -84,10 +87,11 @@ def test_both_ratios_are_those_of_the_neighbour(measured: Any, case: Any) -> Non
         lambda prepared, rank: ScriptedCompany(prepared),
     )
     assert first.neighbours == second.neighbours
-    loaded, unharmed = (of_case(each, case) for each in first.neighbours)
-    assert (loaded.time.median, loaded.left.median) == (pytest.approx(1.31), pytest.approx(0.87))
-    assert (loaded.is_slower, loaded.work_sum) == (True, pytest.approx(1 / 1.31 + 0.87))
-    assert (unharmed.is_slower, unharmed.work_sum) == (False, pytest.approx(2))
+    loaded, unharmed = first.neighbours
+    found = values(loaded.mean, loaded.median, loaded.left, loaded.sum)
+    assert found == pytest.approx([1.31, 1.31, 0.87, 1 / 1.31 + 0.87])
+    assert values(unharmed.mean, unharmed.sum) == pytest.approx([1, 2])
+    assert (is_slower(loaded, case), is_slower(unharmed, case)) == (True, False)
     # The case's own samples are those alone.
     assert set(first.times_ns.tolist()) == {CALL_NS}
     assert first.stops == (StopReason.PRECISION,)
@@ -107,7 +111,7 @@ def test_work_is_the_mean_over_ranks(measured: Any) -> None:
     assert found.work_beside[0] == pytest.approx(RATE * (0.5 + 2 * 0.8) / 2)
 
 
-def test_what_drifts_leaves_the_ratio_alone(measured: Any, case: Any) -> None:
+def test_what_drifts_leaves_the_ratio_alone(measured: Any) -> None:
     """Every call is a little slower than the one before: three times as slow in the end."""
     (first, _), _ = measured(
         lambda call: CALL_NS * (1 + call / 2000),
@@ -116,7 +120,7 @@ def test_what_drifts_leaves_the_ratio_alone(measured: Any, case: Any) -> None:
     )
     (found,) = first.neighbours
     assert max(found.alone_ns) > 1.5 * min(found.alone_ns)
-    assert of_case(found, case).time.low < 2.0 < of_case(found, case).time.high
+    assert found.mean.low < 2.0 < found.mean.high
     assert (len(found.alone_ns), first.stops) == (MOST_ROUNDS, (StopReason.CASE_TIME,))
 
 
@@ -126,6 +130,6 @@ def test_calls_that_are_too_slow_for_an_interval_end_without_one(measured: Any, 
         Limits(),
         lambda prepared, rank: ScriptedCompany(prepared, longer=3.0),
     )
-    seen = of_case(first.neighbours[0], case)
-    assert (seen.time.attained, seen.is_slower) == (False, False)
-    assert seen.time.median == pytest.approx(3.0)
+    (seen,) = first.neighbours
+    assert (seen.mean.value, seen.mean.low, seen.mean.high) == (pytest.approx(3.0), None, None)
+    assert not is_slower(seen, case)
