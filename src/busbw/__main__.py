@@ -37,8 +37,9 @@ def main() -> int:
     open_streams()
     arguments = _arguments(sys.argv)
     try:
-        from busbw.rank.process import keep_libraries_from_threads
+        from busbw.rank.process import collect_garbage_seldom, keep_libraries_from_threads
 
+        collect_garbage_seldom()
         keep_libraries_from_threads(os.environ)
         if arguments[:1] and arguments[0] in _OF_RANKS:
             code = _join_as_follower(arguments)

@@ -32,14 +32,12 @@ class Ended:
 
 
 def load_answer() -> None:
-    """Load what an answer takes, while ranks measure: with the readers of records half a second."""
+    """Load what an answer takes, while the ranks measure or end: it takes a third of a second."""
     from busbw.cli import diagnose
-    from busbw.judge.references.load import built_in
     from busbw.record.read import load_readers
     from busbw.report import answer
 
     del answer, diagnose
-    built_in()
     load_readers()
 
 

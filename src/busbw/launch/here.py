@@ -157,7 +157,7 @@ def _follow(
                 break
             if isinstance(item, Line):
                 _take_line(item, heard, show, log, witness)
-                if heard.end is not None:  # the ranks take down their libraries
+                if heard.end is not None and not heard.is_wrong:  # the ranks take down their libraries
                     for_end()
             elif isinstance(item, Exit):
                 exits[item.process] = item.code

@@ -15,6 +15,7 @@ from busbw.rank.backends.gpu_ahead import begin as begin_with_gpu
 from busbw.rank.process import (
     bind,
     block,
+    collect_garbage_seldom,
     emit,
     keep_libraries_from_threads,
     keep_to_loopback,
@@ -35,6 +36,7 @@ WORLD_VARIABLE: Final = "BUSBW_WORLD"
 
 def main() -> int:
     """Live as one rank; the front process judges, so a complete run exits 0 whatever was found."""
+    collect_garbage_seldom()
     keep_libraries_from_threads(os.environ)
     if is_asked(os.environ.get(profile.VARIABLE, ""), os.environ):
         return _enter_profiler(identify(os.environ))  # before signals are blocked: it would inherit that
