@@ -145,21 +145,21 @@ def test_each_launch_of_a_series_is_one_and_its_summary_is_none(home: Path) -> N
 
 
 def _measure(home: str, first: int) -> None:
-    for minute in range(first, first + 15):
+    for minute in range(first, first + 8):
         stored(Path(home), measured(minute, 100.0))
         bring(Path(home))
 
 
 def test_several_processes_add_at_once_and_nothing_is_lost(home: Path) -> None:
     fresh = multiprocessing.get_context("spawn")
-    writers = [fresh.Process(target=_measure, args=(str(home), first)) for first in range(0, 60, 15)]
+    writers = [fresh.Process(target=_measure, args=(str(home), first)) for first in range(0, 64, 8)]
     for writer in writers:
         writer.start()
     for writer in writers:
         writer.join()
-    assert [writer.exitcode for writer in writers] == [0] * 4
+    assert [writer.exitcode for writer in writers] == [0] * 8
     assert (home / FILE).is_file()
-    assert len(everything(home)[0][2]) == 60  # type: ignore[arg-type]
+    assert len(everything(home)[0][2]) == 64  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("damage", [b"this is no database", b"SQLite format 3\0" + bytes(2000)])
