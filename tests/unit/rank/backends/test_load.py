@@ -14,7 +14,7 @@ from busbw.model.neighbour import Neighbour
 from busbw.rank.backends.load import Load, device_load, host_load
 
 PREPARED: Any = "the case"
-LOOK_S = 0.02
+LOOK_S = 0.2
 
 
 @pytest.fixture
