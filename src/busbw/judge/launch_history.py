@@ -22,7 +22,7 @@ from typing import Final
 from busbw.judge import compare_arms
 from busbw.judge.compare_arms import LAUNCH_TIMES, CaseKey
 from busbw.judge.matching import machine_of, measurement_of
-from busbw.judge.measured_with import measured_with
+from busbw.judge.measured_with import measured_with, variables_of
 from busbw.judge.own_reference import launches_of, reference_of
 from busbw.judge.references.reference import Reference
 from busbw.judge.scatter import LARGE, SMALL, Prior, Scatter, SizeClass, size_class
@@ -123,8 +123,8 @@ def _in_utc(text: str) -> str:
 
 
 def _alike(record: RunRecord) -> str:
-    """A digest of what changes a measurement."""
-    return _digest(tuple(measurement_of(record).values()))
+    """A digest of what changes a measurement: what was given for it counts, by whatever name."""
+    return _digest([*measurement_of(record).values(), variables_of(record), record.plan.tuner_table])
 
 
 def _digest(what: object) -> str:

@@ -125,7 +125,7 @@ def _told(each: Sequence[MeasuredWith]) -> frozenset[str]:
     return frozenset[str]().union(*(one.told for one in each))
 
 
-def _variables_of(record: RunRecord) -> dict[str, str]:
+def variables_of(record: RunRecord) -> dict[str, str]:
     """Those that change what is timed, and those that were given for this run."""
     variables = record.environment.get("variables", {})
     given = {name: variables[name] for name in record.environment.get("given", ()) if name in variables}
@@ -142,7 +142,7 @@ def measured_with(record: RunRecord) -> MeasuredWith:
     """What its record says."""
     environment, machine = record.environment, record.machine
     modules = {f"{_MODULE}{module}": "loaded" for module in environment.get("modules", ())}
-    matters = _variables_of(record)
+    matters = variables_of(record)
     facts = {
         "busbw": (record.busbw_version,) if record.source is None else (),
         _LIBRARY: (_library_of(record),),

@@ -22,7 +22,7 @@ from typing import Any, Final
 from busbw.model.history import Change, KeptCase, Launch, Measured, Point, Series, Testbed
 
 FILE: Final = "index.sqlite"
-_VERSION: Final = 1
+_VERSION: Final = 2
 _BUSY_S: Final = 10.0
 _NEVER: Final = 2**63 - 1
 _SCHEMA: Final = """

@@ -81,6 +81,21 @@ def test_unlike_settings_are_never_compared_and_other_machines_say_nothing() -> 
     assert known(fast, on_gpus(record_of({MIB: 100.0}, ranks=4))) == Scatter(DEVICE_BOUND)
 
 
+def test_launches_with_another_variable_or_table_are_not_alike() -> None:
+    """A variable of a setup that no list knows, as I_MPI_ADJUST_ALLREDUCE."""
+
+    def alike(run: RunRecord, **variables: str) -> str:
+        told = {"variables": {"HOME": run.run_id, **variables}, "given": tuple(variables)}
+        kept = launch_of(replace(run, environment=told), "a")
+        assert kept is not None
+        return kept.alike
+
+    other = replace(RUN, run_id="other")
+    table = replace(RUN, plan=replace(RUN.plan, tuner_table="allreduce,8,8,ring,ll,4"))
+    assert alike(RUN) == alike(other)
+    assert len({alike(RUN), alike(RUN, MINE="1"), alike(RUN, MINE="2"), alike(table)}) == 4
+
+
 def test_a_run_is_not_judged_by_itself() -> None:
     assert known(history([1.0] * 4), replace(RUN, run_id="run-2")) == Scatter(DEVICE_BOUND)
 
