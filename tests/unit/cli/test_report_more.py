@@ -74,7 +74,7 @@ def test_many_parts_fold_into_a_map_that_can_be_read(home: Path) -> None:
     page = (home / "p.html").read_text()
     cells = marks(page, "bandwidth")
     assert len(cells) == 40 * 40
-    assert "from 3 to 5 to 69 to 71: 5.243 GB/s, -50% of the median" in cells
+    assert "from 3..5 to 69..71: 5.243 GB/s, -50% of the median" in cells
     assert "A cell is the worst of 3 x 3 pairs." in page
     assert "worst 5.24 GB/s, from 3 to 70." in page
 
