@@ -95,8 +95,7 @@ def _peak_words(record: RunRecord, case: Case, result: CaseResult) -> str:
     of = f"{case.collective} " if len(operations) > 1 else ""
     rate = "" if result.busbw_gb_per_s is not None else " (algbw)"
     value = _bandwidth((case, result))
-    number = f"{value:.4g}" if value >= 1 else format_gb_per_s(value)  # never an exponent
-    return f"{of}{number} GB/s{rate} at {format_size(case.size_bytes)} {case.placement.value}"
+    return f"{of}{format_gb_per_s(value)} GB/s{rate} at {format_size(case.size_bytes)} {case.placement.value}"
 
 
 def _verdict(expectation: Expectation, at_peak: Judged | None) -> tuple[str, str]:

@@ -129,7 +129,7 @@ def test_a_pipe_gets_ascii_of_80_columns_with_every_plot(home: Path) -> None:
     lines = done.stdout.splitlines()
     assert done.stdout.isascii()
     assert max(map(len, lines)) <= 80
-    assert lines[0].startswith(f"{RUN}: 4.63 GB/s at 32 KiB")
+    assert lines[0].startswith(f"{RUN}: 4.630 GB/s at 32 KiB")
     assert lines.index("Bandwidth of all_reduce float sum") < lines.index("Were all links used?  NO")
     titles = ("Bandwidth of", "Time of", "Spread of", "Ranks of", "Links during", "Samples of")
     assert [sum(line.startswith(title) for line in lines) for title in titles] == [1] * 6
