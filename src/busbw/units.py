@@ -23,6 +23,7 @@ _WHOLE_PERCENT: Final = 0.9995
 _LEAST_FACTOR: Final = 9.995
 _LARGEST_FACTOR: Final = 1000.0
 _MOST_DECIMALS: Final = 5
+_LEAST_GB_PER_S: Final = 0.0001
 _TOO_MANY_BYTES: Final = 2**63
 _MOST_YEARS: Final = 100  # timers and counters of nanoseconds end at 292
 _MINUTES: Final = {"m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
@@ -123,9 +124,13 @@ def format_number(value: float, digits: int = 3) -> str:
 
 
 def format_gb_per_s(value: float) -> str:
-    """A bandwidth for reading, without its unit, to four decimals at most: 487.3, 1.095, 0.264, 0.0011."""
+    """A bandwidth for reading, without its unit, to four decimals at most: 487.3, 1.095, 0.264, 0.0011. What
+    is there is not shown as none: <0.0001.
+    """
     if abs(value) >= 1 or value == 0:
         return format_number(value, 4)
+    if abs(value) < _LEAST_GB_PER_S / 2:
+        return f"<{_LEAST_GB_PER_S}"
     return f"{value:.{min(4, 2 - math.floor(math.log10(abs(value))))}f}"
 
 

@@ -20,7 +20,7 @@ from busbw.model.finding import Severity
 from busbw.model.record import RunRecord, RunStatus
 from busbw.model.result import CaseResult, Status
 from busbw.report.fields import folded
-from busbw.units import first_of, format_share, format_size, were
+from busbw.units import first_of, format_gb_per_s, format_share, format_size, were
 
 NO_REFERENCE: Final = "no saved reference matches this operation, job size and device"
 _COLUMNS: Final = 100
@@ -97,7 +97,7 @@ def _peak_words(record: RunRecord, case: Case, result: CaseResult) -> str:
     of = f"{case.collective} " if len(operations) > 1 else ""
     rate = "" if result.busbw_gb_per_s is not None else " (algbw)"
     value = _bandwidth((case, result))
-    return f"{of}{value:.4g} GB/s{rate} at {format_size(case.size_bytes)} {case.placement.value}"
+    return f"{of}{format_gb_per_s(value)} GB/s{rate} at {format_size(case.size_bytes)} {case.placement.value}"
 
 
 def _verdict(expectation: Expectation, at_peak: Judged | None) -> tuple[str, str]:

@@ -77,6 +77,7 @@ def _next(comparison: Comparison) -> str:
     return "compare runs that share operations, types and sizes"
 
 
+_NO_BOUND: Final = 10.0  # times as long: what is excluded above says nothing
 _LAUNCHES: Final = "to see smaller differences, measure both with `busbw run OPERATION --launches 3`"
 _MORE_BLOCKS: Final = "to see smaller differences, measure the same file again and name both series"
 
@@ -130,7 +131,9 @@ def _without_difference(verdict: Verdict, bound: float | None, why: str) -> str:
         return f"no difference above {format_share(bound)}"
     if verdict is not Verdict.AMBIGUOUS:
         return ""
-    return "cannot tell" if why or bound is None else f"cannot tell below {format_share(bound)}"
+    if why or bound is None or bound >= _NO_BOUND:
+        return "cannot tell"
+    return f"cannot tell below {format_share(bound)}"
 
 
 def _span(least: float, most: float) -> str:

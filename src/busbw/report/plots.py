@@ -38,9 +38,10 @@ _WIDEST: Final = 90  # a cell with a short name
 _THIRD: Final = 16  # letters of a legend's words of which three fit beside each other
 _NARROW: Final = 250  # a map beside which three would not
 _MOST_TICKS: Final = 5
+_BEYOND: Final = 2.0
 _FEW: Final = 1500  # times the least: between powers of ten there is room for labels
 # A reader's fonts may be wider than those that the layout was made with.
-_PADDING: Final = {"left": 28, "right": 16, "top": 4, "bottom": 6}
+_PADDING: Final = {"left": 28, "right": 28, "top": 4, "bottom": 6}
 _TITLE: Final = 12  # between labels and the title of an axis, for the same reason
 _SCALE: Final = 2.0  # of PNG
 # Colours by name. The page defines the same names; series are told apart by dashes and points too.
@@ -249,6 +250,20 @@ def value_ticks(low: float, high: float) -> list[float]:
     return [low, high]
 
 
+def value_ends(rows: Sequence[Row], *, is_log: bool) -> tuple[float, float]:
+    """Of the axis of a curve: all its points, and their intervals up to twice as far, for one that is wider
+    would make the points illegible. A logarithmic axis spans a factor of two at least.
+    """
+    values = [row["y"] for row in rows]
+    ends = [end for row in rows for end in (row["low"], row["high"]) if end is not None]
+    low = max(min(values) / _BEYOND, min((*values, *ends)))
+    high = min(max(values) * _BEYOND, max((*values, *ends)))
+    if not is_log:
+        return 0.0, high
+    least = math.sqrt(max(1.0, _BEYOND * low / high))
+    return low / least, high * least
+
+
 def value_label(of: str, value: float) -> str:
     """A value of an axis: ``of`` is its title. Times come in microseconds."""
     text = format_time(value * NS_PER_US) if of == "time" else format_number(value)
@@ -292,12 +307,13 @@ def _curve(plot: Plot, colour: Colour) -> Picture:
     x = alt.X(
         "x:Q", title=plot.words["x"], scale=alt.Scale(type="log", base=2, nice=False), axis=_across(plot)
     )
-    vertical = alt.Scale(type="log", nice=False) if is_log else alt.Scale(zero=True)
+    low, high = value_ends(rows, is_log=is_log)
+    kind = {"type": "log", "nice": False} if is_log else {"nice": True}
+    vertical = alt.Scale(domain=[low, high], clamp=True, **kind)
     of = plot.words["y"]
     axis = alt.Axis(format=".3~r", tickCount=6, titlePadding=_TITLE)
     if is_log:
-        ends = [end for row in rows for end in (row["y"], row["low"], row["high"]) if end is not None]
-        ticks = value_ticks(min(ends), max(ends))
+        ticks = value_ticks(low, high)
         axis = _axis(ticks, [value_label(of, tick) for tick in ticks], grid=True)
     y = alt.Y("y:Q", title=of, scale=vertical, axis=axis)
     columns = 1 if max(map(len, names)) > _SHORT else 2

@@ -33,9 +33,9 @@ class _Metric:
 
 @dataclass(frozen=True)
 class _Axes:
-    """Names of columns and rows, what they are (``y`` None: it goes without saying), the table's corner."""
+    """Names of columns and rows, what they are (None: it goes without saying), the table's corner."""
 
-    x: str
+    x: str | None
     across: list[str]
     y: str | None
     down: list[str]
@@ -125,7 +125,7 @@ def _map(
     if len(first) < len(names):
         ends = [*first[1:], len(names)]
         labels = [
-            names[low] if high == low + 1 else f"{names[low]} to {names[high - 1]}"
+            names[low] if high == low + 1 else f"{names[low]}..{names[high - 1]}"
             for low, high in zip(first, ends, strict=True)
         ]
         note = f"{note} A cell is the worst of {first[1]} x {first[1]} pairs."
@@ -216,6 +216,6 @@ def _rails(
         f"{format_size(size_bytes)} a message.",
         values,
         _Metric(BANDWIDTH, "", "GB/s", ""),
-        _Axes("rail", rails, None, down, "host"),
+        _Axes(None, rails, None, down, "host"),
         lambda row, rail: f"{down[row]}, {rails[rail]}: {format_number(values[row, rail], 4)} GB/s",
     )

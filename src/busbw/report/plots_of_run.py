@@ -31,6 +31,7 @@ from busbw.units import (
     format_duration,
     format_gb_per_s,
     format_share,
+    format_share_short,
     format_size,
     format_time,
 )
@@ -49,6 +50,8 @@ _STEPS: Final = (
 )
 _MANY_US: Final = 1e7  # ns from which times are shown in milliseconds
 _SHOWN: Final = 0.0005  # of a difference: less is 0.0 %
+_WHOLE: Final = 0.1  # from here on without decimals
+_FACTOR: Final = 10.0
 _FLOOR: Final = 0.01  # what differs by less is drawn alike, however precisely it is known
 _MUCH: Final = 3.0  # times the noise
 _FEW: Final = 5  # units of time that an axis has at least
@@ -174,13 +177,20 @@ def _deviations(
             text = f"{what} {label}, {size}: {share} of the median {what}; {known}"
             rows.append(
                 {"x": label, "y": size, "bin": _bin(worst, noise), "text": text,
-                 "cell": f"{100 * worst:.{0 if abs(worst) >= 0.1 else 1}f}" if abs(worst) >= _SHOWN else "0"}
+                 "cell": _percent(worst)}
             )  # fmt: skip
         cells.append(tuple(line))
     table = Table(("size", *(label for label, _ in groups)), tuple(cells), notes=(_STEPS,))
     used = {row["bin"] for row in rows}
     words = {"x": what, "y": None, "bins": {word: of for word, of in _BINS.items() if word in used}}
     return Plot("heat", name[0], name[1], title, note, tuple(rows), table, words)
+
+
+def _percent(share: float) -> str:
+    """For a cell: percent without the sign, from ten times on a factor."""
+    if abs(share) >= _FACTOR:
+        return format_share_short(share)
+    return f"{100 * share:.{0 if abs(share) >= _WHOLE else 1}f}" if abs(share) >= _SHOWN else "0"
 
 
 def _of_ranks(run: Reported, case: Case) -> tuple[Any, Any]:

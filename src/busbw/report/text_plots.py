@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from busbw.report.plots import LOG, SERIES, Plot, names_of, value_label
+from busbw.report.plots import LOG, SERIES, Plot, names_of, value_ends, value_label
 from busbw.report.sparkline import scale, sparkline
 from busbw.report.text import Form, Line, Span, fitted
 from busbw.units import format_size
@@ -90,8 +90,7 @@ def _curve(plot: Plot, form: Form) -> Iterator[Line]:
     rows = [row for row in plot.rows if row["x"] > 0 and (row["y"] > 0 or not log)]
     if not rows:
         return
-    ends = [end for row in rows for end in (row["y"], row["low"], row["high"]) if end is not None]
-    ends = [end for end in ends if end > 0] if log else [0.0, *ends]
+    ends = value_ends(rows, is_log=log)
     grid = _Grid(_ROWS, max(20, form.columns - _LABEL - 2))
     across = scale([math.log2(row["x"]) for row in rows], grid.columns - 1)
     up = scale([warp(end) for end in ends], _ROWS - 1)
@@ -115,7 +114,7 @@ def _curve(plot: Plot, form: Form) -> Iterator[Line]:
     several = any(len(letters) > 1 for letters in points.values())
     for at, letters in points.items():
         grid.put(*at, *((_SEVERAL, "") if len(letters) > 1 else letters.popitem()))
-    yield from _framed(grid, plot, rows, (min(ends), max(ends)), form)
+    yield from _framed(grid, plot, rows, ends, form)
     words = [(letter, colour, name) for name, (_, letter, colour) in looks.items()]
     yield from _legend([*words, *([(_SEVERAL, "", "several")] if several else [])], form)
 

@@ -395,11 +395,12 @@ def _of_series(shown: SeriesReport) -> Part:
         maps += list(plots_of_comparison.plots(shown.name, each, where))
         curves += list(plots_of_comparison.curves_of(shown.name, each, where))
     text = f"Take {first_of(taken, _MOST_ANSWERS, '; ')}" if taken else "Take none: the default has no number"
+    default = comparisons[0].baseline.name
+    gains = any(each.setup != default for _, each in shown.compared.choices)
+    against = f"against {default}" if gains else "no other setup is shown to be faster"
     return Part(
         shown.name,
-        Headline(
-            text, f"against {comparisons[0].baseline.name}", Answer.YES if decided else Answer.UNDECIDED
-        ),
+        Headline(text, against, Answer.YES if decided else Answer.UNDECIDED),
         tuple(words.reach(each) for each in shown.compared.reached if each.failed or each.wrong),
         _answers(comparisons, [nodes for nodes, _ in shown.compared.comparisons]),
         tuple(curves),

@@ -35,7 +35,7 @@ def test_a_page_begins_with_its_answer(home: Path) -> None:
     page = (home / "report.html").read_text()
     # The headline, what is wrong, the curves, their numbers, then the evidence.
     parts = (
-        "<h1>4.63 GB/s at 32 KiB out-of-place, 16 ranks, 16 x Xeon on 2 hosts</h1>",
+        "<h1>4.630 GB/s at 32 KiB out-of-place, 16 ranks, 16 x Xeon on 2 hosts</h1>",
         "no saved reference matches this operation, job size and device</p>",
         '<ul class="problems"><li>3 of 4 efa links carried traffic on 1 of 2 hosts',
         'id="bandwidth"',
@@ -59,7 +59,7 @@ def test_a_page_begins_with_its_answer(home: Path) -> None:
 def test_text_has_the_same_verdicts_and_numbers(home: Path) -> None:
     assert report("last", "-o", str(home / "report.md")) == 0
     text = (home / "report.md").read_text()
-    assert text.startswith(f"# {RUN}: 4.63 GB/s at 32 KiB")
+    assert text.startswith(f"# {RUN}: 4.630 GB/s at 32 KiB")
     assert "| Is every rank the same? | no | " in text
     assert "warning: rank 5 (node0)" in text
     assert text.count("### ") == 5  # bandwidth and time together, ranks, spread, links, a histogram

@@ -9,7 +9,7 @@ from busbw_testing.compared import record_of
 
 from busbw.model.result import Status
 from busbw.report import curves
-from busbw.report.plots import Table, size_ticks, value_label, value_ticks
+from busbw.report.plots import Table, size_ticks, value_ends, value_label, value_ticks
 
 NO_TABLE = Table(("size",), ())
 KIB, MIB, GIB = 2**10, 2**20, 2**30
@@ -77,3 +77,22 @@ def test_values_have_ticks_at_powers_without_exponents(
     of: str, low: float, high: float, labels: list[str]
 ) -> None:
     assert [value_label(of, tick) for tick in value_ticks(low, high)] == labels
+
+
+@pytest.mark.parametrize(
+    ("values", "interval", "linear", "logarithmic"),
+    [
+        ([3.0, 12.0], (2.5, 13.0), (0.0, 13.0), (2.5, 13.0)),  # whole
+        ([3.0, 12.0], (0.001, 900.0), (0.0, 24.0), (1.5, 24.0)),  # wider than legible
+        ([8.0, 8.0], None, (0.0, 8.0), (8 / 2**0.5, 8 * 2**0.5)),  # one size: a factor of two all the same
+    ],
+)
+def test_an_axis_is_of_the_points_however_wide_their_intervals(
+    values: list[float],
+    interval: tuple[float, float] | None,
+    linear: tuple[float, float],
+    logarithmic: tuple[float, float],
+) -> None:
+    rows = [curves.row("run", KIB, value, interval or (None, None), "") for value in values]
+    assert value_ends(rows, is_log=False) == linear
+    assert value_ends(rows, is_log=True) == pytest.approx(logarithmic)

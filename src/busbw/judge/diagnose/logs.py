@@ -11,7 +11,7 @@ from busbw.model.case import Case
 from busbw.model.conclusion import Answer, Conclusion, Fact, Question
 from busbw.model.finding import Severity
 from busbw.model.result import CaseResult, StopReason
-from busbw.units import NS_PER_US, counted, format_share, format_size
+from busbw.units import counted, format_share, format_size, format_time
 
 _TUNING: Final = "run with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING and import that log"
 _MPI: Final = "MPI does not report its algorithm"
@@ -55,7 +55,7 @@ def precision(subject: Subject) -> Conclusion:
     ends = [(*found, case) for case, result in subject.busy if (found := _percentiles(result)) is not None]
     if ends:
         low, high, first, last, case = max(ends, key=lambda each: each[1] / each[0])
-        claim = f"the log's {last} ({high / NS_PER_US:.4g} us) is {high / low:.3g} times its {first} at most"
+        claim = f"the log's {last} ({format_time(high, 4)}) is {high / low:.3g} times its {first} at most"
         return _told(claim, case, Fact(f"{last} over {first}", round(high / low, 4), source="the log"))
     return Conclusion(
         Severity.INFO,

@@ -17,7 +17,7 @@ from busbw.model.conclusion import Answer, Conclusion, Fact
 from busbw.model.finding import Severity
 from busbw.model.profile import Join, KernelName, NicRate, Profile
 from busbw.stats.percentile import nearest_rank
-from busbw.units import NS_PER_US, first_of, format_share, format_size
+from busbw.units import NS_PER_US, first_of, format_share, format_size, format_time
 
 PERCENTS: Final = (1, 5, 25, 75, 90, 95, 99)
 _FAR_MAD: Final = 5.0  # as for modes: beyond so many median absolute deviations a value stands apart
@@ -292,8 +292,8 @@ def variance(subject: Subject) -> Iterator[Conclusion]:
     yield Conclusion(
         Severity.INFO,
         f"kernels of {_what(worst)} vary most: CV {format_share(spread.cv)} over {spread.n},"
-        f" {spread.low / NS_PER_US:.4g} to {spread.high / NS_PER_US:.4g} us around"
-        f" {spread.median / NS_PER_US:.4g} us",
+        f" {format_time(spread.low, 4)} to {format_time(spread.high, 4)} around"
+        f" {format_time(spread.median, 4)}",
         evidence=f"{_joined(subject)}; {_UNTRUSTED}",
         check="variance.kernels",
         answer=_beside(subject, len(subject.samples)),
@@ -315,8 +315,8 @@ def ranks(subject: Subject) -> Iterator[Conclusion]:
         Severity.INFO,
         f"ranks' kernels differ by {format_share(apart)} at most, at {_what(worst)}: rank {shortest} has the"
         " shortest,"
-        f" {medians[shortest] / NS_PER_US:.4g} us, rank {longest} the longest,"
-        f" {medians[longest] / NS_PER_US:.4g} us",
+        f" {format_time(medians[shortest], 4)}, rank {longest} the longest,"
+        f" {format_time(medians[longest], 4)}",
         evidence="(largest - smallest) / median, of the ranks' medians; a kernel waits for the last rank,"
         f" whose own is shortest; {_UNTRUSTED}",
         check="ranks.kernels",

@@ -15,7 +15,7 @@ from busbw.model.case import Case
 from busbw.model.conclusion import Answer, Conclusion, Fact, Question
 from busbw.model.finding import Severity
 from busbw.model.result import CaseResult
-from busbw.units import NS_PER_US, format_share, format_size
+from busbw.units import NS_PER_US, format_share, format_size, format_time
 
 _FORMULA: Final = "(largest - smallest) / median, of the ranks' medians"
 # A rank is named when the same one stands out in most cases, and more often than once.
@@ -241,7 +241,7 @@ def _late(
     return Conclusion(
         Severity.INFO if on_purpose else Severity.WARNING,
         f"rank {rank} comes last in {count} of {cases} cases; the others wait up to"
-        f" {longest.wait_ns / NS_PER_US:.4g} us for it ({case.collective} {format_size(case.size_bytes)})",
+        f" {format_time(longest.wait_ns, 4)} for it ({case.collective} {format_size(case.size_bytes)})",
         evidence="its times are the shortest of all ranks'"
         + ("; delayed by --arrival" if on_purpose else ""),
         hint="" if on_purpose else "look at that rank's core, its host's load and interrupts",

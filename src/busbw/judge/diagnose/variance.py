@@ -12,7 +12,7 @@ from busbw.judge.samples import Spread, Tail, spreads
 from busbw.model.conclusion import Answer, Conclusion, Fact
 from busbw.model.finding import Severity
 from busbw.model.mark import meaning
-from busbw.units import NS_PER_US, format_share, format_size
+from busbw.units import NS_PER_US, format_share, format_size, format_time
 
 # Marks and conditions that say from outside of the times what disturbed them.
 _LOST: Final = "descheduled"
@@ -104,11 +104,11 @@ def _modes(found: Sequence[Spread]) -> Iterator[Conclusion]:
         return
     most = 2 * len(two) > len(found)  # single cases say so in their rows
     worst, modes = max(two, key=lambda pair: pair[1].high.centre / pair[1].low.centre)
-    shown = f"{format_share(modes.low.weight, decimals=0)} near {modes.low.centre / NS_PER_US:.4g} us and"
+    shown = f"{format_share(modes.low.weight, decimals=0)} near {format_time(modes.low.centre, 4)} and"
     yield Conclusion(
         Severity.WARNING if most else Severity.INFO,
         f"{len(two)} of {len(found)} cases have two modes; {_name(worst)}:"
-        f" {shown} {format_share(modes.high.weight, decimals=0)} near {modes.high.centre / NS_PER_US:.4g} us",
+        f" {shown} {format_share(modes.high.weight, decimals=0)} near {format_time(modes.high.centre, 4)}",
         evidence="a gap of more than 5 MAD with a tenth of the samples on either side",
         hint="look for two algorithms, a clock that switches, or a neighbour: `busbw show RUN --histogram`",
         check="variance.modes",
@@ -136,8 +136,8 @@ def _tails(found: Sequence[Spread]) -> Iterator[Conclusion]:
         Severity.INFO,
         f"slow samples lift the mean out of the median's interval in {len(lifted)} of {len(found)} cases;"
         f" {_name(worst)}, {_population(worst)}: mean"
-        f" {worst.mean_ns / NS_PER_US:.4g} us, slowest {worst.max_ns / NS_PER_US:.4g} us, {median}"
-        f" {worst.headline_ns / NS_PER_US:.4g} us",
+        f" {format_time(worst.mean_ns, 4)}, slowest {format_time(worst.max_ns, 4)}, {median}"
+        f" {format_time(worst.headline_ns, 4)}",
         evidence=f"samples beyond 14.8 MAD{_single_calls(worst.tail)}",
         hint="see them with `busbw show RUN --histogram`; --stats p99 times single calls",
         check="variance.tails",
@@ -160,8 +160,8 @@ def _single_calls(tail: Tail | None) -> str:
     """What the pass of single calls says of the tail, where there was one."""
     if tail is None:
         return ""
-    p99 = "" if tail.p99_ns is None else f"p99 {tail.p99_ns / NS_PER_US:.4g} us, "
-    return f". Of {tail.calls} single calls: {p99}slowest {tail.max_ns / NS_PER_US:.4g} us"
+    p99 = "" if tail.p99_ns is None else f"p99 {format_time(tail.p99_ns, 4)}, "
+    return f". Of {tail.calls} single calls: {p99}slowest {format_time(tail.max_ns, 4)}"
 
 
 def unstable(subject: Subject) -> Iterator[Conclusion]:

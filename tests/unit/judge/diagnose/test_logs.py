@@ -25,10 +25,10 @@ def test_percentiles_of_a_log_are_its_spread() -> None:
         {"min": 1800.0, "max": 2400.0, "p50": 2000.0, "p90": 3000.0, "p99": 9000.0},
     )
     found = conclusions(record)["variance.precision"]
-    assert found.claim == "the log's p99 (300 us) is 60 times its p50 at most, at all_reduce 1 KiB"
+    assert found.claim == "the log's p99 (300.0 us) is 60 times its p50 at most, at all_reduce 1 KiB"
     assert found.answer is Answer.UNDECIDED
     one = conclusions(log("nccom-test", {"p99": 25000.0}))["variance.precision"]
-    assert one.claim.startswith("the log's p99 (25 us) is 2.5 times its time at most")
+    assert one.claim.startswith("the log's p99 (25.00 us) is 2.5 times its time at most")
 
 
 def test_missing_samples_of_a_run_are_told() -> None:

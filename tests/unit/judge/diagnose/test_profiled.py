@@ -72,14 +72,14 @@ def test_kernels_by_rank_and_size(tmp_path: Path) -> None:
     found = asked(of_rank(tmp_path, 0, [1860, 1870, 1880]), of_rank(tmp_path, 1, [1960, 1970, 2420]))
     ranks = found["ranks.kernels"]
     assert ranks.claim == (
-        "ranks' kernels differ by 5.2% at most, at AllReduce 25 MiB: rank 0 has the shortest, 1870 us,"
-        " rank 1 the longest, 1970 us"
+        "ranks' kernels differ by 5.2% at most, at AllReduce 25 MiB: rank 0 has the shortest, 1.870 ms,"
+        " rank 1 the longest, 1.970 ms"
     )
     assert ranks.answer is Answer.UNDECIDED
     assert ranks.severity is Severity.INFO
     variance = found["variance.kernels"]
     assert (
-        "kernels of AllReduce 25 MiB vary most: CV 12.4% over 3, 1960 to 2420 us around 1970 us"
+        "kernels of AllReduce 25 MiB vary most: CV 12.4% over 3, 1.960 ms to 2.420 ms around 1.970 ms"
         in variance.claim
     )
     assert "sizes by the range of each kernel's launch" in variance.evidence

@@ -47,8 +47,8 @@ def test_mean_and_slowest_of_a_sentence_are_of_the_same_samples() -> None:
     record, samples = with_tail()
     found = conclusions(record, samples=samples)["variance.tails"]
     assert "all_reduce 256 B, all 100 samples of one call: mean 59." in found.claim
-    assert "slowest 1000 us, their median without disturbed ones 10 us" in found.claim
-    assert "Of 400 single calls: p99 19.92 us, slowest 20 us" in found.evidence
+    assert "slowest 1.000 ms, their median without disturbed ones 10.00 us" in found.claim
+    assert "Of 400 single calls: p99 19.92 us, slowest 20.00 us" in found.evidence
     assert [(fact.value, fact.unit) for fact in found.facts] == [(5, "of 100 samples")]
 
 
