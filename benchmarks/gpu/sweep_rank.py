@@ -124,7 +124,7 @@ def note_all(steps: Steps) -> None:
 
     main.create = created
     cases.Session.results = counted  # type: ignore[method-assign]
-    mark(told, Lead, "complete", "recorded")
+    mark(told, Lead, "end", "recorded")
     for kind in (MpiWorld, NcclWorld):
         mark(told, kind, "close", "left")
 
@@ -134,8 +134,8 @@ def mark(told: dict[str, Any], owner: type, name: str, when: str) -> None:
     inner = getattr(owner, name)
 
     @functools.wraps(inner)
-    def marked(*arguments: Any) -> None:  # noqa: ANN401
-        inner(*arguments)
+    def marked(*arguments: Any, **named: Any) -> None:  # noqa: ANN401
+        inner(*arguments, **named)
         told[when] = time.time()
         if "recorded" in told:
             Path(os.environ["SWEEP_SPLIT"]).write_text(json.dumps(told))
