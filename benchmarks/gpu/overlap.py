@@ -18,7 +18,6 @@ import tempfile
 from pathlib import Path
 
 import busbw
-from busbw.judge.beside import judged
 
 JOB = Path(__file__).with_name("overlap_job.py")
 JOB_S, RUN_S = 70, 60
@@ -32,11 +31,11 @@ def of_busbw(asked: argparse.Namespace, size: int) -> dict[str, float]:
             [sys.executable, "-m", "busbw", "run", asked.operation, *words, "--beside", f"gemm:n={asked.n}"],
             env={**os.environ, "BUSBW_HOME": home}, check=True, stdout=subprocess.DEVNULL, timeout=RUN_S,
         )  # fmt: skip
-        record = busbw.open_run(next(Path(home).glob("2*"))).record
-        ((found,),) = judged(record.plan, record.results)
-    assert found.left is not None
-    alone_us = statistics.median(found.beside.alone_ns) / 1e3
-    return {"alone_us": alone_us, "ratio": found.time.median, "left": found.left.median}
+        (result,) = busbw.open_run(next(Path(home).glob("2*"))).record.results
+    (beside,) = result.neighbours
+    assert beside.left is not None
+    alone_us = statistics.median(beside.alone_ns) / 1e3
+    return {"alone_us": alone_us, "ratio": beside.mean.value, "left": beside.left.value}
 
 
 def of_pytorch(asked: argparse.Namespace) -> dict[int, dict[str, float]]:

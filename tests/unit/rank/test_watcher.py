@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from busbw.machine.processes import state
+
 # Rank 0 and two more ranks; all say when they are watched. None has a time in which it must move.
 RANKS = """
 import json, os, pathlib, sys, time
@@ -52,7 +54,8 @@ def test_the_record_gets_its_end_and_the_first_dead_a_name(tmp_path: Path, first
         pids = json.loads(lines[0])
         for rank in (first, *(rank for rank in (2, 1, 0) if rank != first)):
             os.kill(pids[rank], signal.SIGKILL)
-            time.sleep(0.05)  # a launcher has to notice before it kills the others
+            while state(pids[rank]) not in ("Z", ""):  # a launcher has to notice before it kills the others
+                time.sleep(0.01)
         _, err = rank_0.communicate(timeout=20)  # the watcher has stderr open, so this waits for it
     record = json.loads((tmp_path / "run.json").read_text())
     assert record["results"] == [1, 2]

@@ -11,7 +11,7 @@ import pytest
 
 from busbw.errors import UsageError
 from busbw.model.choice import Choice
-from busbw.model.neighbour import Beside
+from busbw.model.neighbour import Beside, Factor
 from busbw.model.plan import CallOptions, Limits, Timing
 from busbw.model.record import READABLE_SCHEMAS, SCHEMA_VERSION, RunRecord, RunStatus
 from busbw.model.result import CaseResult, GroupResult, Status, StopReason, WrongData
@@ -63,7 +63,12 @@ def test_every_field_of_a_result_reads_back_equal(
         overlap=0.75,
         passes=4,
         pass_samples=(8, 11),
-        neighbours=(Beside("compute", "a thread", (1.5,), (2.5,), (3.0,), (2.0,), "GFLOP/s", (1980, 1755)),),
+        neighbours=(
+            Beside(
+                *("compute", "a thread", (1.5,), (2.5,), Factor(1.7, 1.6, 1.8), Factor(1.6), Factor(2.0)),
+                *(Factor(0.7), Factor(1.3), (3.0,), (2.0,), "GFLOP/s", (1980, 1755)),
+            ),
+        ),
     )
     # The place of wrong data has a test of its own; everything else differs from its default.
     defaults = CaseResult(0, Status.GOOD)
