@@ -8,7 +8,7 @@
 #define BUSBW_API extern "C" __attribute__((visibility("default")))
 
 // Raised with every change of a struct or signature below; core.py refuses a library of another number.
-constexpr int32_t kCoreAbi = 13;
+constexpr int32_t kCoreAbi = 14;
 BUSBW_API int32_t busbw_core_abi();
 
 // ---- status of every function that returns int32_t -------------------------------------------------
@@ -237,8 +237,8 @@ struct BusbwHostLoad {
   uint64_t piece;  // bytes to copy, or turns of eight multiplications and additions
   char* memory;    // copied from its first half to its second; null: multiply and add
   uint64_t memory_bytes;
-  double busy_share;  // of the time: after each piece the thread rests for the others' part; 0: does nothing
-  int64_t pause_ns;   // between looks at *stop, where it does nothing
+  double
+      busy_share;  // of the time: after each piece the thread rests for the others' part; 0: returns at once
 };
 BUSBW_API int32_t busbw_load_host(const BusbwHostLoad* load, const volatile int32_t* stop,
                                   volatile BusbwLoadDone* done);

@@ -50,11 +50,7 @@ int32_t busbw_load_host(const BusbwHostLoad* load, const volatile int32_t* stop,
   if (load->memory != nullptr && (load->piece == 0 || load->memory_bytes / 2 % load->piece != 0))
     return kBadArgument;
   volatile double result = 0;  // or the compiler would leave the work out
-  for (uint64_t piece = 0; *stop == 0;) {
-    if (load->busy_share <= 0) {
-      busbw::rest(load->pause_ns);
-      continue;
-    }
+  for (uint64_t piece = 0; *stop == 0 && load->busy_share > 0;) {
     const int64_t start = busbw::now_ns();
     if (load->memory != nullptr) {
       busbw::copy_piece(*load, piece);

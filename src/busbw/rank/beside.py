@@ -97,12 +97,13 @@ class _Rounds:
 
     def _beside(self, place: int, samples: int, look_s: float) -> None:
         neighbour, seen = self._neighbours[place - 1], self.seen[place]
-        self._given.world.barrier()
-        seen.by_itself.append(neighbour.by_itself(look_s) if neighbour.unit else 0.0)
-        self.spent_ns += look_s * 1e9 if neighbour.unit else 0.0
         seen.work.append(
             neighbour.beside(self._prepared, lambda prepared: self._look(seen, samples, prepared))
         )
+        # Behind the look, for the ranks rest meanwhile: by turns it is a look alone or beside that comes next.
+        self._given.world.barrier()
+        seen.by_itself.append(neighbour.by_itself(look_s) if neighbour.unit else 0.0)
+        self.spent_ns += look_s * 1e9 if neighbour.unit else 0.0
 
     def _look(self, seen: _Seen, samples: int, prepared: PreparedCase, taken: Taken | None = None) -> Taken:
         self._given.world.barrier()

@@ -17,7 +17,6 @@ class HostLoad(ctypes.Structure):
         ("memory", ctypes.c_void_p),
         ("memory_bytes", ctypes.c_uint64),
         ("busy_share", ctypes.c_double),
-        ("pause_ns", ctypes.c_int64),
     )
 
 
@@ -51,6 +50,8 @@ for _function, _spec in (
 class Worker:
     """A thread that does the pieces of a load while a ``with`` lasts, without Python's lock. At its end the
     pieces under way end too. Raises CallError of what failed meanwhile.
+
+    Between two it waits: to start a thread anew each time would disturb what is measured beside it.
     """
 
     def __init__(self, spec: HostLoad | DeviceLoad, begin: Callable[[], None] = lambda: None) -> None:
@@ -59,7 +60,8 @@ class Worker:
         self._function = _core.busbw_load_host if isinstance(spec, HostLoad) else _core.busbw_load_device
         self._stop, self._done = ctypes.c_int32(), LoadDone()
         self._status = 0
-        self._thread: threading.Thread | None = None
+        self._wanted, self._ended = threading.Semaphore(0), threading.Event()
+        self._thread = threading.Thread(target=self._run, name="busbw-load", daemon=True)
 
     @property
     def done(self) -> tuple[int, int]:
@@ -68,23 +70,26 @@ class Worker:
 
     def __enter__(self) -> None:
         self._stop.value, self._done.pieces = 0, 0
-        self._thread = threading.Thread(target=self._run, name="busbw-load", daemon=True)
-        self._thread.start()
+        self._ended.clear()
+        if self._thread.ident is None:
+            self._thread.start()
+        self._wanted.release()
 
     def __exit__(self, *raised: object) -> None:
         self._stop.value = 1
-        if self._thread is not None:
-            self._thread.join()
+        self._ended.wait()
         if self._status:
             raise CallError(self._status)
 
     @property
     def is_running(self) -> bool:
         """False once a piece has failed, too."""
-        return self._thread is not None and self._thread.is_alive()
+        return self._thread.ident is not None and not self._ended.is_set()
 
     def _run(self) -> None:
         self._begin()
-        self._status = self._function(
-            ctypes.byref(self._spec), ctypes.addressof(self._stop), ctypes.addressof(self._done)
-        )
+        while self._wanted.acquire():
+            self._status = self._function(
+                ctypes.byref(self._spec), ctypes.addressof(self._stop), ctypes.addressof(self._done)
+            )
+            self._ended.set()

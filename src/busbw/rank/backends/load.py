@@ -62,7 +62,6 @@ _KINDS: Final = {
 _DEPTH: Final = 8  # launches queued ahead, far longer than the host pauses
 _PAUSE_NS: Final = 50_000
 _TRIAL_LAUNCHES: Final = 20
-_IDLE_NS: Final = 10_000_000  # between the looks of a thread that does nothing: seldom, or it disturbs
 _TILES: Final = 16  # of each block in a launch; see native/load_device.hpp
 _TICKET_BYTES: Final = 256
 # A block's shared memory has its number of a tile beside what it takes.
@@ -110,7 +109,6 @@ def host_load(neighbour: Neighbour) -> Load:
         memory=None if memory is None else memory.ctypes.data,
         memory_bytes=kind.memory_bytes,
         busy_share=neighbour.share,
-        pause_ns=_IDLE_NS,
     )
     how = f"a thread a rank, {where}{busy}"
     return Load(Worker(spec), kind.work, kind.unit, how, busy=neighbour.share > 0, keep=memory)
