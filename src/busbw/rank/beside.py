@@ -100,7 +100,7 @@ class _Rounds:
         seen.work.append(
             neighbour.beside(self._prepared, lambda prepared: self._look(seen, samples, prepared))
         )
-        # Behind the look, for the ranks rest meanwhile: by turns it is a look alone or beside that comes next.
+        # Behind the look, for the ranks rest meanwhile: by turns a look alone or one beside comes next.
         self._given.world.barrier()
         seen.by_itself.append(neighbour.by_itself(look_s) if neighbour.unit else 0.0)
         self.spent_ns += look_s * 1e9 if neighbour.unit else 0.0
