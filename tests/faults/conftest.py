@@ -28,6 +28,7 @@ SOURCES = Path(busbw.__file__).parents[1]
 BUSBW = (sys.executable, "-m", "busbw")
 # Long enough for a loaded machine; a run that needs it is far from what its test allows.
 PATIENCE_S = 60.0
+WATCHER_S = 5.0
 # A launcher's variables would make every run here join it.
 LAUNCHER_VARIABLES = re.compile(
     r"^(BUSBW_|OMPI_|PMI|PMIX|MPI_LOCAL|HYDI|SLURM_|PALS_|RANK$|WORLD_SIZE$|LOCAL_RANK$|MASTER_|MPI4PY_|TORCHELASTIC_)"
@@ -93,10 +94,14 @@ class Running:
         os.killpg(self.process.pid, signal.SIGINT)
 
     def finish(self) -> Done:
-        """Wait for the end."""
+        """Wait for the end; the watcher of a run whose rank 0 was killed closes its record a moment later."""
         start = time.monotonic()
         code = self.process.wait(PATIENCE_S)
-        done = Done(code, self._out.read_text(), self._err.read_text(), time.monotonic() - start)
+        ended_s = time.monotonic()
+        until_s = ended_s + WATCHER_S
+        while self.record().get("status") == "running" and time.monotonic() < until_s:
+            time.sleep(0.05)
+        done = Done(code, self._out.read_text(), self._err.read_text(), ended_s - start)
         assert "Traceback" not in done.out + done.err, done
         return done
 
