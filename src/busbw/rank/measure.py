@@ -275,7 +275,7 @@ def measure(prepared: PreparedCase, given: Conditions, limits: Limits) -> Sample
         if len(taken.across) < wanted:
             continue
         call_ns = max(1.0, float(taken.across.worst.min()) / k)
-        better = Pace(stopping.calls_per_sample(call_ns, given.timing_cost_ns), 0, call_ns)
+        better = Pace(_calls_per_sample(call_ns, given, limits), 0, call_ns)
         better_look = first_look(limits, better, given, prepared)
         if better_look[1] > 2 * k and faster_looks < MOST_FASTER_LOOKS:
             # The warm-up ran slower than the calls do (a busy core, a cold path, -w 1), so k is too small for
@@ -358,7 +358,12 @@ def warm_up(prepared: PreparedCase, given: Conditions, limits: Limits) -> Pace:
         done, spent_ns = done + calls, spent_ns + calls * round_ns
         steady = adaptive and round_ns > STEADY * call_ns
         call_ns = min(call_ns, round_ns)
-    return Pace(stopping.calls_per_sample(call_ns, given.timing_cost_ns), done, call_ns)
+    return Pace(_calls_per_sample(call_ns, given, limits), done, call_ns)
+
+
+def _calls_per_sample(call_ns: float, given: Conditions, limits: Limits) -> int:
+    small_ns = limits.small_ns if limits.calls is None else 0.0  # with -n, k may be halved again
+    return stopping.calls_per_sample(call_ns, given.timing_cost_ns, small_ns)
 
 
 def untimed(limits: Limits) -> tuple[int, float]:

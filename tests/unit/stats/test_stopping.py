@@ -132,6 +132,11 @@ def test_calls_per_sample(call_ns: float, cost_ns: float, k: int) -> None:
     assert calls_per_sample(call_ns, cost_ns) == k
 
 
+def test_samples_of_small_calls_are_half_as_long() -> None:
+    assert [calls_per_sample(7e3, 3500.0, small_ns) for small_ns in (0.0, 5e4)] == [100, 50]
+    assert calls_per_sample(7e4, 3500.0, 5e4) == calls_per_sample(7e4, 3500.0)
+
+
 @given(st.floats(1.0, 1e9), st.floats(0, 1e5))
 def test_timing_never_costs_more_than_its_share(call_ns: float, cost_ns: float) -> None:
     k = calls_per_sample(call_ns, cost_ns)
