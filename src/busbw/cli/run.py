@@ -116,24 +116,25 @@ def _run_here(command: RunCommand, identity: Identity | None) -> ExitCode:
 def _start_here(plan: Plan, command: RunCommand, request_for: Callable[[str], LaunchRequest]) -> ExitCode:
     settings = command.settings
     with contextlib.closing(_LateDisplay(settings)) as display:
-        measure = _measure(settings, command.before, display.load)
 
         def handle(item: Event) -> None:
             command.hear(item)
             display.handle(item)
 
         show = Ended(handle)
+        measure = _measure(settings, command.before, display, show)
         code = measure(plan, settings, command.argv, request_for, show, standard_error())
     return judged(code, show.folder, settings)
 
 
 def _measure(
-    settings: RunSettings, before: tuple[Finding, ...], meanwhile: Callable[[], object]
+    settings: RunSettings, before: tuple[Finding, ...], display: _LateDisplay, show: Ended
 ) -> Callable[..., ExitCode]:
     from busbw.launch import here
 
     if settings.launches == 1:
-        return partial(here.measure, before=before, meanwhile=meanwhile, for_end=load_answer)
+        meanwhile = (display.load, load_answer)
+        return partial(here.measure, before=before, meanwhile=meanwhile, at_end=show.prepare)
     from busbw.launch import repeated
 
     return repeated.measure

@@ -21,18 +21,26 @@ class Ended:
 
     def __init__(self, show: Emit) -> None:
         self._show = show
+        self._prepared: dict[str, Any] | None = None
         self.folder: Path | None = None
+
+    def prepare(self, folder: Path) -> None:
+        """Make the answer from a record that is complete, before the run has ended."""
+        self._prepared = _kept(folder)
 
     def __call__(self, item: Event) -> None:
         """An Emit."""
+        if item["event"] == EventKind.ERROR:
+            self._prepared = None  # the run did not end as its record was
         if item["event"] == EventKind.END and item.get("folder"):
             self.folder = Path(item["folder"])
-            item = {**item, "answer": _kept(self.folder)}
+            answer = self._prepared if self._prepared is not None else _kept(self.folder)
+            item = {**item, "answer": answer}
         self._show(item)
 
 
 def load_answer() -> None:
-    """Load what an answer takes, while the ranks measure or end: it takes a third of a second."""
+    """Load what an answer takes, while the ranks measure: it takes a third of a second."""
     from busbw.cli import diagnose
     from busbw.record.read import load_readers
     from busbw.report import answer

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 LAST_WORDS_SECONDS: Final = 2.0
 
 
-def _nothing() -> None:
+def _nothing(*_: object) -> None:
     """Nothing to do."""
 
 
@@ -56,16 +56,17 @@ def measure(
     folder: Path | None = None,
     limit_seconds: float | None = None,
     before: tuple[Finding, ...] = (),
-    meanwhile: Callable[[], object] = _nothing,
-    for_end: Callable[[], object] = _nothing,
+    meanwhile: tuple[Callable[[], object], ...] = (),
+    at_end: Callable[[Path], object] = _nothing,
 ) -> ExitCode:
     """Start ranks for the plan and show what they report; the record is closed when this returns.
 
     ``request_for`` makes the launch request once the request file's place is known; ``folder`` is a run
     folder that exists, else a new one is made. A launch that takes longer than ``limit_seconds`` is ended and
-    has failed. ``before`` was found earlier and belongs into the record. ``meanwhile`` is called by a
-    thread of its own once the ranks are there; so is ``for_end``, which loads what the end of a run takes,
-    where a core is left for it, and else when the ranks end. Raises what ``request_for`` raises, and
+    has failed. ``before`` was found earlier and belongs into the record. What is to be
+    done ``meanwhile`` each gets a thread once the ranks are there, all but the first only where a core is
+    left. ``at_end`` is called with the folder once its record is complete, while the ranks take down their
+    libraries; it may still come to an error then. Raises what ``request_for`` raises, and
     UsageError where no run folder can be made.
     """
     folder = folder or new_folder(plan, settings)
@@ -79,7 +80,7 @@ def measure(
     began_s = time.time()
     with Interrupt() as interrupt:
         try:
-            story = _follow(folder, launch, show, err, interrupt, limit_seconds, meanwhile, for_end)
+            story = _follow(folder, launch, show, err, interrupt, limit_seconds, meanwhile, at_end)
             if not story.all_left:
                 remove_leftovers(began_s)
         except BrokenPipeError:  # the reader of our output has left: nobody wants the rest
@@ -123,8 +124,8 @@ def _follow(
     err: TextIO,
     interrupt: Interrupt,
     limit_seconds: float | None,
-    meanwhile: Callable[[], object],
-    for_end: Callable[[], object],
+    meanwhile: tuple[Callable[[], object], ...],
+    at_end: Callable[[Path], object],
 ) -> Story:
     """Start the request and show its events until all processes have ended, or a signal asks us to end, or
     something went wrong and the other ranks had their time, or the time is up. No process is left afterwards.
@@ -133,7 +134,7 @@ def _follow(
     interrupted, wrong_since_s = False, 0.0
     started_s = time.monotonic()
     has_core = (os.cpu_count() or 1) > launch.ranks  # else it would take one from a rank that starts
-    waiting = [meanwhile, for_end] if has_core else [meanwhile]
+    waiting = list(meanwhile) if has_core else list(meanwhile[:1])
     with (
         (folder / folders.LOG_FILE).open("a") as log,
         contextlib.closing(Witness(launch.ranks)) as witness,
@@ -156,9 +157,11 @@ def _follow(
                 heard.run_out_of_time(limit_seconds)
                 break
             if isinstance(item, Line):
+                was_under_way = heard.end is None
                 _take_line(item, heard, show, log, witness)
-                if heard.end is not None and not heard.is_wrong:  # the ranks take down their libraries
-                    for_end()
+                if was_under_way and heard.end is not None and not heard.is_wrong:
+                    merge(folder)
+                    at_end(folder)
             elif isinstance(item, Exit):
                 exits[item.process] = item.code
             if witness.saw_wrong or heard.is_wrong or any(exits.values()):
