@@ -12,9 +12,6 @@ from busbw.model.case import Case
 from busbw.model.counts import CountTable
 from busbw.model.plan import Plan
 from busbw.model.result import CaseResult, GroupResult, Status
-from busbw.stats.interval import least_samples as least_samples_of_interval
-from busbw.stats.percentile import least_samples
-from busbw.stats.stopping import FIXED_CONFIDENCE, reported_confidence
 from busbw.units import NS_PER_US, first_of, format_share_short
 
 NOT_APPLICABLE: Final = "n/a"
@@ -60,7 +57,10 @@ def without_interval(result: CaseResult) -> tuple[str, str]:
     """
     if not result.time_ns or result.half_width is not None:
         return "", ""
-    least = least_samples_of_interval(reported_confidence(result.stop) if result.stop else FIXED_CONFIDENCE)
+    from busbw.stats.interval import least_samples  # it takes numpy, which most tables can do without
+    from busbw.stats.stopping import FIXED_CONFIDENCE, reported_confidence
+
+    least = least_samples(reported_confidence(result.stop) if result.stop else FIXED_CONFIDENCE)
     if 0 < result.samples < least:
         return (
             f"n<{least}",
@@ -116,6 +116,8 @@ def _statistic(word: str, result: CaseResult) -> str:
         return format_share_short(value, 2) if word == "cv" else format_time_us(value)
     single = result.calls_per_sample <= 1 or "single_calls" in result.evidence
     if word.startswith("p") and result.time_ns is not None and single:
+        from busbw.stats.percentile import least_samples
+
         return f"n<{least_samples(float(word[1:]))}"
     return "" if result.time_ns is None else NOT_APPLICABLE
 

@@ -24,7 +24,6 @@ from busbw.model.result import (
     CaseResult,
     not_run,
 )
-from busbw.record.read import read_record
 from busbw.report import screen_table, table
 from busbw.report.columns import is_split
 from busbw.report.console import CleanConsole, columns, print_lines
@@ -35,11 +34,11 @@ from busbw.report.events import (
     read_result,
 )
 from busbw.report.fields import UNBOUND
-from busbw.report.hunt import HuntDisplay, HuntJsonDisplay, MatrixCsvDisplay
 from busbw.report.soak import end_words, is_of_soak, level_words, share_done, soak_lines
 from busbw.units import counted, format_duration
 
 if TYPE_CHECKING:
+    from busbw.model.record import RunRecord
     from busbw.plan.flags.run import RunSettings
 
 
@@ -71,6 +70,8 @@ def create(
     if format_name == "jsonl":
         return JsonLinesDisplay(out, err)
     if kind is Kind.HUNT:
+        from busbw.report.hunt import HuntDisplay, HuntJsonDisplay, MatrixCsvDisplay
+
         hunts = {"csv": MatrixCsvDisplay, "json": HuntJsonDisplay, "table": HuntDisplay}
         return hunts[format_name](out, err, live=live, wide=wide)
     if format_name != "table":
@@ -300,7 +301,7 @@ class SoakDisplay(TableDisplay):
             self._window(item, plan)
         elif kind == EventKind.END and plan is not None:
             self._stop_progress()
-            record = read_record(Path(str(item["folder"])))
+            record = _record_of(item)
             for result in record.finished:
                 self._result(plan, result, final=True)
             super()._take(item)
@@ -323,10 +324,18 @@ class SoakDisplay(TableDisplay):
             self._progress.step(round(_STEPS * done), words, elapsed_s * (1 - done) / done)
 
 
+def _record_of(end: Event) -> RunRecord:
+    """Read once a run has ended: it takes numpy, which would keep the first row waiting."""
+    from busbw.record.read import read_record
+
+    return read_record(Path(str(end["folder"])))
+
+
 def _scatter_lines(folder: str, plan: Plan, results: Sequence[CaseResult]) -> list[str]:
     """What saved runs say of other launches of this kind; nothing where the record is not here."""
     from busbw.judge.kept import launches_of_machine
     from busbw.judge.launch_history import prior_of
+    from busbw.record.read import read_record
 
     try:
         record = read_record(Path(folder))
@@ -456,7 +465,7 @@ class CsvDisplay(Display):
             self._result(self._plan, read_result(item))
         elif self._plan is not None and item["event"] == EventKind.END:
             if self._plan.soak is not None and not self._written:  # ended early: the record has its results
-                for result in read_record(Path(str(item["folder"]))).finished:
+                for result in _record_of(item).finished:
                     self._result(self._plan, result)
             for result in not_run(len(self._plan.cases), self._written):
                 self._result(self._plan, result)
