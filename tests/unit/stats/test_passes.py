@@ -60,6 +60,8 @@ def test_cases_that_move_together_reach_as_far_as_their_passes() -> None:
     fast = [case_at([6, 9, 9, 9, 9, 9, 9, 9, 9], pace) for pace in (1.0, 0.7)]
     assert range_of([*slow, *fast]) == pytest.approx((1.0, 1.5), rel=0.02)
     assert range_of(slow[:1]) == (1.0, 1.0)  # has its own interval
+    slow[0][0] = np.array([6.0, 6.0, 6.0, 6e5])  # a stall hides no level
+    assert range_of([*slow, *fast]) == pytest.approx((1.0, 1.5), rel=0.02)
 
 
 def test_no_single_case_sets_how_far_all_reach() -> None:
