@@ -1,7 +1,7 @@
 """How often does the interval of one run hold the median of another run of the same process?
 
 Nine passes of a call of 6 us, as ``busbw run`` takes them, with the interval that it prints and with wider
-ones; also with passes three times as far apart.
+ones; as one of CASES short cases of a window, whose levels are the same; and with passes further apart.
 
     python benchmarks/stopping/pairs.py
 """
@@ -19,6 +19,8 @@ from busbw.stats.interval import LOOK_CONFIDENCE, median_ranks
 from busbw.stats.stopping import FLOOR_SHARE, SMALL_PASSES
 
 CALL_NS, TARGET, SAMPLES, GAP = 6e3, 0.025, 10, 1500
+CASES = 34  # 8 B to 512 KiB, both placements
+Run = list[list[passes.Float64Array]]  # the passes of each case
 Between = Callable[[Sequence[float], float, float], tuple[float, float]]
 
 
@@ -55,22 +57,36 @@ def hull(medians: Sequence[float], *_: float) -> tuple[float, float]:
     return medians[0], medians[-1]
 
 
-def taken(draw: Draw, runs: int, gap: int) -> list[list[passes.Float64Array]]:
+def taken(draw: Draw, runs: int, gap: int, cases: int = 1) -> list[Run]:
+    """Runs of so many cases, which are visited in turn while one process runs on."""
     random = np.random.default_rng(SEED)
     step = SAMPLES + gap
     series = (draw(random, SMALL_PASSES * step) * CALL_NS for _ in range(runs))
-    return [[each[at : at + SAMPLES] for at in range(0, len(each), step)] for each in series]
+    return [
+        [
+            [each[at : at + SAMPLES] for at in range(number * step // cases, len(each), step)]
+            for number in range(cases)
+        ]
+        for each in series
+    ]
 
 
-def cell(made: Sequence[Sequence[passes.Float64Array]], between: Between) -> str:
+def intervals(run: Run) -> list[tuple[float, float, float]]:
+    """Low, median and high of each case."""
+    reach, half_width = passes.range_of(run), FLOOR_SHARE * TARGET
+    found = [passes.estimate_over(each, LOOK_CONFIDENCE) for each in run]
+    found = [passes.no_narrower(each, 1 - half_width, 1 + half_width) for each in found]
+    found = [passes.no_narrower(each, *reach) for each in found]
+    return [(each.low, each.median, each.high) for each in found]
+
+
+def cell(made: Sequence[Run], between: Between) -> str:
     """The share of pairs in which one holds the other's median, and the median half-width."""
     before, passes._of_medians = passes._of_medians, between
-    found = [passes.estimate_over(each, LOOK_CONFIDENCE) for each in made]
+    low, middle, high = np.moveaxis(np.array([intervals(run) for run in made]), -1, 0)
     passes._of_medians = before
-    found = [passes.no_narrower(each, FLOOR_SHARE * TARGET) for each in found]
-    low, middle, high = np.array([(each.low, each.median, each.high) for each in found]).T
     holds = (low[:, None] <= middle) & (middle <= high[:, None])
-    share = (holds.sum() - len(found)) / (len(found) * (len(found) - 1))
+    share = (holds.sum() - middle.size) / (middle.size * (len(made) - 1))
     return f"{share:.2f}, +-{float(np.median((high - low) / 2 / middle)):.1%}"
 
 
@@ -80,12 +96,14 @@ def main() -> None:
     )
     parser.add_argument("--runs", type=int, default=300)
     options = parser.parse_args()
-    print("| process | printed | Student's t, 98 % | all passes | printed, three times as far apart |")
-    print("|---|---|---|---|---|")
+    columns = ("alone", "Student's t, 98 %", "all passes", "three times as far apart", f"of {CASES} cases")
+    print(f"| process | {' | '.join(columns)} |")
+    print("|---" * (1 + len(columns)) + "|")
     for name, draw in PROCESSES.items():
         near, far = (taken(draw, options.runs, gap) for gap in (GAP, 3 * GAP))
         cells = [cell(near, between) for between in (ranks, student, hull)]
-        print(f"| {' | '.join((name, *cells, cell(far, ranks)))} |", flush=True)
+        together = cell(taken(draw, options.runs, GAP, CASES), ranks)
+        print(f"| {' | '.join((name, *cells, cell(far, ranks), together))} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -165,7 +165,8 @@ def sampled(process: Process, random: np.random.Generator) -> Outcome:
         end, start = start + samples, start + samples + GAP
     truth = float(np.median(series[:end])) if process.median is None else process.median * call_ns
     whole = estimate_over(passes, LOOK_CONFIDENCE)
-    whole = no_narrower(whole, floor(LIMITS, whole.median, len(passes)))
+    half_width = floor(LIMITS, whole.median, len(passes))
+    whole = no_narrower(whole, 1 - half_width, 1 + half_width)
     limited = over_passes(stops, wanted, whole, LIMITS) is StopReason.MAX_SAMPLES
     unstable = UNSTABLE in judge(passes, target(LIMITS, whole.median)).marks
     return Outcome(sum(map(len, passes)), whole.low <= truth <= whole.high, unstable or limited, unstable)

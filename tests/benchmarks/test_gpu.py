@@ -120,6 +120,20 @@ def test_a_sweep_is_split_into_its_steps_and_a_kept_one_is_shown_again(
 
 
 @pytest.mark.slow
+def test_sweeps_of_one_launch_are_held_against_each_other(script: Callable[..., str], tmp_path: Path) -> None:
+    few = ("--backend", "mpi", "--last", "1K", "--sweeps", "3", "--launches", "2")
+    told = script("gpu/within_launch.py", *few, "--output", str(tmp_path / "within.json"))
+    launches = json.loads((tmp_path / "within.json").read_text())
+    assert [len(cases) for cases in launches] == [3 * 8 * 2] * 2  # sweeps, sizes and placements
+    printed, own = told.splitlines()[2:]
+    assert printed.startswith("| below 1 MiB | printed | ")
+    assert own.startswith("| below 1 MiB | by own passes | ")
+    held = [float(line.split("|")[3]) for line in (printed, own)]
+    assert 0 <= held[1] <= held[0] <= 1
+    assert script("gpu/within_launch.py", "--read", str(tmp_path / "within.json")) == told
+
+
+@pytest.mark.slow
 def test_sweeps_take_turns_and_are_shown_over_each_other(script: Callable[..., str], tmp_path: Path) -> None:
     words = ("--ranks", "2", "--backend", "null", "--last", "64", "--rounds", "2", "--old", sys.executable)
     lines = script("gpu/sweep_time.py", *words, "--output", str(tmp_path / "sweep.json")).splitlines()

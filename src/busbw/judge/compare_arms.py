@@ -467,8 +467,9 @@ def _observed(record: RunRecord, result: CaseResult) -> Observed:
     within = None
     if not times and result.time_ns is not None:
         times = (result.time_ns,)
-        if result.low_ns is not None and result.high_ns is not None and record.source is None:
-            within = (result.low_ns, result.high_ns)
+        if record.source is None:
+            # The levels that short cases of a launch share are in the scatter between launches.
+            within = result.own_interval_ns
     if result.status is not Status.GOOD:
         times = ()
     error = result.error or (result.wrong_words if result.status is Status.WRONG else "")

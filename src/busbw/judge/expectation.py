@@ -24,9 +24,10 @@ from busbw.judge.matching import LAUNCH_PATH_NS, made_with, match, notes, other_
 from busbw.judge.network import cause
 from busbw.judge.references.reference import Expected, Reference, value_at
 from busbw.judge.rotation import cached, rotated_bytes
-from busbw.judge.scatter import LARGE, Prior, Scatter, beside
+from busbw.judge.scatter import Prior, Scatter, beside
 from busbw.judge.traffic import byte_paths
 from busbw.judge.wires import Wires, wires_of
+from busbw.model.case import LARGE
 from busbw.model.network import said_in, said_words
 from busbw.model.record import DOUBTS, RunRecord
 from busbw.model.result import Status

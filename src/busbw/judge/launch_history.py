@@ -25,7 +25,8 @@ from busbw.judge.matching import machine_of, measurement_of
 from busbw.judge.measured_with import measured_with, variables_of
 from busbw.judge.own_reference import launches_of, reference_of
 from busbw.judge.references.reference import Reference
-from busbw.judge.scatter import LARGE, SMALL, Prior, Scatter, SizeClass, size_class
+from busbw.judge.scatter import SMALL, Prior, Scatter, SizeClass, size_class
+from busbw.model.case import LARGE
 from busbw.model.history import KeptCase, Launch, Measured, Testbed
 from busbw.model.record import RunRecord, RunStatus
 from busbw.stats.moderated import moderated

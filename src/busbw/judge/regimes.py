@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import Protocol, TypeVar
 
 from busbw.judge.compare_arms import CaseKey
-from busbw.judge.scatter import LARGE
+from busbw.model.case import LARGE
 
 
 class _Keyed(Protocol):

@@ -13,6 +13,8 @@ from enum import StrEnum
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
+from busbw.model.case import LARGE
+
 if TYPE_CHECKING:
     from busbw.judge.compare_arms import Arm
 
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
 HOST_BOUND: Final = 0.15
 DEVICE_BOUND: Final = 0.01
 SMALL: Final = 4 << 10
-LARGE: Final = 1 << 20
 
 
 class SizeClass(StrEnum):

@@ -10,6 +10,7 @@ from busbw.model.datatype import DataType, ReduceOp, data_type, reduce_op
 from busbw.units import format_size
 
 ALONE: Final = -1  # the stream of a case that runs by itself
+LARGE: Final = 1 << 20  # below, the host's part of a call sets the pace; from here on the links do
 
 
 @dataclass(frozen=True)

@@ -143,6 +143,14 @@ class CaseResult:
         return (self.high_ns - self.low_ns) / 2 / self.time_ns
 
     @property
+    def own_interval_ns(self) -> tuple[float, float] | None:
+        """``low_ns`` and ``high_ns`` by the case's own samples alone; None where there are none."""
+        if self.low_ns is None or self.high_ns is None:
+            return None
+        low_ns, high_ns = self.evidence.get("own_interval_ns", (self.low_ns, self.high_ns))
+        return low_ns, high_ns
+
+    @property
     def wrong_words(self) -> str:
         """How many elements were wrong; a log may say that some were, and not how many."""
         return "wrong elements, not counted" if self.wrong is None else counted(self.wrong, "wrong element")

@@ -1,14 +1,15 @@
 """The cases of a run, window after window: checked, measured in passes and summarized within the budget.
 
 A window is neighbouring cases of the plan. Its first pass visits each of them, the next ones visit those
-again that want more passes, so that the samples of a case lie far apart in time; results come at its end.
+again that want more passes, so that the samples of a case lie far apart in time; results come at its end,
+when the passes of its short cases together show how far the host's levels reach.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -44,7 +45,7 @@ from busbw.rank.process import Deadline
 from busbw.rank.race import losers, race_of
 from busbw.rank.reduce_samples import Grouping
 from busbw.rank.retain import NOTHING_KEPT, Kept, retain
-from busbw.rank.summarize import summarize
+from busbw.rank.summarize import OWN, reach_of, summarize
 from busbw.rank.verify import Issue, Saves, Verified, WrongKeeper, verify, verify_after
 from busbw.rank.world.base import World, agreed
 from busbw.rank.world.clock import Recheck, recheck, synchronise
@@ -86,9 +87,9 @@ class Looked:
 
 @dataclass(frozen=True)
 class _Open:
-    """A case of the window that wants more passes, and what its visits have shown. ``visit_s`` is what the
+    """A case of the window that has several passes, and what its visits have shown. ``visit_s`` is what the
     first took on the slowest rank without its check, ``clock`` the worst that the common clock was found to
-    be after one of them.
+    be after one of them, ``device`` the state of the ranks' devices after the last.
     """
 
     case: Case
@@ -99,14 +100,19 @@ class _Open:
     samples: Samples
     visit_s: float = 0.0
     clock: Recheck | None = None
+    device: DeviceState | None = None
+
+    @property
+    def left(self) -> int:
+        """How many passes are left."""
+        return self.samples.passes - len(self.samples.stops)
 
     @property
     def left_s(self) -> float:
         """What the passes that are left take, as all ranks expect it."""
         parts = (self.samples.taken, self.samples.singles)
         taken_ns = sum(float(part.across.worst.sum()) for part in parts if part is not None)
-        done = len(self.samples.stops)
-        return (self.samples.passes - done) * max(taken_ns / done / 1e9, self.visit_s)
+        return self.left * max(taken_ns / len(self.samples.stops) / 1e9, self.visit_s)
 
 
 Entry = _Open | Done
@@ -218,38 +224,39 @@ class Session:
                 return [*self._checked_and_measured_at_once(cases, limits)]
             return [self._checked_and_measured(cases[0], limits)]
 
-    def _completed(self, window: list[Entry], began_s: float) -> list[Done]:
+    def _completed(self, window: list[Entry], began_s: float) -> Iterator[Done]:
         """The results of a window after the passes that are left, which begin so far apart that all of them
         span ``span_s`` at least. Every rank waits by its own clock, and then for the others.
         """
-        places = [place for place, entry in enumerate(window) if isinstance(entry, _Open)]
-        left = [each.samples.passes - len(each.samples.stops) for each in self._open]
+        opened = {place: entry for place, entry in enumerate(window) if isinstance(entry, _Open)}
+        left = [each.left for each in opened.values()]
         rounds = max(left, default=0)
         gap_s = self._given.span_s / max(1, rounds)
         for number in range(rounds):
             time.sleep(max(0.0, began_s + gap_s - time.monotonic()))
             began_s = time.monotonic()
             if self._races:
-                self._end_losers(window)
-            due = {
-                place: opened
-                for nth, place in enumerate(places)
-                if is_due(number + nth, left[nth], rounds) and isinstance(opened := window[place], _Open)
-            }
-            for place, opened in due.items():
-                with self._deadline.for_case(opened.case):
-                    if place == next(iter(due)):
+                _end_losers(opened)
+            due = [
+                place
+                for nth, (place, each) in enumerate(opened.items())
+                if each.left and is_due(number + nth, left[nth], rounds)
+            ]
+            for place in due:
+                with self._deadline.for_case(opened[place].case):
+                    if place == due[0]:
                         self._given.world.barrier()
-                    window[place] = self._measured_again(opened)
+                    opened[place] = self._measured_again(opened[place])
         self._open, self._due_s = [], 0.0
-        return [entry for entry in window if not isinstance(entry, _Open)]
-
-    def _end_losers(self, window: list[Entry]) -> None:
-        """End arms that are out of their race, with the passes that they have. Collective."""
-        opened = {place: entry for place, entry in enumerate(window) if isinstance(entry, _Open)}
-        for place in losers({place: (entry.case, entry.samples) for place, entry in opened.items()}):
-            samples = replace(opened[place].samples, passes=len(opened[place].samples.stops))
-            window[place] = self._result(replace(opened[place], samples=samples), None)
+        # The arms of a race are held against each other alone, pass by pass.
+        reach = {} if self._races else reach_of(_sampled(opened), self._plan.limits)
+        for place, entry in enumerate(window):
+            if not isinstance(entry, _Open):
+                yield entry
+                continue
+            with self._deadline.for_case(entry.case):
+                done = self._result(opened[place], reach.get(place, OWN))
+            yield done
 
     def _show(self, entries: Sequence[Entry]) -> None:
         """What the first pass has shown, to rank 0's observer: a run that is killed keeps it."""
@@ -320,7 +327,7 @@ class Session:
                 cases, step.parts, givens, verdicts, choices, found, strict=True
             ):
                 after, state = self._verdict_after(case, part, verdict, device, step.run)
-                done.append(self._result(_Open(case, limits, given, after, choice, samples), state))
+                done.append(self._result(_Open(case, limits, given, after, choice, samples, device=state)))
             return done
         finally:
             step.close()
@@ -351,7 +358,8 @@ class Session:
             samples = replace(samples, first_call_ns=first_ns, ended_s=time.time())
             opened = _Open(case, limits, given, verdict, choice, samples, visit_s)
             self._due_s += all_s + opened.left_s
-            return self._after_pass(opened, prepared)
+            opened = self._after_pass(opened, prepared)
+            return opened if samples.passes > 1 else self._result(opened)
         finally:
             prepared.close()
 
@@ -383,7 +391,7 @@ class Session:
                 clock=self._backend.device_state,
             )
 
-    def _measured_again(self, opened: _Open) -> Entry:
+    def _measured_again(self, opened: _Open) -> _Open:
         progress.measuring(_named(opened.case), opened.case.size_bytes)
         prepared, given = self._backend.prepare(opened.case), replace(opened.given, clock=self._given.clock)
         try:
@@ -393,22 +401,19 @@ class Session:
         finally:
             prepared.close()
 
-    def _after_pass(self, opened: _Open, prepared: PreparedCase) -> Entry:
-        """The case, or its result where no pass is left. Collective."""
+    def _after_pass(self, opened: _Open, prepared: PreparedCase) -> _Open:
+        """With what is found after a pass, and after the last one. Collective."""
         complete = opened.samples.complete
         device = self._backend.device_state() if complete else None  # at once: clocks fall when the work ends
         found = self._rechecked()  # at once: it is what the readings are worth
-        clock = _worse(opened.clock, found)
-        entry: Entry
+        opened = replace(opened, clock=_worse(opened.clock, found))
         if complete:
             verdict, state = self._verdict_after(opened.case, prepared, opened.verdict, device)
-            entry = self._result(replace(opened, verdict=verdict, clock=clock), state)
-        else:
-            entry = replace(opened, clock=clock)
+            opened = replace(opened, verdict=verdict, device=state)
         self._keep_clock(found)
-        return entry
+        return opened
 
-    def _result(self, opened: _Open, device: DeviceState | None) -> Done:
+    def _result(self, opened: _Open, reach: tuple[float, float] = OWN) -> Done:
         """What is told and what is kept of a measured case. Collective."""
         plan, case, given, samples = self._plan, opened.case, opened.given, opened.samples
         if opened.limits.case_seconds < plan.limits.case_seconds:
@@ -418,8 +423,9 @@ class Session:
         overlap = samples.overlap
         marks = (PART_ALONE,) if overlap is not None and overlap < LEAST_OVERLAP else ()
         result = summarize(
-            case, samples, checked, given, show=plan.show, marks=marks, device=device, clock=opened.clock
-        )
+            case, samples, checked, given,
+            show=plan.show, marks=marks, device=opened.device, clock=opened.clock, reach=reach,
+        )  # fmt: skip
         choice = opened.choice
         words = choice.words if choice is not None else ""
         result = replace(result, conditions=conditions, overlap=overlap, algorithm=words, choice=choice)
@@ -535,6 +541,18 @@ class Session:
             return
         kept = synchronise(world) if found.renew else replace(clock, error_ns=found.error_ns)
         self._given = replace(self._given, clock=kept)
+
+
+def _sampled(opened: Mapping[int, _Open]) -> dict[int, tuple[Case, Samples]]:
+    return {place: (each.case, each.samples) for place, each in opened.items()}
+
+
+def _end_losers(opened: dict[int, _Open]) -> None:
+    """End arms that are out of their race, with the passes that they have."""
+    racing = {place: each for place, each in opened.items() if each.left}
+    for place in losers(_sampled(racing)):
+        samples = replace(opened[place].samples, passes=len(opened[place].samples.stops))
+        opened[place] = replace(opened[place], samples=samples)
 
 
 def _worse(first: Recheck | None, second: Recheck | None) -> Recheck | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
 import numpy as np
 
-from busbw.model.case import Case
+from busbw.model.case import LARGE, Case
+from busbw.model.plan import Limits
 from busbw.model.record import TWO_RANKS
 from busbw.model.result import FIELD_WORDS, CaseResult, GroupResult, Status, StopReason
 from busbw.model.sample import EXCLUDING, SampleFlag
@@ -19,7 +20,7 @@ from busbw.rank.world.clock import Recheck
 from busbw.stats import stopping
 from busbw.stats.interval import Estimate, Float64Array, median
 from busbw.stats.outliers import exclude
-from busbw.stats.passes import estimate_over, no_narrower
+from busbw.stats.passes import estimate_over, no_narrower, range_of
 from busbw.stats.statistic import LAST, OF_ENDS, Series, Statistic, parse_statistics
 from busbw.stats.verdict import Shape, judge
 from busbw.units import gb_per_s
@@ -32,6 +33,7 @@ _HOST_BOUND: Final = 0.9
 _CLOCK_SHARE: Final = 0.05
 _LIMITED: Final = (StopReason.MAX_SAMPLES, StopReason.CASE_TIME, StopReason.BUDGET)
 _NOT_STATISTICS: Final = (*FIELD_WORDS, "timestamp", "memory")
+OWN: Final = (1.0, 1.0)  # the reach of a case whose own interval stands
 
 
 def summarize(
@@ -44,15 +46,18 @@ def summarize(
     marks: tuple[str, ...] = (),
     device: DeviceState | None = None,
     clock: Recheck | None = None,
+    reach: tuple[float, float] = OWN,
 ) -> CaseResult:
     """The result of a measured case, the same on every rank but for what only this rank knows. ``clock`` is
-    what the common clock of ``given`` was found to be worth after the last sample.
+    what the common clock of ``given`` was found to be worth after the last sample; ``reach`` are the shares
+    of the median to which its interval reaches at least.
 
     A wrong case keeps its time, but has no bandwidth: nothing was delivered at that rate.
     """
     passes = samples.times_by_pass
     # What -n gives is one look; all others ended by their own numbers.
-    headline = _estimate(passes, samples, given)
+    own = _estimate(passes, samples, given)
+    headline = no_narrower(own, *reach)
     target = stopping.target(given.limits, headline.median)
     stop = stopping.over_passes(samples.stops, samples.passes, headline, given.limits)
     wrong = verdict is not None and verdict.wrong > 0
@@ -64,6 +69,8 @@ def summarize(
     issue_ns = median(taken.across.issue[taken.kept]) / taken.k
     if _is_host_bound(samples, headline.median, issue_ns):
         evidence["host_bound"] = True
+    if headline.attained and headline != own:
+        evidence["own_interval_ns"] = [own.low, own.high]
     return CaseResult(
         case=case.index,
         status=Status.WRONG if wrong else Status.GOOD,
@@ -93,10 +100,25 @@ def summarize(
     )
 
 
+def reach_of(
+    sampled: Mapping[int, tuple[Case, Samples]], limits: Limits
+) -> Mapping[int, tuple[float, float]]:
+    """How far the intervals of the short cases among those of one window reach at least, by place: the host
+    sets the pace of all of them, and they meet its levels together.
+    """
+    short = {
+        place: samples.times_by_pass
+        for place, (case, samples) in sampled.items()
+        if case.size_bytes < LARGE and samples.taken.median_ns < limits.small_ns
+    }
+    return dict.fromkeys(short, range_of([*short.values()]))
+
+
 def _estimate(passes: Sequence[Float64Array], samples: Samples, given: Conditions) -> Estimate:
     # What -n gives is one look; all others ended by their own numbers.
     found = estimate_over(passes, stopping.reported_confidence(samples.stops[0]))
-    return no_narrower(found, stopping.floor(given.limits, found.median, len(passes)))
+    half_width = stopping.floor(given.limits, found.median, len(passes))
+    return no_narrower(found, 1 - half_width, 1 + half_width)
 
 
 def bandwidths(case: Case, ranks: int | None, time_ns: float | None) -> tuple[float | None, float | None]:

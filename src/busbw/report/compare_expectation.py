@@ -11,8 +11,9 @@ from busbw.judge.launch_history import LEAST_LAUNCHES
 from busbw.judge.matching import THIS_LOG
 from busbw.judge.references.reference import Reference
 from busbw.judge.regimes import regimes
-from busbw.judge.scatter import DEVICE_BOUND, HOST_BOUND, LARGE, Prior, assumption
+from busbw.judge.scatter import DEVICE_BOUND, HOST_BOUND, Prior, assumption
 from busbw.judge.wires import Wires
+from busbw.model.case import LARGE
 from busbw.report.compare import csv_of
 from busbw.report.fields import UNBOUND, Field, attributes, fitting, heading_of, row_of
 from busbw.terminal import fit

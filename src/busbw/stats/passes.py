@@ -4,6 +4,9 @@ One short pass sees one level of a process that switches or drifts; its interval
 Passes that scatter by more than their own intervals explain show it: then the interval is that of their
 medians, joined with that of all samples. Six medians and more have an interval by order statistics, which one
 odd pass of nine does not widen; fewer have Student's t. benchmarks/stopping has the table.
+
+Nine passes of one case meet few of the levels of a host that issues its calls. All such cases of a window
+move together, so their passes together say how far a case's median may be (``range_of``).
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from typing import Final
 import numpy as np
 
 from busbw.stats.interval import (
+    LOOK_CONFIDENCE,
     Estimate,
     Float64Array,
     attainable,
@@ -31,6 +35,8 @@ from busbw.stats.launches import student_quantile
 # noise do so by chance in up to 1 of 20 cases (benchmarks/stopping).
 LEAST_EXCESS: Final = 1.75
 BETWEEN_CONFIDENCE: Final = 0.95
+# Part of the passes of several cases that lies outside their range on either side.
+OUTSIDE: Final = (1 - BETWEEN_CONFIDENCE) / 2
 # A pass of fewer samples shows no level of its own.
 PASS_LOOK: Final = 4
 
@@ -77,12 +83,38 @@ def _of_medians(medians: Sequence[float], mean: float, scatter: float) -> tuple[
     return mean - half, mean + half
 
 
-def no_narrower(found: Estimate, half_width: float) -> Estimate:
-    """With an interval of at least this relative half-width; one of samples that do not vary stays."""
-    half = half_width * found.median
+def range_of(cases: Sequence[Sequence[Float64Array]]) -> tuple[float, float]:
+    """Where 95 % of the passes of all cases lie, as shares of the median pass of their own case; (1, 1) where
+    they scatter by no more than their own samples explain, and of one case, whose own interval says it all.
+
+    As many are left out on either side as one case can have there, so that no single case sets an end.
+    """
+    shares: list[float] = []
+    errors: list[float] = []
+    most_of_one = 0
+    for passes in cases:
+        judged = [part for part in passes if len(part) >= PASS_LOOK]
+        medians = [median(part) for part in judged]
+        if medians and (middle := median(medians)) > 0:
+            shares += [each / middle for each in medians]
+            errors += [standard_error(part, LOOK_CONFIDENCE) / middle for part in judged]
+            most_of_one = max(most_of_one, len(judged))
+    if len(shares) == most_of_one:
+        return 1.0, 1.0
+    shares.sort()
+    outside = max(int(OUTSIDE * len(shares)), most_of_one // 2)
+    low, high = shares[outside], shares[-1 - outside]
+    explained = normal_quantile(BETWEEN_CONFIDENCE) * median(errors)  # a stall is in the mean
+    return (low, high) if (high - low) / 2 > explained else (1.0, 1.0)
+
+
+def no_narrower(found: Estimate, low: float, high: float) -> Estimate:
+    """With an interval that reaches from ``low`` to ``high`` times the median at least; one of samples that
+    do not vary stays.
+    """
     if found.low == found.high:
         return found
-    return replace(found, low=min(found.low, found.median - half), high=max(found.high, found.median + half))
+    return replace(found, low=min(found.low, low * found.median), high=max(found.high, high * found.median))
 
 
 def thirds(values: Float64Array) -> tuple[Float64Array, ...]:

@@ -9,7 +9,8 @@ from dataclasses import replace
 import pytest
 from busbw_testing.compared import record_of
 
-from busbw.judge.compare_arms import key_of
+from busbw.judge.compare import compare
+from busbw.judge.compare_arms import key_of, make_arm
 from busbw.judge.expectation import Judgement, expect
 from busbw.judge.matching import how_timed
 from busbw.judge.own_reference import launches_of, reference_of
@@ -121,6 +122,18 @@ def test_a_run_that_does_not_know_its_own_number_shows_less() -> None:
     assert wide.answer is Judgement.EXPECTED
     assert wide.loss_unseen is not None
     assert wide.loss_unseen > 0.5
+
+
+def test_levels_that_short_cases_share_are_counted_once() -> None:
+    """They are in the scatter between launches, so a case's own interval stands beside that."""
+    known, prior = reference({1024: (10.0,) * 3}), Prior(True, {("", SizeClass.SMALL): Scatter(0.02, 12)})
+    plain = record_of({1024: 10.0}, within=0.01)
+    (result,) = plain.results
+    own = {"own_interval_ns": [result.low_ns, result.high_ns]}
+    shared = replace(plain, results=(replace(result, low_ns=7000.0, high_ns=15000.0, evidence=own),))
+    assert expect([shared], [known], prior=prior).cases == expect([plain], [known], prior=prior).cases
+    rows = [compare([make_arm("a", [run])] * 2, prior=prior).rows for run in (plain, shared)]
+    assert rows[0] == rows[1]
 
 
 def test_references_that_contradict_one_another_decide_nothing() -> None:
