@@ -8,7 +8,7 @@
 #define BUSBW_API extern "C" __attribute__((visibility("default")))
 
 // Raised with every change of a struct or signature below; core.py refuses a library of another number.
-constexpr int32_t kCoreAbi = 14;
+constexpr int32_t kCoreAbi = 15;
 BUSBW_API int32_t busbw_core_abi();
 
 // ---- status of every function that returns int32_t -------------------------------------------------
@@ -170,6 +170,15 @@ BUSBW_API int32_t busbw_issue(const BusbwCall* call, uint64_t slot);
 // From now on calls are counted in the four 64-bit words at this address (null: nowhere): entered, enqueued,
 // completed, and what the thread does with them (CallMode). A cache line of its own; one measuring thread.
 BUSBW_API void busbw_progress_to(void* counts);
+
+// ---- a board of the ranks of one host (native/board.cpp) ------------------------------------------------
+// kBoardBytes of memory that they share, zero at first and on a cache line. Meetings count from 1. What a
+// rank wrote before it arrived is seen by every rank that has waited for that meeting.
+constexpr uint64_t kBoardBytes = 128;
+BUSBW_API void busbw_board_arrive(void* memory, uint32_t ranks, uint32_t meeting);
+// Looks again and again for spin_ns, then sleeps for sleep_ns at most: kOk once all have come, else
+// kTimedOut.
+BUSBW_API int32_t busbw_board_wait(const void* memory, uint32_t meeting, int64_t spin_ns, int64_t sleep_ns);
 
 // ---- timing loops (native/timing_loop.cpp) ------------------------------------------------------------
 // A look is samples x k back-to-back calls. elapsed_ns[s] is the time of sample s, that is of k calls. `lead`

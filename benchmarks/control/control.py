@@ -37,6 +37,7 @@ from busbw.rank.backends.null import NullBackend, NullCase
 from busbw.rank.world.nccl import HUB_BYTES, NcclWorld
 from busbw.stats.stopping import next_look
 
+WORLDS = ("mpi", "nccl", TCP := "nccl over TCP")
 LOOKS = Path(__file__).with_name("looks.py")
 RANKS = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2160)
 # Samples of: the first look, the longest look of an adaptive case, the longest of the GPU and of the CPU
@@ -63,13 +64,11 @@ def main() -> None:
         "mpi": mpi_name(),
         "simulated": [simulate(ranks) for ranks in options.ranks],
         "real": [launch("nccl", ranks, (8, 254), 1, options.limit) for ranks in options.real],
-        "two": {
-            world: launch(world, 2, SAMPLES, options.repeats, options.limit) for world in ("mpi", "nccl")
-        },
+        "two": {world: launch(world, 2, SAMPLES, options.repeats, options.limit) for world in WORLDS},
         "many": [
             {"world": world, **launch(world, ranks, (8, 254), max(1, options.repeats // 10), options.limit)}
             for ranks in options.many
-            for world in ("mpi", "nccl")
+            for world in WORLDS
         ],
         "load_before": load,
         "load_after": os.getloadavg()[0],
@@ -117,7 +116,8 @@ def hub_ns(world: NcclWorld, case: NullCase, samples: int) -> int:
 
 def launch(world: str, ranks: int, samples: tuple[int, ...], repeats: int, limit_s: float) -> dict[str, Any]:
     """What rank 0 of real ranks says. An empty result where they needed longer than ``limit_s``."""
-    asked: dict[str, Any] = {"world": world, "samples": samples, "repeats": repeats}
+    asked: dict[str, Any] = {"world": world.partition(" ")[0], "samples": samples, "repeats": repeats}
+    asked["tcp"] = world == TCP  # as between hosts: without a board
     command = [sys.executable, str(LOOKS)]
     if world == "mpi":
         library = find_mpi(os.environ).library

@@ -88,6 +88,8 @@ def leave(failure: PeerFailure) -> None:
 
 def run_rank(asked: dict[str, Any]) -> None:
     world = create(identify(os.environ), asked["world"], leave)
+    if asked.get("tcp") and isinstance(world, NcclWorld):
+        world.board = None
     grid = Grid([collective("all_reduce")], [data_type("float")], [reduce_op("sum")], [0], [1024])
     case = NullBackend().prepare(expand(grid, 2, "null")[0])
     looks = [
@@ -123,16 +125,23 @@ def time_looks(world: World, case: NullCase, samples: int, repeats: int) -> dict
 
 
 def count_look(world: World, case: NullCase, samples: int) -> dict[str, Any]:
-    """The traffic of one look at rank 0: what passes its hub, or its calls of MPI. Collective."""
+    """The traffic of one look at rank 0: what passes its hub without a board, or its calls of MPI.
+    Collective.
+    """
     if isinstance(world, MpiWorld):
         return {"calls": count_mpi(world, case, samples)}
-    if isinstance(world, NcclWorld) and world.rank == 0:
-        return count_tcp(world, case, samples)
-    world.broadcast(None)
-    world.barrier()
-    reduce_look(world, case, samples)
-    world.broadcast(None)
-    return {}
+    assert isinstance(world, NcclWorld)
+    board, world.board = world.board, None
+    counted = {}
+    if world.rank == 0:
+        counted = count_tcp(world, case, samples)
+    else:
+        world.broadcast(None)
+        world.barrier()
+        reduce_look(world, case, samples)
+        world.broadcast(None)
+    world.board = board
+    return counted
 
 
 def count_tcp(world: NcclWorld, case: NullCase, samples: int) -> dict[str, Any]:

@@ -60,6 +60,7 @@ def collectives(world: World) -> None:
         maximum=maximum.tolist(),
         total=total.tolist(),
         total_type=total.dtype.name,
+        board=getattr(world, "board", None) is not None,
         many=[float(many[0]), float(many[-1]), bool((alike == many).all())],
     )
     world.close()

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from busbw.errors import SiteError
 
-CORE_ABI: Final = 14
+CORE_ABI: Final = 15
 LIBRARY_PATH: Final = Path(__file__).with_name("libbusbw_core.so")
 
 # Statuses as in core_api.h.

@@ -13,7 +13,7 @@ import numpy as np
 import zmq
 
 from busbw.model.plain import from_bytes, to_bytes
-from busbw.rank.world.base import Member, PeerFailure
+from busbw.rank.world.base import Member, Number, PeerFailure
 from busbw.rank.world.channel import Link, Loop, loss_reason
 from busbw.rank.world.sockets import Timing
 from busbw.rank.world.wire import (
@@ -94,10 +94,15 @@ def _outcome(op: Op, call: int, parts: dict[int, bytes]) -> Message:
         return Message(Kind.RESULT, b"", op, call, tuple(parts[rank] for rank in sorted(parts)))
     if op is Op.BARRIER:
         return Message(Kind.RESULT, b"", op, call)
-    # Rank order, whatever the order of arrival: a sum of doubles repeats to the last bit.
-    ufunc, dtype = _REDUCTIONS[op]
-    rows: NDArray[np.generic] = np.stack([np.frombuffer(parts[rank], dtype=dtype) for rank in sorted(parts)])
-    return Message(Kind.RESULT, ufunc.reduce(rows, axis=0).tobytes(), op, call)
+    dtype = _REDUCTIONS[op][1]
+    rows = np.stack([np.frombuffer(parts[rank], dtype=dtype) for rank in sorted(parts)])
+    return Message(Kind.RESULT, reduce_rows(op, rows).tobytes(), op, call)
+
+
+def reduce_rows(op: Op, rows: NDArray[Number]) -> NDArray[Number]:
+    """The reduction over [rank, value]. In rank order, so that a sum of doubles repeats to the last bit."""
+    reduced: NDArray[Number] = _REDUCTIONS[op][0].reduce(rows, axis=0)
+    return reduced
 
 
 @dataclass

@@ -1,4 +1,5 @@
-"""The world without MPI: rank and size from the launcher's environment, control traffic over TCP.
+"""The world without MPI: rank and size from the launcher's environment, control traffic over TCP, but
+barriers and reductions over memory where all ranks share some (``board``).
 
 The channel is authenticated and encrypted by ZeroMQ CURVE with a key derived from the job's token. A rank
 that dies is named within moments (closed connection) or, when its host vanishes, after eleven seconds
@@ -8,6 +9,7 @@ The measured traffic never comes here.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import replace
 from queue import Empty
@@ -21,8 +23,9 @@ from busbw.errors import BusbwError, LauncherMismatch, RankFailed, SiteError, Us
 from busbw.rank.progress import asking, keeps_hangs
 from busbw.rank.world import sockets
 from busbw.rank.world.base import Member, Number, OnFailure, WorldKind, reducible, this_member
+from busbw.rank.world.board import MOST_NUMBERS, Board, share
 from busbw.rank.world.channel import Link, Loop, PeerLoop
-from busbw.rank.world.channel_root import RootLoop
+from busbw.rank.world.channel_root import RootLoop, reduce_rows
 from busbw.rank.world.sockets import Timing
 from busbw.rank.world.wire import Failed, Hello, Kind, Message, Op, Welcome
 
@@ -41,6 +44,7 @@ _REDUCTIONS = {
 # its memory does not grow with ranks x samples. With 2,160 ranks that is 30 KiB of each, twice what the
 # longest look of an adaptively sampled case needs.
 HUB_BYTES = 1 << 26
+_NOTHING = np.empty(0, np.int64)
 # How long fail() waits for rank 0's answer, the proof that the others have been told.
 _FAIL_ANSWER_S = 2.0
 
@@ -63,7 +67,13 @@ def connect(identity: Identity, on_failure: OnFailure, timing: Timing | None = N
         link.close()
         raise
     loop.thread.start()
-    return NcclWorld(context, link, loop, identity.launcher, hello)
+    world = NcclWorld(context, link, loop, identity.launcher, hello)
+    try:
+        world.board = share(world)
+    except BusbwError:
+        world.close()
+        raise
+    return world
 
 
 def chunk_elements(size: int) -> int:
@@ -124,6 +134,7 @@ class NcclWorld:
         self._calls = 0
         self._failed: Failed | None = None
         self._closed = False
+        self.board: Board | None = None
         self.kind: WorldKind = "nccl"
         self.rank = hello.rank
         self.size = hello.size
@@ -136,7 +147,10 @@ class NcclWorld:
             raise
 
     def barrier(self) -> None:
-        self._call(Op.BARRIER, b"")
+        if self.board is not None:
+            self._meet(self.board, Op.BARRIER, _NOTHING)
+        else:
+            self._call(Op.BARRIER, b"")
 
     def broadcast(self, data: bytes | None) -> bytes:
         if self.rank == 0 and data is None:
@@ -162,12 +176,8 @@ class NcclWorld:
         error = RankFailed(message, rank=self.rank, host=self._host)
         if self._failed is None and not self._closed:
             self._link.post(Message(Kind.FAIL, message.encode()))
-            try:
-                while not isinstance(event := self._link.inbox.get(timeout=_FAIL_ANSWER_S), Failed):
-                    pass
-                self._failed = event
-            except Empty:
-                pass
+            with contextlib.suppress(Empty):
+                self._failed = self._failure(_FAIL_ANSWER_S)
         raise error
 
     def close(self) -> None:
@@ -190,13 +200,41 @@ class NcclWorld:
 
     def _reduce(self, name: str, values: NDArray[Number]) -> NDArray[Number]:
         send = reducible(values)
-        flat = send.astype(send.dtype.newbyteorder("<"), copy=False).reshape(-1)
-        op, step = _REDUCTIONS[name, send.dtype.name], chunk_elements(self.size)
+        flat, op = send.reshape(-1), _REDUCTIONS[name, send.dtype.name]
+        step = chunk_elements(self.size) if self.board is None else MOST_NUMBERS
         # One call even for nothing: a rank that gives a value where others give none is out of step.
         starts = range(0, max(1, flat.size), step)
-        bodies = [self._call(op, flat[start : start + step].tobytes()).body for start in starts]
-        received = np.frombuffer(b"".join(bodies), dtype=flat.dtype)
-        return received.astype(send.dtype).reshape(send.shape)
+        parts = [self._reduce_part(op, flat[start : start + step]) for start in starts]
+        return np.concatenate(parts).reshape(send.shape)
+
+    def _reduce_part(self, op: Op, values: NDArray[Number]) -> NDArray[Number]:
+        if self.board is not None:
+            return reduce_rows(op, self._meet(self.board, op, values))
+        body = values.astype(values.dtype.newbyteorder("<"), copy=False).tobytes()
+        received = np.frombuffer(self._call(op, body).body, dtype=values.dtype.newbyteorder("<"))
+        return received.astype(values.dtype)
+
+    def _meet(self, at: Board, op: Op, values: NDArray[Number]) -> NDArray[Number]:
+        """The values of each rank, [rank, value]. The channel still brings what has become of the others."""
+        self._calls += 1
+        self._raise_if_failed()
+        with asking():
+            # News are no message of a later call: for that, all would have come.
+            if not at.meet(self._calls, op, values, self._link.inbox.empty):
+                self._take_failure(self._link.inbox.get())
+            self._compare(at.calls())
+        return at.values(values)
+
+    def _compare(self, calls: NDArray[np.int64]) -> None:
+        """Raises RankFailed where not all ranks posted the same call; who differs from rank 0 is named."""
+        if (calls == calls[0]).all():
+            return
+        mine, theirs = (
+            f"{Op(op).name} of {count} (call {call})" for call, op, count in calls[[self.rank, 0]].tolist()
+        )
+        if mine != theirs:
+            self.fail(f"called {mine} where rank 0 called {theirs}")
+        self._take_failure(self._failure())
 
     def _call(self, op: Op, body: bytes) -> Message:
         self._calls += 1
@@ -217,6 +255,12 @@ class NcclWorld:
             raise TypeError(f"unexpected event {event!r}")
         self._failed = event
         raise self._error(event)
+
+    def _failure(self, timeout_s: float | None = None) -> Failed:
+        """What the channel reports next of a rank. Raises Empty where it reports nothing in time."""
+        while not isinstance(event := self._link.inbox.get(timeout=timeout_s), Failed):
+            pass
+        return event
 
     def _raise_if_failed(self) -> None:
         if self._closed:

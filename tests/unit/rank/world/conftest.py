@@ -29,7 +29,16 @@ class Ranks:
         self.token = secrets.token_hex(16)
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
-    def start(self, scenario: str, rank: int, size: int, name: str = "", **variables: str) -> str:
+    def start(
+        self,
+        scenario: str,
+        rank: int,
+        size: int,
+        name: str = "",
+        before: tuple[str, ...] = (),
+        **variables: str,
+    ) -> str:
+        """``before``: words in front of the command."""
         name = name or str(rank)
         identity = {
             "BUSBW_RANK": str(rank),
@@ -40,7 +49,7 @@ class Ranks:
         }
         with (self._folder / name).open("wb") as output:
             self.processes[name] = subprocess.Popen(
-                [sys.executable, str(PROGRAM), scenario],
+                [*before, sys.executable, str(PROGRAM), scenario],
                 env=clean_environ(**{**identity, **variables}),
                 stdout=output,
                 stderr=subprocess.STDOUT,
