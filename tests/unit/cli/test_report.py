@@ -60,7 +60,7 @@ def test_text_has_the_same_verdicts_and_numbers(home: Path) -> None:
     assert report("last", "-o", str(home / "report.md")) == 0
     text = (home / "report.md").read_text()
     assert text.startswith(f"# {RUN}: 4.630 GB/s at 32 KiB")
-    assert "| Is every rank the same? | no | " in text
+    assert "- **Is every rank the same?** no: " in text
     assert "warning: rank 5 (node0)" in text
     assert text.count("### ") == 5  # bandwidth and time together, ranks, spread, links, a histogram
     assert all(line.count("|") > 2 for line in text.splitlines() if line.startswith("|"))
@@ -130,7 +130,7 @@ def test_hostile_names_stay_text(home: Path) -> None:
     ("words", "error"),
     [
         (("-o", "report.pdf"), "unknown format .pdf"),
-        (("-o", "report.md", "--plot", "time"), "--plot needs a picture"),
+        (("-o", "report.html", "--plot", "time"), "--plot needs pictures or text"),
         (("-o", "nowhere/report.md"), "cannot write"),
     ],
 )
