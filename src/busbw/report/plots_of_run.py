@@ -77,11 +77,7 @@ def _curves(run: Reported, kind: Kind) -> Iterator[Plot]:
     series = {label: curves.points(own) for label, own in _by_placement(found).items()}
     keys = {key_of(case) for case, _ in found}
     expected = [each for each in run.expectation.cases if each.key.plain in keys]
-    drawn = (
-        curves.bandwidth(of, f"Bandwidth of {word}", series, table, expected),
-        curves.time(of, f"Time of {word}", series, table),
-    )
-    yield from filter(None, drawn)
+    yield from curves.curves(of, word, series, table, expected)
     beside = judged(run.record.plan, [result for _, result in run.of_kind(kind)])
     for what, is_load in (("loads", True), ("operations", False)):
         if own := [each for each in beside if bool(each[0].beside.unit) is is_load]:

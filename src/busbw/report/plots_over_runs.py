@@ -11,8 +11,8 @@ from busbw.judge.compare import Comparison
 from busbw.judge.compare_arms import CaseKey, key_of
 from busbw.model.collective import Placement
 from busbw.model.result import CaseResult
-from busbw.report import curves, plots_of_comparison
-from busbw.report.curves import BANDWIDTH, Series, points, side_by_side
+from busbw.report import plots_of_comparison
+from busbw.report.curves import BANDWIDTH, Series, curves, points
 from busbw.report.plots import Plot, Table
 from busbw.report.reported import Kind, Reported
 from busbw.report.sizes import Pair
@@ -52,12 +52,9 @@ def _of_kind(kind: Kind, runs: Sequence[Reported]) -> Iterator[Plot]:
     word, of = " ".join(filter(None, (*kind, placement))), ("", *kind)
     # Times under a profiler are shown, and held against nothing.
     held = [run for run in runs if not run.record.profiled]
-    drawn = (
-        curves.bandwidth(of, f"Bandwidth of {word}", series, side_by_side(series, "GB/s")),
-        curves.time(of, f"Time of {word}", series, side_by_side(series, "time")),
-        _scaling(of, f"Scaling of {word}", held, kind),
-    )
-    yield from filter(None, drawn)
+    yield from curves(of, word, series)
+    if (scaling := _scaling(of, f"Scaling of {word}", held, kind)) is not None:
+        yield scaling
 
 
 def _of_one_placement(every: Mapping[str, Sequence[Pair]]) -> tuple[str, Series]:
