@@ -163,7 +163,7 @@ def _show_parts(
 ) -> None:
     if format_name not in {"table", "json"}:
         raise UsageError(f"--format {format_name} cannot show parts of a run", hint="use table or json")
-    samples, digests = samples_and_digests(folder, record, of=cases, named=False)
+    samples, digests = samples_and_digests(folder, record, named=False)
     if names != ("detail",) and not len(samples) and not len(digests):
         _refuse_series(folder, names)
     parts: list[tuple[str, Part]] = []

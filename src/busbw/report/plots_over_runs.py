@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 from busbw.judge.compare import Comparison
@@ -22,20 +21,7 @@ _SCALED: Final = 4  # sizes
 
 
 def plots(runs: Sequence[Reported], comparisons: Sequence[Comparison]) -> Iterator[Plot]:
-    """Of every kind of case that more than one run has; maps of the ``comparisons`` of those that are. Words
-    of marks have the whole names of runs with short ones.
-    """
-    whole = {run.name: run.whole_name for run in runs}
-    for plot in _plots(runs, comparisons):
-        yield replace(plot, rows=tuple({**row, "text": _with_whole(row["text"], whole)} for row in plot.rows))
-
-
-def _with_whole(text: str, whole: Mapping[str, str]) -> str:
-    name = text.partition(",")[0]
-    return whole.get(name, name) + text[len(name) :]
-
-
-def _plots(runs: Sequence[Reported], comparisons: Sequence[Comparison]) -> Iterator[Plot]:
+    """Of every kind of case that more than one run has; maps of the ``comparisons`` of those that are."""
     kinds = dict.fromkeys(kind for run in runs for kind in run.kinds)
     for kind in kinds:
         sharing = [run for run in runs if kind in run.kinds]
