@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import TYPE_CHECKING, Final
 
 from busbw.cli.compare import series_folder
 from busbw.cli.compare_inputs import known_scatter, read_arm
@@ -23,13 +22,13 @@ from busbw.judge.compare_setups import compared_series
 from busbw.judge.references.load import built_in
 from busbw.launch import series as setup_series
 from busbw.record.read import read_rounds
-from busbw.report import page, plots
+from busbw.report import markdown, page, plots
+from busbw.report.console import columns, print_lines
+from busbw.report.fields import UNBOUND
 from busbw.report.hunt import lost_rounds
 from busbw.report.progress import progress
 from busbw.report.reported import Reported
-from busbw.report.text import Form, coloured, plain
 from busbw.report.view import HuntReport, ReportView, SeriesReport, Shown, TuningReport, view
-from busbw.terminal import has_unicode
 
 if TYPE_CHECKING:
     from busbw.judge.compare import Comparison
@@ -38,41 +37,41 @@ if TYPE_CHECKING:
     from busbw.report.plots import Plot
 
 TERMINAL: Final = "-"
+_PAGE: Final = ".html"
 _PICTURES: Final = (".svg", ".png")
-_LETTERS: Final = ".txt"
-_TEXTS: Final = (".html", ".md", _LETTERS)
+_TEXT: Final = ".txt"
+# Of text: where Markdown is rendered, whoever renders it breaks lines.
+_COLUMNS: Final = {".md": UNBOUND, _TEXT: 80}
 _MOST_COLUMNS: Final = 110
-_FEWEST_COLUMNS: Final = 40
 _STAMP: Final = len("20261122-181502")  # the part of a run's name that mostly tells it from others
 
 
 def report_command(runs: Sequence[str], output: Path, plot: str) -> ExitCode:
     """Write the report. A picture's format makes one file a plot, or the one that ``plot`` names."""
-    suffix = _LETTERS if str(output) == TERMINAL else output.suffix.lower()
-    if suffix not in (*_TEXTS, *_PICTURES):
+    suffix = _TEXT if str(output) == TERMINAL else output.suffix.lower()
+    if suffix not in (_PAGE, *_COLUMNS, *_PICTURES):
         raise UsageError(
             f"--output {output}: unknown format {suffix or 'without a suffix'}",
-            hint=f"name a file that ends in {', '.join((*_TEXTS, *_PICTURES))}, or - for this terminal",
+            hint=f"name a file that ends in {', '.join((_PAGE, *_COLUMNS, *_PICTURES))},"
+            " or - for this terminal",
         )
-    if plot and suffix not in (*_PICTURES, _LETTERS):
+    if plot and suffix == _PAGE:
         raise UsageError(
-            f"--plot needs a picture, not {suffix}", hint="write to a .svg, .png or .txt file, or to -"
+            "--plot needs pictures or text, not a page",
+            hint="write to a .svg, .png, .md or .txt file, or to -",
         )
-    if suffix not in (".md", _LETTERS):
+    if suffix not in _COLUMNS:
         plots.require()
     several = shown(runs)
     report = view(several, compared_runs(several))
-    if suffix == _LETTERS:
-        _in_letters(report, output, plot)
-        return ExitCode.OK
-    if suffix in _TEXTS:
-        text = page.html_text(report) if suffix == ".html" else page.markdown_text(report)
-        _write(output, text.encode())
-        return ExitCode.OK
-    for name, path in _pictures(report, output, plot):
-        found = next(each for each in report.every_plot if each.name == name)
-        data = plots.png(found) if suffix == ".png" else plots.svg(found, plots.on_paper).encode()
-        _write(path, data)
+    if suffix == _PAGE:
+        _write(output, page.html_text(report).encode())
+    elif suffix in _COLUMNS:
+        _write_text(report, output, _COLUMNS[suffix], plot)
+    else:
+        for found, path in _pictures(report, output, plot):
+            data = plots.png(found) if suffix == ".png" else plots.svg(found, plots.on_paper).encode()
+            _write(path, data)
     return ExitCode.OK
 
 
@@ -188,53 +187,38 @@ def _series(folder: Path) -> SeriesReport:
     )
 
 
-def _in_letters(report: ReportView, output: Path, wanted: str) -> None:
-    """To a terminal as it can show it; to a file or a pipe as plain ASCII of 80 columns."""
-    chosen: tuple[Plot, ...] | None = None
+def _write_text(report: ReportView, output: Path, width: int, wanted: str) -> None:
+    """To a terminal as wide as that is."""
+    is_shown = str(output) == TERMINAL
+    if is_shown and sys.stdout.isatty():
+        width = columns(_MOST_COLUMNS)
+    chosen = [each for each in report.every_plot if wanted in each.name]
+    if wanted and not chosen:
+        raise _unfit(wanted, 0, report)
+    lines = markdown.plot_lines(chosen, width) if wanted else markdown.report_lines(report, width)
+    if is_shown:
+        print_lines(lines)
+    else:
+        _write(output, "".join(f"{line}\n" for line in lines).encode())
+
+
+def _pictures(report: ReportView, output: Path, wanted: str) -> list[tuple[Plot, Path]]:
+    found = report.every_plot
     if wanted:
-        chosen = tuple(each for each in report.every_plot if wanted in each.name)
-        if not chosen:
-            raise _unfit(wanted, 0, report)
-    if str(output) != TERMINAL:
-        text = "\n".join(map(plain, page.text_lines(report, Form(), chosen)))
-        _write(output, f"{text}\n".encode())
-        return
-    form = form_of(sys.stdout)
-    lines = page.text_lines(report, form, chosen)
-    if not sys.stdout.isatty():
-        print(*map(plain, lines), sep="\n")
-        return
-    from busbw.report.console import CleanConsole
-
-    # No colours where NO_COLOR or the terminal's own kind says so; soft_wrap: lines have their length.
-    console = CleanConsole(highlight=False)
-    for line in lines:
-        console.print(coloured(line), soft_wrap=True)
-
-
-def form_of(out: TextIO) -> Form:
-    """What a stream can show: 80 columns of ASCII where it is no terminal."""
-    if not out.isatty():
-        return Form()
-    columns = min(_MOST_COLUMNS, max(_FEWEST_COLUMNS, shutil.get_terminal_size().columns))
-    return Form(columns, has_unicode(out))
-
-
-def _pictures(report: ReportView, output: Path, wanted: str) -> list[tuple[str, Path]]:
-    names = [plot.name for plot in report.every_plot]
-    if wanted:
-        found = [wanted] if wanted in names else [name for name in names if wanted in name]
-        if len(found) != 1:
-            raise _unfit(wanted, len(found), report)
-        return [(found[0], output)]
-    if not names:
+        chosen = [plot for plot in found if plot.name == wanted]
+        chosen = chosen or [plot for plot in found if wanted in plot.name]
+        if len(chosen) != 1:
+            raise _unfit(wanted, len(chosen), report)
+        return [(chosen[0], output)]
+    if not found:
         raise UsageError("nothing to draw: no case was measured", hint="see what it has: `busbw show RUN`")
-    safe = (
-        "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in name) for name in names
-    )
+    safe = [
+        "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in plot.name)
+        for plot in found
+    ]
     return [
-        (name, output.with_name(f"{output.stem}-{part}{output.suffix}"))
-        for name, part in zip(names, safe, strict=True)
+        (plot, output.with_name(f"{output.stem}-{part}{output.suffix}"))
+        for plot, part in zip(found, safe, strict=True)
     ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -16,6 +16,7 @@ from busbw.record.absent import absent_files, is_there
 from busbw.record.folder import DIGESTS_FILE, SAMPLES_FILE
 from busbw.record.owner import is_abandoned
 from busbw.record.read import read_digests, read_samples
+from busbw.units import first_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,20 +26,18 @@ if TYPE_CHECKING:
 
     Rows = npt.NDArray[np.void]
 
-_MOST_LINES: Final = 8
+_MOST_CASES: Final = 8
 
 
-def samples_and_digests(
-    folder: Path, record: RunRecord, *, of: Container[int] | None = None, named: bool = True
-) -> tuple[Rows, Rows]:
+def samples_and_digests(folder: Path, record: RunRecord, *, named: bool = True) -> tuple[Rows, Rows]:
     """SAMPLE_DTYPE and DIGEST_DTYPE rows of the whole run. A warning for each file that was cut or is gone,
-    and each case that lost samples; of those in ``of`` alone, and only where some are left, if the caller
-    speaks of the others. With the run's name where it is not the only one.
+    and for cases that lost samples; with the run's name where it is not the only one.
     """
     _say_files(folder, record)
     samples, digests = read_samples(folder), read_digests(folder)
     start = f"warning: {folder.name}: " if named else "warning: "
-    _say(start, _missing(folder, record, samples, digests, of))
+    for text in _missing(folder, record, samples, digests):
+        print(f"{start}{text}", file=sys.stderr)
     return samples, digests
 
 
@@ -63,29 +62,13 @@ def _say_files(folder: Path, record: RunRecord) -> None:
         print(f"warning: {text}", file=sys.stderr)
 
 
-def _say(start: str, texts: Iterator[str]) -> None:
-    said = list(texts)
-    for text in said[:_MOST_LINES]:
-        print(f"{start}{text}", file=sys.stderr)
-    if len(said) > _MOST_LINES:
-        print(f"{start}and of {len(said) - _MOST_LINES} cases more", file=sys.stderr)
-
-
-def _missing(
-    folder: Path, record: RunRecord, samples: Rows, digests: Rows, of: Container[int] | None
-) -> Iterator[str]:
+def _missing(folder: Path, record: RunRecord, samples: Rows, digests: Rows) -> Iterator[str]:
     """What results and samples have of each other, and one of them has not; the results that lack first."""
     if not is_there(folder, SAMPLES_FILE):
         return
     # Of a run that goes on, samples are read after the results, and are ahead of them.
-    lost = (
-        without_result(record, samples)
-        if record.status is not RunStatus.RUNNING or is_abandoned(folder)
-        else ()
-    )
-    if lost:
-        which = ", ".join(map(str, lost[:_MOST_LINES])) + (", ..." if len(lost) > _MOST_LINES else "")
-        yield f"{len(lost)} cases have samples but no result ({which})"
-    for each in missing_samples(record, samples, digests):
-        if of is None or (each.case in of and each.found):
-            yield str(each)
+    has_ended = record.status is not RunStatus.RUNNING or is_abandoned(folder)
+    if lost := without_result(record, samples) if has_ended else ():
+        yield f"{len(lost)} cases have samples but no result ({first_of(map(str, lost), _MOST_CASES)})"
+    if short := missing_samples(record, samples, digests):
+        yield first_of(map(str, short), _MOST_CASES, "; ")

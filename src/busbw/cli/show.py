@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,12 +25,12 @@ from busbw.record.folder import (
     launch_folders,
 )
 from busbw.record.read import read_record, read_rounds
-from busbw.report.console import print_lines
+from busbw.report.console import columns, print_lines
 from busbw.report.events import show_hang
+from busbw.report.fields import UNBOUND, aligned
 from busbw.report.hunt import lost_rounds
 from busbw.report.live import FORMATS, Kind, create
 from busbw.report.provenance import provenance, provenance_lines
-from busbw.terminal import has_unicode
 
 if TYPE_CHECKING:
     import numpy as np
@@ -163,7 +163,7 @@ def _show_parts(
 ) -> None:
     if format_name not in {"table", "json"}:
         raise UsageError(f"--format {format_name} cannot show parts of a run", hint="use table or json")
-    samples, digests = samples_and_digests(folder, record, of=cases, named=False)
+    samples, digests = samples_and_digests(folder, record, named=False)
     if names != ("detail",) and not len(samples) and not len(digests):
         _refuse_series(folder, names)
     parts: list[tuple[str, Part]] = []
@@ -181,7 +181,7 @@ def _show_parts(
     for position, (_, part) in enumerate(parts):
         if position:
             print("#")
-        _print(record, part)
+        _print(record, part, digests)
 
 
 def _refuse_series(folder: Path, names: Names) -> None:
@@ -210,7 +210,7 @@ def _parts(
         yield "detail", case_detail(record, case, samples)
 
 
-def _print(record: RunRecord, part: Part) -> None:
+def _print(record: RunRecord, part: Part, digests: Rows) -> None:
     from busbw.judge.ranks import RankTable
     from busbw.judge.samples import Distribution
     from busbw.report.ranks import rank_lines
@@ -218,23 +218,23 @@ def _print(record: RunRecord, part: Part) -> None:
     if isinstance(part, RankTable):
         print_lines(rank_lines(record.plan, part))
     elif isinstance(part, Distribution):
-        _print_histogram(record, part)
+        print_lines(_histogram_lines(record, part, digests))
     else:
         print_lines(_detail_lines(record, part))
 
 
-def _print_histogram(record: RunRecord, spread: Distribution) -> None:
-    from busbw.report import histogram
+def _histogram_lines(record: RunRecord, spread: Distribution, digests: Rows) -> Iterator[str]:
+    from busbw.report.histogram import histogram
+    from busbw.report.text_plots import drawing
 
-    time = (record.method or Method()).time
-    print_lines(histogram.head(record.plan, spread, time))
-    if has_unicode(sys.stdout):
-        from busbw.report.console import CleanConsole
-
-        CleanConsole(highlight=False).print(*histogram.coloured(spread), sep="\n", soft_wrap=True)
-    else:
-        print(*histogram.lines(spread), sep="\n")
-    print_lines(histogram.foot(spread))
+    # A result's mean leaves out what its median leaves out, and the bins do not.
+    found = (replace(each, mean_ns=None) for each in record.results if each.case == spread.case)
+    plot = histogram("", record.plan.cases[spread.case], next(found, None), spread, digests)
+    yield f"# case     {spread.case}: {plot.title}"
+    yield f"# samples  {plot.note}"
+    yield f"# time     of one call; the run's number is the {(record.method or Method()).time}"
+    yield from drawing(plot, columns(UNBOUND))
+    yield from (f"# {line}" for line in aligned(plot.table.rows))
 
 
 def _detail_lines(record: RunRecord, told: Detail) -> Iterator[str]:

@@ -60,49 +60,40 @@ def points(found: Iterable[tuple[Case, CaseResult]]) -> list[Point]:
     return made
 
 
-def bandwidth(
+def curves(
     of: tuple[str, ...],
-    title: str,
+    word: str,
     series: Series,
-    table: Table,
+    table: Table | None = None,
     judged: Iterable[Judged] = (),
     band: str = INTERVAL,
-) -> Plot | None:
-    """Bus bandwidth against size, with the reference and the limit where they are known; None without any.
-    ``band`` is what bounds the points.
+) -> Iterator[Plot]:
+    """Bandwidth of ``word`` against size, with the reference and the limit where they are known, and its
+    time; each where there is any. ``table`` has the numbers of both; without it each has the series side by
+    side. ``band`` is what bounds the points.
     """
-    rows: list[Row] = []
-    for label, found in series.items():
-        for point in found:
-            if point.busbw_gb_per_s is not None:
-                ends = point.busbw_ends
-                text = _words(
-                    lambda value: f"{format_gb_per_s(value)} GB/s", point.busbw_gb_per_s, ends, band
-                )
-                rows.append(row(label, point.size_bytes, point.busbw_gb_per_s, ends, text, point.part))
-    if not rows:
-        return None
-    note = "Ring-equivalent; GB/s = 10^9 bytes/s."
-    note += f" The band is the {band}." if any(row["low"] is not None for row in rows) else ""
-    rows.extend(_lines(judged))
-    words = {"x": "size", "y": BANDWIDTH, "scales": (LINEAR, LOG)}
-    return Plot("curve", of, "bandwidth", title, note, tuple(rows), table, words)
-
-
-def time(of: tuple[str, ...], title: str, series: Series, table: Table, band: str = INTERVAL) -> Plot | None:
-    """Time against size; None without any."""
-    rows = []
+    rates: list[Row] = []
+    times: list[Row] = []
     for label, found in series.items():
         for point in found:
             ends = point.low_ns, point.high_ns
             text = _words(lambda value: format_time(value, 4), point.time_ns, ends, band)
             value, bounds = point.time_ns / NS_PER_US, (_us(point.low_ns), _us(point.high_ns))
-            rows.append(row(label, point.size_bytes, value, bounds, text, point.part))
-    if not rows:
-        return None
-    words = {"x": "size", "y": "time", "scales": (LOG,)}
-    note = "Of one call; both axes are logarithmic."
-    return Plot("curve", of, "time", title, note, tuple(rows), table, words)
+            times.append(row(label, point.size_bytes, value, bounds, text, point.part))
+            if point.busbw_gb_per_s is not None:
+                value, ends = point.busbw_gb_per_s, point.busbw_ends
+                text = _words(lambda value: f"{format_gb_per_s(value)} GB/s", value, ends, band)
+                rates.append(row(label, point.size_bytes, value, ends, text, point.part))
+    if rates:
+        note = "Ring-equivalent; GB/s = 10^9 bytes/s."
+        note += f" The band is the {band}." if any(each["low"] is not None for each in rates) else ""
+        rows, words = (*rates, *_lines(judged)), {"x": "size", "y": BANDWIDTH, "scales": (LINEAR, LOG)}
+        own = table or side_by_side(series, "GB/s")
+        yield Plot("curve", of, "bandwidth", f"Bandwidth of {word}", note, rows, own, words)
+    if times:
+        note, words = "Of one call; both axes are logarithmic.", {"x": "size", "y": "time", "scales": (LOG,)}
+        own = table or side_by_side(series, "time")
+        yield Plot("curve", of, "time", f"Time of {word}", note, tuple(times), own, words)
 
 
 def _us(time_ns: float | None) -> float | None:

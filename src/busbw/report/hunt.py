@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TextIO
 
@@ -20,11 +20,12 @@ from busbw.record.folder import RUN_FILE
 from busbw.report.console import columns
 from busbw.report.display import Display, who_lines
 from busbw.report.events import finding_lines
-from busbw.report.fields import UNBOUND
-from busbw.report.hunt_tables import CSV_FIELDS, cut_lines, matrix_lines, rails_lines, rows
+from busbw.report.fields import UNBOUND, folded
+from busbw.report.hunt_tables import CSV_FIELDS, cut_lines, group_lines, rows
 from busbw.units import counted, format_duration, format_size
 
 _WORDS: Final = {"healthy": "HEALTHY", "slow": "SLOW", "undecided": "COULD NOT DECIDE"}
+_COLUMNS: Final = 100  # of prose
 _RANKED_SHOWN: Final = 3
 _LEAST_RANKED: Final = 0.0005  # 0.1 % as it is printed
 
@@ -92,15 +93,26 @@ class HuntDisplay(Display):
         answers, details = self.verdict_lines()
         lines = list(answers)
         width = columns(UNBOUND, self._out)
-        if hunt.kind == "pairs" and self._rounds:
-            lines += matrix_lines(self._rounds, hunt.size_bytes, width, whole=self._whole)
-            lines += cut_lines(self._rounds, hunt.size_bytes) if hunt.halves else []
         if hunt.kind == "rails":
-            fields = self._verdict.get("fields", ())
-            lines += rails_lines(self._rounds, self._hosts, hunt.size_bytes, fields)
+            lines += group_lines(self._rounds, hunt.size_bytes, self._verdict.get("fields", ()))
+        if hunt.kind != "isolate" and self._rounds:
+            lines += self._maps(hunt, width)
+        if hunt.halves:
+            lines += cut_lines(self._rounds, hunt.size_bytes)
         shown = [each for each in self._findings if self._whole or each["severity"] != Severity.INFO]
         lines += [line for each in shown for line in finding_lines({**each, "hint": ""}, width)]
         return [*lines, *details, *self._next_lines(hunt, Path(folder).name), f"# record   {folder}"]
+
+    def _maps(self, hunt: Hunt, width: int) -> Iterator[str]:
+        """What was measured between ranks or hosts; less is drawn where not everything was asked for."""
+        from busbw.report import plots_of_hunt  # most runs hunt nothing
+        from busbw.report.text_plots import drawing
+
+        maps = plots_of_hunt.plots("", hunt.kind, hunt.size_bytes, self._hosts, self._rounds)
+        for at, plot in enumerate(maps):
+            yield from ("#", f"# {plot.title}", *folded(plot.note, min(width, _COLUMNS), "# ", "# "))
+            if self._whole or hunt.kind == "rails" or not at:
+                yield from (f"# {line}".rstrip() for line in drawing(plot, width - len("# ")))
 
     def _next_lines(self, hunt: Hunt, name: str) -> list[str]:
         """What to do now, and where the rest is."""

@@ -1,5 +1,5 @@
-"""Rounds of a hunt as tables for a terminal and rows for programs: the matrix of pairs, cuts through the
-middle, and rails and hosts as groups and as rings.
+"""Rounds of a hunt as numbers, as lines, and as rows for programs: the matrix of pairs, cuts through the
+middle, and rails and hosts as groups and as rings. ``report.plots_of_hunt`` draws them.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from busbw.hunt.compare_groups import COLLECTIVE, bus_gb_per_s
 from busbw.model.hunt import BANDWIDTH, BOTH_WAYS, LATENCY, GroupTest, Stage
-from busbw.report.fields import UNBOUND
-from busbw.units import NS_PER_US, counted, decimals, format_number, format_share, gb_per_s
+from busbw.report.fields import aligned
+from busbw.units import NS_PER_US, counted, decimals, format_share, gb_per_s
 
 # Steps of a map from the worst value to the best: the same in a terminal, a page and a picture. Pure.
 
@@ -43,15 +43,8 @@ def levels(values: Floats, bounds: Floats) -> npt.NDArray[np.int64]:
     return np.where(np.isnan(values), -1, found)
 
 
-# The matrix of pairs: a heat map for a terminal, and rows for programs.
+# The matrix of pairs.
 
-
-# From the worst to the best part of the range between them.
-_SHADES: Final = ".:-=+*#%@"
-_MOST_NAMED: Final = 24  # parts whose numbers still can be read on a line
-_WORST: Final = 3  # pairs that are named
-_NAME: Final = 5  # letters of a part's number
-_NUMBER: Final = 8  # of a value with the space before it: of GPUs 337.18, of a bad path 12345.6 us
 CSV_FIELDS: Final = (
     "source",
     "target",
@@ -90,55 +83,6 @@ def rows(
         )
 
 
-def matrix_lines(
-    rounds: Sequence[Mapping[str, Any]], size_bytes: int, columns: int = UNBOUND, *, whole: bool = True
-) -> list[str]:
-    """The worst pairs, three maps, and the names of their rows; less where not the ``whole`` was asked for.
-    Where a line has fewer ``columns`` than the numbers take, the map has shades only; where it has fewer than
-    parts, a shade is the worst of several.
-    """
-    names: Sequence[str] = rounds[0]["names"]
-    lanes = len(rounds[0]["tests"][0]["times_ns"][BANDWIDTH][0])
-    each = f" of each of {lanes} rank pairs" if lanes > 1 else ""
-    worst: list[str] = []
-    maps: list[str] = []
-    first: list[str] = []
-    for metric, what in ((BANDWIDTH, "one way"), (BOTH_WAYS, "both ways at once, of one")):
-        values = gb_per_s(size_bytes, 1.0) / matrix(rounds, metric)
-        worst += _worst(values, names, f"{what.removesuffix(', of one')}: GB/s", largest=False)
-        digits = decimals(float(np.nanmedian(values)), 2)
-        maps += ["#", f"# GB/s {what}{each}: row sends, column receives", *_map(values, digits, columns)]
-        first = first or list(maps)
-    values = matrix(rounds, LATENCY) / NS_PER_US
-    worst += _worst(values, names, "small exchange: us", largest=True)
-    maps += ["#", "# us of a small exchange, mean", *_map(values, 1, columns, inverted=True)]
-    if not whole and all(name.startswith(f"rank {number} ") for number, name in enumerate(names)):
-        return [*worst, *first]
-    named = [f"# {number:>3}  {name}" for number, name in enumerate(names)]
-    return [*worst, *(maps if whole else first), "#", *named]
-
-
-def _map(values: Floats, digits: int, columns: int, *, inverted: bool = False) -> list[str]:
-    """Numbers where they fit, and a shade for each: the darker, the better."""
-    count = len(values)
-    with_numbers = count <= _MOST_NAMED and _NAME + (_NUMBER + 1) * count + 2 <= columns
-    own, first = fold(values, max(1, columns - _NAME), largest=inverted)
-    found = levels(own, edges(own, len(_SHADES)))
-    shades = _SHADES[::-1] if inverted else _SHADES
-    lines = []
-    if with_numbers:
-        lines.append(" " * _NAME + "".join(f"{number:>{_NUMBER}}" for number in range(count)))
-    if len(own) < count:
-        lines.append(f"# a shade is the worst of {first[1]} x {first[1]} pairs")
-    for number, row, steps in zip(first, own, found, strict=True):
-        shaded = "".join(" " if step < 0 else shades[step] for step in steps)
-        cells = "".join(
-            f"{'-':>{_NUMBER}}" if np.isnan(value) else f"{value:{_NUMBER}.{digits}f}" for value in row
-        )
-        lines.append(f"{number:>4} {f'{cells}  ' if with_numbers else ''}{shaded}".rstrip())
-    return lines
-
-
 def fold(values: Floats, most: int, *, largest: bool) -> tuple[Floats, list[int]]:
     """At most so many rows and columns: of neighbours, the worst (``largest``: the largest is); and the first
     part of each row. NaN where there is nothing.
@@ -151,19 +95,6 @@ def fold(values: Floats, most: int, *, largest: bool) -> tuple[Floats, list[int]
     known = np.where(np.isnan(values), empty, values)
     folded = of.reduceat(of.reduceat(known, first, axis=0), first, axis=1)
     return np.where(np.isinf(folded), np.nan, folded), first
-
-
-def _worst(values: Floats, names: Sequence[str], what: str, *, largest: bool) -> list[str]:
-    """The median, and the pairs that are worst."""
-    order = np.argsort(
-        np.where(np.isnan(values), np.inf, -values if largest else values), axis=None, kind="stable"
-    )
-    lines = [f"# {what}, median {format_number(float(np.nanmedian(values)))}; the worst pairs:"]
-    for at in order[: min(_WORST, np.count_nonzero(~np.isnan(values)))]:
-        source, target = (int(place) for place in np.unravel_index(at, values.shape))
-        worst = format_number(float(values[source, target]))
-        lines.append(f"#   {worst:>8}  from {names[source]} to {names[target]}")
-    return lines
 
 
 # Cuts through the middle: what halves of the parts send one another, all pairs of a cut at once.
@@ -213,24 +144,16 @@ WHAT: Final = {
 GROUPS: Final = {Stage.EACH_RAIL: "rail", Stage.EACH_HOST: "host"}
 
 
-def rails_lines(
-    rounds: Sequence[Mapping[str, Any]],
-    hosts: Sequence[str],
-    size_bytes: int,
-    fields: Sequence[Mapping[str, Any]] = (),
-) -> list[str]:
-    """A table a stage. Of groups a row each, with how they compare, from the ``fields`` of the verdict; of
-    rings a row a host, a column a rail (the place of a rank on its host). ``hosts`` has one name a rank.
-    """
-    lines: list[str] = []
+def group_lines(
+    rounds: Sequence[Mapping[str, Any]], size_bytes: int, fields: Sequence[Mapping[str, Any]] = ()
+) -> Iterator[str]:
+    """A table a stage, a row a group, with how they compare, from the ``fields`` of the verdict."""
     for stage, rates_of in group_rates(rounds, size_bytes).items():
         kind = GROUPS[stage]
         own = next((field for field in fields if field["kind"] == kind), {})
-        words = f"bus bandwidth of {COLLECTIVE} in every {kind}, all {kind}s at once"
-        lines += ["#", f"# GB/s: {words}, over rounds", *_group_table(rates_of, own.get("groups", ()))]
-    for stage, rates in received(rounds, size_bytes).items():
-        lines += ["#", f"# GB/s that each rank received {WHAT[stage]}", *_ring_table(rates, hosts)]
-    return lines
+        yield "#"
+        yield f"# GB/s: bus bandwidth of {COLLECTIVE} in every {kind}, all {kind}s at once, over rounds"
+        yield from _group_table(rates_of, own.get("groups", ()))
 
 
 def group_rates(
@@ -250,19 +173,18 @@ def group_rates(
 def _group_table(
     rates_of: Mapping[str, tuple[int, Sequence[float]]], compared: Sequence[Mapping[str, Any]]
 ) -> list[str]:
-    width = max(map(len, rates_of))
     digits = decimals(median(rate for _, rates in rates_of.values() for rate in rates), _LEAST_DECIMALS)
     losses = {}
     for own in compared:
         loss, low, high = (format_share(own[end]) for end in ("loss", "low", "high"))
         losses[own["name"]] = f"{loss} ({low} to {high})"
-    lines = [
-        f"{'':<{width}}{'ranks':>7}{'median':>9}{'lowest':>9}{'highest':>9}  less than the others (95 %)"
-    ]
-    for name, (ranks, rates) in rates_of.items():
-        cells = "".join(f"{rate:>9.{digits}f}" for rate in (median(rates), min(rates), max(rates)))
-        lines.append(f"{name:<{width}}{ranks:>7}{cells}  {losses.get(name, 'not compared')}")
-    return lines
+    head = ("", "ranks", "median", "lowest", "highest", "less than the others (95 %)")
+    rows = [
+        (name, str(ranks), *(f"{rate:.{digits}f}" for rate in (median(rates), min(rates), max(rates))),
+         losses.get(name, "not compared"))
+        for name, (ranks, rates) in rates_of.items()
+    ]  # fmt: skip
+    return aligned([head, *rows], range(1, 5))
 
 
 def received(rounds: Sequence[Mapping[str, Any]], size_bytes: int) -> dict[Stage, dict[int, float]]:
@@ -273,27 +195,3 @@ def received(rounds: Sequence[Mapping[str, Any]], size_bytes: int) -> dict[Stage
         for test in tested["tests"]:
             rates[int(test["other"])] = gb_per_s(size_bytes, test["times_ns"][BANDWIDTH][0][0])
     return found
-
-
-def _ring_table(rates: Mapping[int, float], hosts: Sequence[str]) -> list[str]:
-    rows = {
-        host: [rates.get(rank) for rank, other in enumerate(hosts) if other == host]
-        for host in dict.fromkeys(hosts)
-    }
-    width = max(map(len, (*rows, "median")))
-    digits = decimals(median(rates.values()), _LEAST_DECIMALS)
-    most = max(map(len, rows.values()))
-    columns = [[row[rail] for row in rows.values() if rail < len(row)] for rail in range(most)]
-    head = "".join(f"{f'rail {rail}':>9}" for rail in range(most))
-    body = [f"{host:<{width}}{_cells(row, digits)}{_middle(row, digits):>9}" for host, row in rows.items()]
-    foot = "".join(f"{_middle(column, digits):>9}" for column in columns)
-    return [f"{'':<{width}}{head}{'median':>9}", *body, f"{'median':<{width}}{foot}"]
-
-
-def _cells(row: Sequence[float | None], digits: int) -> str:
-    return "".join(f"{'-' if rate is None else f'{rate:.{digits}f}':>9}" for rate in row)
-
-
-def _middle(rates: Sequence[float | None], digits: int) -> str:
-    known = [rate for rate in rates if rate is not None]
-    return f"{median(known):.{digits}f}" if known else "-"

@@ -24,8 +24,7 @@ from busbw.model.result import (
     CaseResult,
     not_run,
 )
-from busbw.report import screen_table, table
-from busbw.report.columns import is_split
+from busbw.report import rows, table
 from busbw.report.console import CleanConsole, columns, print_lines
 from busbw.report.display import Display, who_lines
 from busbw.report.events import (
@@ -115,7 +114,7 @@ class TableDisplay(Display):
         super().__init__(out, err, progress=live)
         self._wide = wide
         self._screen = CleanConsole(out) if out.isatty() else None
-        self._layouts: dict[tuple[object, ...], screen_table.Layout] = {}
+        self._layouts: dict[tuple[object, ...], rows.Layout] = {}
         self._results: list[CaseResult] = []
         self._memory_bytes: dict[str, int] = {}
         self._head: list[str] = []  # of the table under way
@@ -157,7 +156,7 @@ class TableDisplay(Display):
         folder, most = str(item["folder"]), self._memory_bytes
         if self._screen is not None:
             self._print(_scatter_lines(folder, plan, self._results))
-        all_columns = self._screen is None or self._wide or screen_table.shows_statistics(plan)
+        all_columns = self._screen is None or self._wide or rows.shows_statistics(plan)
         self._print(table.footer(plan, self._results, folder, most, statistics=all_columns))
         if any(case.even for case in plan.cases):
             from busbw.report import uneven  # ranks have no part that judges
@@ -191,8 +190,8 @@ class TableDisplay(Display):
         if self._progress is not None and self._passed:
             done = sum(len(each.pass_samples) / each.passes for each in self._passed.values())
             words = f"{table.describe_case(plan.cases[result.case])}, pass {len(result.pass_samples)}"
-            rows = self._rows_so_far(plan) if self._out.isatty() else []
-            self._progress.step(len(self._results) + done, words, rows=rows)
+            changing = self._rows_so_far(plan) if self._out.isatty() else []
+            self._progress.step(len(self._results) + done, words, rows=changing)
 
     def _rows_so_far(self, plan: Plan) -> list[str]:
         """Of the window whose results are not final."""
@@ -213,7 +212,7 @@ class TableDisplay(Display):
         """A row of the first stream's table now; those of the others when all are through."""
         self._shown += 1
         self._print(self._new_conditions(plan, [result]))
-        lines = self._tables.setdefault(case.stream, ["#", *self._heading(plan, case)])
+        lines = self._tables.setdefault(case.stream, ["#", *rows.heading(self._layout(plan, case))])
         lines += self._lines(plan, case, [result])
         if case.stream == 0:
             self._print(lines)
@@ -235,38 +234,26 @@ class TableDisplay(Display):
         self._shown += len(results)
         case = plan.cases[results[0].case]
         self._print(self._new_conditions(plan, results))
-        heading = self._heading(plan, case)
+        heading = rows.heading(self._layout(plan, case))
         if heading != self._head:
             self._head = heading
             self._print(["#", *heading])
         self._print(self._lines(plan, case, results))
 
-    def _layout(self, plan: Plan, case: Case) -> screen_table.Layout | None:
-        """Of the case's table on a terminal; None where all columns are shown."""
-        if self._screen is None or self._wide:
-            return None
-        name = screen_table.table_of(case)
+    def _layout(self, plan: Plan, case: Case) -> rows.Layout:
+        """Of the case's table: on a terminal it fits, unless all columns are shown."""
+        name = rows.table_of(case)
         if name not in self._layouts:
-            self._layouts[name] = screen_table.lay_out(plan, case, self._screen.width)
+            self._layouts[name] = (
+                rows.all_columns(plan, case)
+                if self._screen is None or self._wide
+                else rows.fitted(plan, case, self._screen.width)
+            )
         return self._layouts[name]
-
-    def _heading(self, plan: Plan, case: Case) -> list[str]:
-        layout = self._layout(plan, case)
-        if layout is not None:
-            return screen_table.heading(layout, case)
-        if plan.streams:
-            return table.stream_heading(plan, case)
-        found = dict.fromkeys(each.placement for each in plan.cases if each.collective == case.collective)
-        return table.heading(
-            case.collective, plan.show, grouped=is_split(plan.groups), placements=tuple(found)
-        )
 
     def _lines(self, plan: Plan, case: Case, results: Sequence[CaseResult]) -> list[str]:
         """Of one size."""
-        layout = self._layout(plan, case)
-        if layout is not None:
-            return screen_table.rows(layout, plan, case, results)
-        return table.stream_rows(plan, case, results[0]) if plan.streams else table.rows(plan, case, results)
+        return rows.rows(self._layout(plan, case), plan, case, results)
 
     def _new_conditions(self, plan: Plan, results: Sequence[CaseResult]) -> list[str]:
         """Lines of conditions that hold from here on."""
@@ -341,7 +328,7 @@ def _scatter_lines(folder: str, plan: Plan, results: Sequence[CaseResult]) -> li
         record = read_record(Path(folder))
     except (OSError, BusbwError):
         return []
-    return screen_table.scatter_line(prior_of(launches_of_machine(record), record), plan, results)
+    return rows.scatter_line(prior_of(launches_of_machine(record), record), plan, results)
 
 
 class JsonLinesDisplay(Display):

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
-from itertools import zip_longest
+from itertools import groupby, zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
 from busbw.errors import UsageError
@@ -122,6 +122,15 @@ def named(plots: Sequence[Plot]) -> tuple[Plot, ...]:
         taken[name] = taken.get(name, 0) + 1
         made.append(replace(plot, name=name if taken[name] == 1 else f"{name}-{taken[name]}"))
     return tuple(made)
+
+
+def figures(plots: Sequence[Plot]) -> list[tuple[list[Plot], list[Table]]]:
+    """Neighbours that are of one thing together, and what tables they have."""
+    made = []
+    for _, own in groupby(plots, key=lambda plot: (plot.of, plot.kind == "curve" or plot.what)):
+        together = list(own)
+        made.append((together, list({id(plot.table): plot.table for plot in together}.values())))
+    return made
 
 
 Colour = Callable[[str], str]

@@ -8,9 +8,8 @@ from typing import Any, Final
 
 from busbw.judge.compare import ComparedCase, Comparison, Verdict
 from busbw.judge.compare_arms import Arm, CaseKey
-from busbw.report import curves
 from busbw.report.columns import NOT_APPLICABLE
-from busbw.report.curves import Point, side_by_side
+from busbw.report.curves import Point, curves
 from busbw.report.plots import Plot, Table
 from busbw.report.reported import Kind
 from busbw.units import format_size, format_time
@@ -38,14 +37,8 @@ def curves_of(of: str, comparison: Comparison, where: str = "") -> Iterator[Plot
     for kind in dict.fromkeys(_kind(row.key) for row in comparison.rows):
         series = {arm.name: points for arm in arms if (points := list(_points(arm, kind)))}
         placements = {key.placement for arm in arms for key in _keys(arm, kind)}
-        title = f"{_of_one(kind, placements)}{where}, all setups"
-        drawn = (
-            curves.bandwidth(
-                (of, *kind, where), f"Bandwidth of {title}", series, side_by_side(series, "GB/s"), (), _BAND
-            ),
-            curves.time((of, *kind, where), f"Time of {title}", series, side_by_side(series, "time"), _BAND),
-        )
-        yield from filter(None, drawn)
+        word = f"{_of_one(kind, placements)}{where}, all setups"
+        yield from curves((of, *kind, where), word, series, band=_BAND)
 
 
 def _kind(key: CaseKey) -> Kind:

@@ -19,6 +19,7 @@ from busbw.units import NS_PER_US, format_number, format_share, format_size, gb_
 Rounds = Sequence[Mapping[str, Any]]
 
 _MOST: Final = 48  # rows of a map: beyond, a cell is the worst of neighbours
+_MOST_WORST: Final = 3  # pairs that are named
 _RANK: Final = re.compile(r"rank (\d+) on (.*)")
 
 
@@ -69,7 +70,6 @@ def _pairs(name: str, kind: str, parts: str, size_bytes: int, rounds: Rounds) ->
             continue
         values = matrix(rounds, metric.name)
         values = values / NS_PER_US if metric.is_time else gb_per_s(size_bytes, 1.0) / values
-        worst = _worst(values, names, metric)
         said = [metric.note.format(size=format_size(size_bytes), part=parts)]
         said += [f"The slowest lane of {lanes}." for lanes in (_lanes(rounds),) if lanes > 1]
         said += ["A pair tested more than once shows its last test."] if kind == "isolate" else []
@@ -77,11 +77,12 @@ def _pairs(name: str, kind: str, parts: str, size_bytes: int, rounds: Rounds) ->
             (name, f"{parts}s"),
             metric.name,
             f"Pairs of {parts}s{on}: {metric.title} ({metric.unit})",
-            " ".join((*said, worst)),
+            " ".join((*said, _worst(values, names, metric, _MOST_WORST))),
             values,
             names,
             metric,
         )
+        worst = _worst(values, names, metric, 1)
         headline = f"Pairs of {parts}s{on}: {worst[0].lower()}{worst[1:].removesuffix('.')}"
         yield replace(made, words={**made.words, "headline": headline})
 
@@ -101,14 +102,15 @@ def _short(names: Sequence[str]) -> tuple[list[str], str]:
     return list(names), ""
 
 
-def _worst(values: Floats, names: Sequence[str], metric: _Metric) -> str:
-    place = np.nanargmax(values) if metric.is_time else np.nanargmin(values)
-    source, target = (int(each) for each in np.unravel_index(place, values.shape))
-    return (
-        f"Median {format_number(np.nanmedian(values))} {metric.unit};"
-        f" worst {format_number(values[source, target])} {metric.unit},"
-        f" from {names[source]} to {names[target]}."
+def _worst(values: Floats, names: Sequence[str], metric: _Metric, most: int) -> str:
+    """The median, and so many of the worst pairs."""
+    order = np.argsort(-values if metric.is_time else values, axis=None, kind="stable")  # NaN is last
+    places = (divmod(int(at), len(names)) for at in order[: min(most, np.count_nonzero(~np.isnan(values)))])
+    pairs = (
+        f"{format_number(values[source, target])} {metric.unit}, from {names[source]} to {names[target]}"
+        for source, target in places
     )
+    return f"Median {format_number(np.nanmedian(values))} {metric.unit}; worst {'; '.join(pairs)}."
 
 
 def _map(

@@ -11,21 +11,18 @@ import numpy as np
 
 from busbw.judge.beside import judged
 from busbw.judge.compare_arms import LAUNCH_TIMES, key_of
-from busbw.judge.samples import Distribution, Scale, distributions, nccl_tests_mean_ns
+from busbw.judge.samples import distributions
 from busbw.judge.traffic import Fellows, LinkUse, byte_paths, traffic
 from busbw.model.case import Case
 from busbw.model.conclusion import Answer, Question
-from busbw.model.result import CaseResult
 from busbw.report import curves, history, sizes
 from busbw.report.beside import plot_beside
 from busbw.report.columns import NOT_APPLICABLE
-from busbw.report.histogram import left_out
-from busbw.report.plots import LINEAR, LOG, Plot, Table
-from busbw.report.ranks import flagged_words
+from busbw.report.histogram import histogram
+from busbw.report.plots import Plot, Table
 from busbw.report.reported import Kind, Reported
 from busbw.report.sizes import Pair
 from busbw.units import (
-    NS_PER_US,
     counted,
     format_approximate_size,
     format_duration,
@@ -33,7 +30,6 @@ from busbw.units import (
     format_share,
     format_share_short,
     format_size,
-    format_time,
 )
 
 _MOST_ROWS: Final = 48  # of a heat map or of bars: more are grouped or left out, and said
@@ -48,7 +44,6 @@ _STEPS: Final = (
     "Numbers are percent. Quicker and slower: by more than the 95 % interval and 1 %; much: by more than"
     " three times that."
 )
-_MANY_US: Final = 1e7  # ns from which times are shown in milliseconds
 _SHOWN: Final = 0.0005  # of a difference: less is 0.0 %
 _WHOLE: Final = 0.1  # from here on without decimals
 _FACTOR: Final = 10.0
@@ -82,11 +77,7 @@ def _curves(run: Reported, kind: Kind) -> Iterator[Plot]:
     series = {label: curves.points(own) for label, own in _by_placement(found).items()}
     keys = {key_of(case) for case, _ in found}
     expected = [each for each in run.expectation.cases if each.key.plain in keys]
-    drawn = (
-        curves.bandwidth(of, f"Bandwidth of {word}", series, table, expected),
-        curves.time(of, f"Time of {word}", series, table),
-    )
-    yield from filter(None, drawn)
+    yield from curves.curves(of, word, series, table, expected)
     beside = judged(run.record.plan, [result for _, result in run.of_kind(kind)])
     for what, is_load in (("loads", True), ("operations", False)):
         if own := [each for each in beside if bool(each[0].beside.unit) is is_load]:
@@ -335,55 +326,4 @@ def _histograms(run: Reported) -> Iterator[Plot]:
             own = run.samples[run.samples["case"] == index]
             spread = distributions(index, run.record.plan.timing.time, own)[0]
             if spread.edges_ns[-1] > spread.edges_ns[0]:
-                yield _histogram(run, run.record.plan.cases[index], results[index], spread)
-
-
-def _histogram(run: Reported, case: Case, result: CaseResult, spread: Distribution) -> Plot:
-    unit, unit_ns = ("ms", 1000 * NS_PER_US) if spread.edges_ns[-1] >= _MANY_US else ("us", NS_PER_US)
-    rows = [
-        {
-            "low": low / unit_ns,
-            "high": high / unit_ns,
-            "zero": 0,
-            "count": count,
-            "text": f"{format_time(low, 4)} to {format_time(high, 4)}: {count} samples",
-        }
-        for low, high, count in zip(spread.edges_ns, spread.edges_ns[1:], spread.counts, strict=False)
-    ]
-    marks = [("median", result.time_ns or 0.0, "c2")]
-    if result.mean_ns is not None:
-        marks.append(("mean of all", result.mean_ns, "c3"))
-    if (mean_ns := nccl_tests_mean_ns(run.digests, case.index)) is not None:
-        marks.append(("mean over ranks (nccl-tests prints it)", mean_ns, "c4"))
-    facts = [("samples", str(spread.samples)), ("calls a sample", str(spread.calls_per_sample))]
-    if spread.kept < spread.samples:
-        facts.append(("samples of the percentiles", str(spread.kept)))
-    facts += [
-        (
-            f"p{each.percent:g}",
-            f"needs {each.needed} samples" if each.value_ns is None else format_time(each.value_ns, 4),
-        )
-        for each in spread.percentiles
-    ]
-    facts += [(name, format_time(value, 4)) for name, value, _ in marks]
-    facts += [
-        (f"mode near {format_time(mode.centre_ns, 4)}", format_share(mode.share, decimals=0))
-        for mode in spread.modes
-    ]
-    size = format_size(case.size_bytes)
-    calls = "one call" if spread.calls_per_sample == 1 else f"{spread.calls_per_sample} calls"
-    flagged = f" Flagged: {flagged_words(spread.flagged)}{left_out(spread)}." if spread.flagged else ""
-    return Plot(
-        "histogram",
-        (run.name, case.collective, case.dtype, case.op),
-        f"histogram-{size.replace(' ', '')}-{case.placement.value}",
-        f"Samples of {case.collective} {case.dtype}, {size}, {case.placement.value}",
-        f"{spread.samples} samples of {calls} each.{flagged}",
-        tuple(rows),
-        Table(("of the samples", "value"), tuple(facts)),
-        {
-            "x": f"time of a call ({unit})",
-            "marks": [(name, value / unit_ns, colour) for name, value, colour in marks],
-            "scales": (LOG if spread.scale is Scale.LOG else LINEAR,),
-        },
-    )
+                yield histogram(run.name, run.record.plan.cases[index], results[index], spread, run.digests)

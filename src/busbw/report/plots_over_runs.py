@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 from busbw.judge.compare import Comparison
 from busbw.judge.compare_arms import CaseKey, key_of
 from busbw.model.collective import Placement
 from busbw.model.result import CaseResult
-from busbw.report import curves, plots_of_comparison
-from busbw.report.curves import BANDWIDTH, Series, points, side_by_side
+from busbw.report import plots_of_comparison
+from busbw.report.curves import BANDWIDTH, Series, curves, points
 from busbw.report.plots import Plot, Table
 from busbw.report.reported import Kind, Reported
 from busbw.report.sizes import Pair
@@ -22,20 +21,7 @@ _SCALED: Final = 4  # sizes
 
 
 def plots(runs: Sequence[Reported], comparisons: Sequence[Comparison]) -> Iterator[Plot]:
-    """Of every kind of case that more than one run has; maps of the ``comparisons`` of those that are. Words
-    of marks have the whole names of runs with short ones.
-    """
-    whole = {run.name: run.whole_name for run in runs}
-    for plot in _plots(runs, comparisons):
-        yield replace(plot, rows=tuple({**row, "text": _with_whole(row["text"], whole)} for row in plot.rows))
-
-
-def _with_whole(text: str, whole: Mapping[str, str]) -> str:
-    name = text.partition(",")[0]
-    return whole.get(name, name) + text[len(name) :]
-
-
-def _plots(runs: Sequence[Reported], comparisons: Sequence[Comparison]) -> Iterator[Plot]:
+    """Of every kind of case that more than one run has; maps of the ``comparisons`` of those that are."""
     kinds = dict.fromkeys(kind for run in runs for kind in run.kinds)
     for kind in kinds:
         sharing = [run for run in runs if kind in run.kinds]
@@ -52,12 +38,9 @@ def _of_kind(kind: Kind, runs: Sequence[Reported]) -> Iterator[Plot]:
     word, of = " ".join(filter(None, (*kind, placement))), ("", *kind)
     # Times under a profiler are shown, and held against nothing.
     held = [run for run in runs if not run.record.profiled]
-    drawn = (
-        curves.bandwidth(of, f"Bandwidth of {word}", series, side_by_side(series, "GB/s")),
-        curves.time(of, f"Time of {word}", series, side_by_side(series, "time")),
-        _scaling(of, f"Scaling of {word}", held, kind),
-    )
-    yield from filter(None, drawn)
+    yield from curves(of, word, series)
+    if (scaling := _scaling(of, f"Scaling of {word}", held, kind)) is not None:
+        yield scaling
 
 
 def _of_one_placement(every: Mapping[str, Sequence[Pair]]) -> tuple[str, Series]:

@@ -14,7 +14,8 @@ from busbw.model.result import CaseResult, Status
 from busbw.report.columns import NOT_APPLICABLE, without_interval
 from busbw.report.plots import Table
 from busbw.report.reported import Kind, Reported
-from busbw.report.table import explanations, marks_of
+from busbw.report.rows import marks_of
+from busbw.report.table import explanations
 from busbw.units import format_gb_per_s, format_share, format_share_short, format_size, format_time
 
 MARKS: Final = "marks"

@@ -9,21 +9,13 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from rich.text import Text
 
-# Of sixteen that every terminal has on its own background, dark or light.
-STYLES: Final[Mapping[str, str]] = {
-    "c1": "bold blue", "c2": "yellow", "c3": "green", "c4": "magenta", "c5": "red", "c6": "cyan",
-    "limit": "red", "reference": "dim", "soft": "dim", "bold": "bold", "failed": "reverse", "none": "magenta",
-    "low2": "bold cyan", "low1": "cyan", "mid": "dim", "high1": "yellow", "high2": "bold red",
-    "s1": "bold red", "s2": "yellow", "s3": "dim", "s4": "dim", "s5": "cyan", "s6": "bold cyan",
-    "yes": "bold green", "no": "bold red", "undecided": "bold yellow",
-}  # fmt: skip
-
-# Words that are an answer. A row's mark is its last word.
+# Words that are an answer, in colours that every terminal has on its own background, dark or light. A row's
+# mark is its last word.
 _WORDS: Final[Mapping[str, str]] = {
-    r"\b(WRONG|FAILED|SLOWER|SLOW|slower|below)\b|(?<![\w/-])failed(?![\w/.-])|\bNO\b(?=  )": "no",
-    r"\b(FASTER|HEALTHY|faster|as expected|no wrong data)\b|\bYES\b": "yes",
-    r"\b(AMBIGUOUS|COULD NOT DECIDE|undecided|cannot tell)\b|^# (warning)\b": "undecided",
-    r"\b(stopped|unstable|descheduled|throttled|clock|part-alone)(\((out|in)\))?$": "c2",
+    r"\b(WRONG|FAILED|SLOWER|SLOW|slower|below)\b|(?<![\w/-])failed(?![\w/.-])|\bNO\b(?=  )": "bold red",
+    r"\b(FASTER|HEALTHY|faster|as expected|no wrong data)\b|\bYES\b": "bold green",
+    r"\b(AMBIGUOUS|COULD NOT DECIDE|undecided|cannot tell)\b|^# (warning)\b": "bold yellow",
+    r"\b(stopped|unstable|descheduled|throttled|clock|part-alone)(\((out|in)\))?$": "yellow",
 }
 _DETAIL: Final = re.compile(r"# (library|devices|time|buffers|record|ranks|busbw|note|cases|scatter)\b")
 
@@ -34,8 +26,8 @@ def painted(line: str) -> Text:
 
     text = Text(line)
     if _DETAIL.match(line):
-        text.stylize(STYLES["soft"])
+        text.stylize("dim")
         return text
-    for pattern, name in _WORDS.items():
-        text.highlight_regex(pattern, STYLES[name])
+    for pattern, style in _WORDS.items():
+        text.highlight_regex(pattern, style)
     return text

@@ -1,19 +1,15 @@
-"""The table that users of nccl-tests know: one line a size, out-of-place and in-place side by side.
-
-Pure: cases and results to lines of text. Every line that is not a row starts with #.
-"""
+"""What stands above and below the rows of a run. Pure. Every line starts with #."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 from typing import Any, Final
 
 from busbw.model.case import Case
-from busbw.model.collective import Placement
 from busbw.model.mark import conditions_of, meaning
 from busbw.model.network import said_by, said_words
 from busbw.model.plan import Limits, Plan, Stream
@@ -21,15 +17,11 @@ from busbw.model.record import NOT_STATED, TWO_RANKS, Method, RankInfo, WorldInf
 from busbw.model.result import CaseResult, Status, StopReason, WrongData
 from busbw.report import columns
 from busbw.report.columns import (
-    GROUP_COLUMN,
     NOT_APPLICABLE,
     SUMMARY_NOTE,
-    Column,
     format_time_us,
-    group_rows,
     is_split,
     pattern_words,
-    result_columns,
     without_interval,
 )
 from busbw.units import (
@@ -42,7 +34,6 @@ from busbw.units import (
     were,
 )
 
-# What importers write where a log says nothing.
 _FINDINGS_SHOWN: Final = 5
 _MOST_HOSTS: Final = 4
 # Statuses of rows without numbers, which say why below the table.
@@ -56,87 +47,11 @@ OVERLAP_NOTE: Final = (
     " median over samples"
 )
 
-CASE_COLUMNS: Final[tuple[tuple[Column, Callable[[Case], str]], ...]] = (
-    (Column("size", "(B)", 12), lambda case: str(case.size_bytes)),
-    (Column("count", "(elements)", 12), lambda case: str(case.count)),
-    (Column("type", "", 9), lambda case: case.dtype),
-    (Column("redop", "", 6), lambda case: case.op or "none"),
-    (Column("root", "", 5), lambda case: str(case.root)),
-)
-
-
-def heading(
-    collective: str,
-    show: tuple[str, ...] = (),
-    *,
-    grouped: bool = False,
-    placements: Sequence[Placement] = tuple(Placement),
-) -> list[str]:
-    """The head of a table of one collective; ``grouped`` where its rows are of groups of ranks."""
-    results = result_columns(show)
-    group_width = sum(column.width + 1 for column, _ in results)
-    left = [column for column, _ in CASE_COLUMNS] + ([GROUP_COLUMN] if grouped else [])
-    right = [column for column, _ in results] * len(placements)
-    left_width = sum(column.width + 1 for column in left)
-    titles = "".join(f" {column.title:>{column.width}}" for column in (*left, *right))
-    units = "".join(f" {column.unit:>{column.width}}" for column in (*left, *right))
-    groups = "".join(f"{placement.value:^{group_width}}" for placement in placements)
-    return [
-        f"# {collective}".ljust(left_width) + groups.rstrip(),
-        "#" + titles[1:],
-        "#" + units[1:].rstrip(),
-    ]
-
-
-def rows(plan: Plan, case: Case, results: Sequence[CaseResult]) -> list[str]:
-    """The lines of one size: one, or with several groups that of the slowest group of every sample, one for
-    each group, and the smallest, median and largest value of each column over the groups.
-    """
-    if not is_split(plan.groups):
-        return [row(case, results, plan.show)]
-    lines = [row(case, results, plan.show, "all")]
-    for name, size_bytes, count, sides in group_rows(case, results):
-        of_group = replace(case, size_bytes=size_bytes, count=count)
-        lines.append(row(of_group, sides, plan.show, name))
-    return lines
-
-
-def row(case: Case, results: Sequence[CaseResult | None], show: tuple[str, ...] = (), group: str = "") -> str:
-    """One line: the case, then out-of-place and in-place, then the marks: of both, or with whose they are."""
-    line = "".join(f" {value(case):>{column.width}}" for column, value in CASE_COLUMNS)
-    line += f" {group:>{GROUP_COLUMN.width}}" if group else ""
-    for result in results:
-        line += "".join(
-            f" {(value(result) if result is not None else ''):>{column.width}}"
-            for column, value in result_columns(show)
-        )
-    there = [result for result in results if result is not None]
-    words = ["WRONG"] * any(result.status is Status.WRONG for result in there)
-    words += marks_of(results) + ([f"by {case.arm}"] if case.arm else []) + ["even"] * case.even
-    return f"{line}  {' '.join(words)}".rstrip()
-
 
 def condition_lines(plan: Plan, results: Sequence[CaseResult]) -> list[str]:
     """What holds for the runs, operations or types of these results, a line each."""
     found = [(plan.cases[result.case], result) for result in results]
     return [f"# note     {line}" for line in conditions_of(found)]
-
-
-def marks_of(results: Sequence[CaseResult | None]) -> list[str]:
-    """The words behind a row. Where both placements were measured, a mark of one of them says which."""
-    sides = [result for result in results if result is not None and result.time_ns is not None]
-    marks = dict.fromkeys(mark for result in results if result is not None for mark in result.marks)
-    if len(sides) < 2:
-        return list(marks)
-    return [
-        mark
-        + "".join(
-            f"({side})"
-            for side, other in zip(("out", "in"), reversed(sides), strict=True)
-            if mark not in other.marks
-        )
-        for mark in marks
-    ]
 
 
 def header(
@@ -353,7 +268,7 @@ def describe_case(case: Case) -> str:
     return f"{case.collective}{op} {case.dtype} {case.size_bytes} B {case.placement.value}"
 
 
-# Tables of operations that ran at once: one a stream, with what ran beside each row. Pure.
+# Operations that ran at once.
 
 
 def stream_words(plan: Plan, ranks: int) -> list[str]:
@@ -381,18 +296,3 @@ def _own_words(plan: Plan, stream: Stream) -> list[str]:
     if "seed" in own:
         words.append(f"seed {stream.seed}")
     return words
-
-
-def stream_heading(plan: Plan, case: Case) -> list[str]:
-    """The head of a stream's table."""
-    stream = plan.streams[case.stream]
-    name = f"stream {case.stream}: {stream.collective}"
-    return heading(name, plan.show, grouped=is_split(stream.groups), placements=(case.placement,))
-
-
-def stream_rows(plan: Plan, case: Case, result: CaseResult) -> list[str]:
-    """The lines of one size; each ends with the other streams' operations."""
-    lines = rows(plan.of_case(case), case, [result])
-    if not case.beside:
-        return lines
-    return [f"{lines[0]}  beside {'; '.join(case.beside)}", *lines[1:]]

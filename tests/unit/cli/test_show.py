@@ -151,6 +151,7 @@ def test_a_cut_file_is_said_and_what_is_whole_is_shown(run: Path, capsys: pytest
             f"warning: {path} is cut: {kept} whole records are kept, {left} bytes of another (of {size})"
             " are left out"
         ),
+        "warning: samples of case 2 are missing: 0 of 240 records are there",
         "warning: the record has no samples of case 2",
     ]
 

@@ -1,4 +1,4 @@
-"""The matrix of pairs, and rails, on a terminal."""
+"""What hunts measured, on a terminal: maps of pairs and of rings, groups, cuts."""
 
 from __future__ import annotations
 
@@ -6,28 +6,21 @@ from typing import Any
 
 from busbw.model.hunt import BANDWIDTH, BOTH_WAYS, LATENCY, Hunt
 from busbw.report.hunt import rounds_of
-from busbw.report.hunt_tables import cut_lines, matrix, matrix_lines, rails_lines
+from busbw.report.hunt_tables import cut_lines, group_lines, matrix
+from busbw.report.plots_of_hunt import plots
+from busbw.report.text_plots import drawing
 
 
-def test_numbers_of_gpus_stand_apart() -> None:
-    """Hundreds of GB/s beside the dash of the diagonal would read as a negative number."""
-    times_ns = {
-        "bandwidth": [[199.0], [200.0]],
-        "both-ways": [[250.0], [250.0]],
-        "latency": [[12_345_600.0], [7_800.0]],
-    }
-    rounds = [{"names": ["a", "b"], "tests": [{"one": 0, "other": 1, "times_ns": times_ns}]}]
-    rows = [line.split()[:3] for line in matrix_lines(rounds, 67_108) if line[:4] in ("   0", "   1")]
-    assert rows[:2] == [["0", "-", "337.23"], ["1", "335.54", "-"]]
-    assert rows[-2:] == [["0", "-", "12345.6"], ["1", "7.8", "-"]]
-
-
-def test_numbers_of_a_slow_network_have_three_digits() -> None:
+def test_a_few_pairs_are_numbers_with_letters() -> None:
     """0.0243 and 0.0179 GB/s are a quarter apart, and both 0.02."""
-    times_ns = {BANDWIDTH: [[1e6], [1.4e6]], BOTH_WAYS: [[2e6], [2e6]], LATENCY: [[1e5], [1e5]]}
-    rounds = [{"names": ["a", "b"], "tests": [{"one": 0, "other": 1, "times_ns": times_ns}]}]
-    rows = [line.split()[:3] for line in matrix_lines(rounds, 25_000) if line[:4] in ("   0", "   1")]
-    assert rows[:2] == [["0", "-", "0.0250"], ["1", "0.0179", "-"]]
+    times_ns = {BANDWIDTH: [[1e6], [1.4e6]], BOTH_WAYS: [[2e6], [2e6]], LATENCY: [[1e5], [12_345_600.0]]}
+    rounds = [{"kind": "host", "names": ["a", "b"], "tests": [{"one": 0, "other": 1, "times_ns": times_ns}]}]
+    one_way, _, latency = plots("", "pairs", 25_000, (), rounds)
+    assert [line.split() for line in drawing(one_way, 80)[2:4]] == [
+        ["a", "0.0250", "#"],
+        ["b", "0.0179", "."],
+    ]
+    assert [line.split() for line in drawing(latency, 80)[2:4]] == [["a", "100", "#"], ["b", "12300", "."]]
 
 
 def test_a_test_without_a_time_leaves_that_of_the_test_before() -> None:
@@ -45,13 +38,13 @@ def test_64_ranks_are_a_map_that_fits_with_the_worst_pairs_first() -> None:
         for one in range(64)
         for other in range(one + 1, 64)
     ]
-    lines = matrix_lines([{"names": names, "tests": tests}], 1_000_000, 80)
+    one_way, *_ = plots("", "pairs", 1_000_000, (), [{"kind": "rank", "names": names, "tests": tests}])
+    assert "Median 1.00 GB/s; worst 0.250 GB/s, from rank 7 to rank 41; 0.250 GB/s, from" in one_way.note
+    assert "A cell is the worst of 2 x 2 pairs." in one_way.note
+    lines = drawing(one_way, 80)
     assert max(map(len, lines)) <= 80
-    assert lines[:2] == [
-        "# one way: GB/s, median 1.00; the worst pairs:",
-        "#      0.250  from rank 7 to rank 41",
-    ]
-    assert next(line for line in lines if line.startswith("   7 "))[5 + 41] == "."
+    row = next(line for line in lines if line.startswith("rank 6..rank 7"))
+    assert row[16::2].index(".") == 41 // 2  # two columns a cell
 
 
 def step(source: int, target: int, ns: float) -> dict[str, Any]:
@@ -64,9 +57,10 @@ def test_a_rail_s_rounds_are_one_table() -> None:
         {"round": {"stage": "rails"}, "tests": [step(source, (source + 1) % 3, ns)]}
         for source, ns in ((0, 1e6), (1, 2e6), (2, 1e6))
     ]
-    _, head, _, *rows = rails_lines(rounds, hosts, 25_000)
-    assert head.endswith("received from the host above it (the first from the last), all rails at once")
-    assert [row.split()[:2] for row in rows[:3]] == [["a", "0.0250"], ["b", "0.0250"], ["c", "0.0125"]]
+    (ring,) = plots("", "rails", 25_000, hosts, rounds)
+    assert ring.title.endswith("received from the host above it (the first from the last), all rails at once")
+    rows = drawing(ring, 80)[2:5]
+    assert [row.split()[:2] for row in rows] == [["a", "0.0250"], ["b", "0.0250"], ["c", "0.0125"]]
     assert rounds_of(Hunt("rails", 64), 3, hosts) == 8 + 3
 
 
@@ -75,7 +69,7 @@ def test_rails_are_a_table_of_groups_with_how_they_compare() -> None:
     rounds = [{"round": {"stage": "each-rail"}, "names": ["rail 0", "rail 1"], "tests": [], "groups": groups}]
     compared = [{"name": "rail 1", "loss": 0.5, "low": 0.48, "high": 0.52}]
     fields = [{"kind": "rail", "groups": compared}]
-    _, head, _, *rows = rails_lines(rounds, ("a", "a", "b", "b"), 2_000_000, fields)
+    _, head, _, *rows = group_lines(rounds, 2_000_000, fields)
     assert head == "# GB/s: bus bandwidth of alltoall in every rail, all rails at once, over rounds"
     assert [row.split(maxsplit=6) for row in rows] == [
         ["rail", "0", "2", "1.000", "1.000", "1.000", "not compared"],

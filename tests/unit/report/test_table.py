@@ -1,4 +1,4 @@
-"""Exact text: scripts read these columns."""
+"""What stands above and below the rows of a run: exact text."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-from busbw.model.case import Case
-from busbw.model.collective import Placement
 from busbw.model.mark import meaning
 from busbw.model.plan import Limits, Plan
 from busbw.model.record import Method, RankInfo, WorldInfo
@@ -18,100 +16,6 @@ from busbw.report import table
 GOOD = CaseResult(
     0, Status.GOOD, 12345.6, 12000.0, 12600.0, 12400.0, 84.934, 148.635, 8, 4, 20, StopReason.PRECISION, 0
 )
-WRONG = CaseResult(1, Status.WRONG, 12345.6, 12000.0, 12600.0, 12400.0, wrong=17)
-NOT_APPLICABLE = CaseResult(1, Status.NOT_APPLICABLE)
-CHECKED = CaseResult(0, Status.GOOD, stop=StopReason.CHECK_ONLY, wrong=0)
-EMPTY = CaseResult(0, Status.GOOD, 512.0, 512.0, 512.0, 512.0, 0.0, 0.0, 8, 4, 20, StopReason.PRECISION)
-
-
-def case(collective: str = "all_reduce", op: str = "sum", size: int = 2**20) -> Case:
-    return Case(0, collective, "float", op, -1, size, size, size // 4, Placement.OUT_OF_PLACE)
-
-
-def test_the_heading() -> None:
-    assert table.heading("all_reduce") == [
-        (
-            "# all_reduce                                                   out-of-place"
-            "                               in-place"
-        ),
-        (
-            "#        size        count      type  redop  root       time     +-   algbw   busbw #wrong"
-            "       time     +-   algbw   busbw #wrong"
-        ),
-        (
-            "#         (B)   (elements)                              (us)    95%  (GB/s)  (GB/s)       "
-            "       (us)    95%  (GB/s)  (GB/s)"
-        ),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("what", "results", "text"),
-    [
-        (
-            case(),
-            (GOOD, GOOD),
-            (
-                "      1048576       262144     float    sum    -1"
-                "      12.35   2.4%   84.93  148.63      0"
-                "      12.35   2.4%   84.93  148.63      0"
-            ),
-        ),
-        (
-            case(),
-            (GOOD, WRONG),
-            (
-                "      1048576       262144     float    sum    -1"
-                "      12.35   2.4%   84.93  148.63      0"
-                "      12.35   2.4%     n/a     n/a     17  WRONG"
-            ),
-        ),
-        (
-            case("sendrecv", ""),
-            (GOOD, NOT_APPLICABLE),
-            (
-                "      1048576       262144     float   none    -1"
-                "      12.35   2.4%   84.93  148.63      0"
-                "        n/a            n/a     n/a    N/A"
-            ),
-        ),
-        (
-            case("all_gather", "", 0),
-            (EMPTY, EMPTY),
-            (
-                "            0            0     float   none    -1"
-                "       0.51   0.0%    0.00    0.00    N/A"
-                "       0.51   0.0%    0.00    0.00    N/A"
-            ),
-        ),
-        (
-            case(),
-            (GOOD, None),
-            "      1048576       262144     float    sum    -1      12.35   2.4%   84.93  148.63      0",
-        ),
-        (
-            case(),
-            (CHECKED, CHECKED),
-            (
-                "      1048576       262144     float    sum    -1"
-                "        n/a            n/a     n/a      0"
-                "        n/a            n/a     n/a      0"
-            ),
-        ),
-    ],
-    ids=["good", "wrong", "not applicable", "size 0", "half", "only checked"],
-)
-def test_rows(what: Case, results: tuple[CaseResult | None, ...], text: str) -> None:
-    assert table.row(what, results) == text
-
-
-def test_marks_follow_the_row_each_once() -> None:
-    """The columns before them stay where they are, so that a script may cut them off."""
-    drifted = replace(GOOD, marks=("unstable", "stopped"))
-    wrong = replace(WRONG, marks=("stopped", "throttled"))
-    row, plain = table.row(case(), (drifted, wrong)), table.row(case(), (GOOD, WRONG))
-    assert row == f"{plain.removesuffix('  WRONG')}  WRONG unstable(out) stopped throttled(in)"
-    assert table.row(case(), (GOOD, replace(WRONG, status=Status.GOOD, wrong=0))).endswith("0")
 
 
 @pytest.mark.parametrize(
@@ -129,25 +33,6 @@ def test_columns_of_single_calls_are_said_with_what_timing_them_adds(stats: Any,
     adds = "timing overhead: timing calls one by one adds {} us"
     assert table.explanations([single]) == [said, adds.format("3.50")]
     assert table.explanations([single, slower, GOOD]) == [said, adds.format("4.00") + " (median of 2 cases)"]
-
-
-@pytest.mark.parametrize("show", [(), ("p99", "imbalance", "n"), ("timestamp", "first", "skew", "issue")])
-def test_columns_that_were_asked_for_line_up_too(show: tuple[str, ...]) -> None:
-    stats = {"p99": 123_456.0, "imbalance": 500.0}
-    full = replace(
-        GOOD,
-        stats=stats,
-        finished="2026-01-02T03:04:05.678+00:00",
-        first_call_ns=9e6,
-        skew_ns=1.0,
-        issue_ns=2.0,
-    )
-    titles, row = table.heading("all_reduce", show)[1], table.row(case(), (full, full), show)
-    assert len(titles) == len(row)
-    # Every title ends where its value ends.
-    ends = [at for at, letter in enumerate(titles) if letter != " " and (titles + " ")[at + 1] == " "]
-    assert all(row[at] != " " and (row + " ")[at + 1] == " " for at in ends[1:])
-    assert len(row.split()) == len(titles.split()) - 1 == len(ends) - 1
 
 
 def test_the_header(world: WorldInfo, plan: Plan) -> None:
