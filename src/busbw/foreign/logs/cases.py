@@ -115,10 +115,9 @@ def _finest(checked: Checked, own: Number, shown: Number) -> tuple[float, bool]:
     """That of two values which is known to more digits, where both are the same number, and nothing that the
     printed one rules out; whether it is the printed one.
     """
-    gb, scale = checked.gb, checked.scale
-    if gb is None or scale is None or not scale.contains(1 / gb):
+    if not checked.is_in_its_unit:
         return own.value, False
-    shown = shown.scaled(gb)
+    shown = shown.scaled(checked.gb or 1.0)
     apart = abs(shown.value - own.value)
     is_finer = shown.half < own.half or apart > shown.half
     is_finer = is_finer and apart <= shown.half + own.half and shown.value > 0

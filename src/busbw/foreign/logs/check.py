@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import chain
 from typing import Final
 
@@ -41,6 +42,11 @@ class Checked:
     table: Table
     scale: Consensus | None
     gb: float | None
+
+    @cached_property
+    def is_in_its_unit(self) -> bool:
+        """Whether algbw is size / time, in GB of that size."""
+        return self.gb is not None and self.scale is not None and self.scale.contains(1 / self.gb)
 
 
 def check(table: Table, assumed: str = "") -> Checked:

@@ -9,6 +9,8 @@ stream.
 from __future__ import annotations
 
 import codecs
+import gzip
+import io
 import json
 import re
 import zlib
@@ -21,7 +23,6 @@ HEAD_BYTES: Final = 4096
 # ---- the text of a file ------------------------------------------------------------------------------------
 
 _GZIP_MAGIC: Final = b"\x1f\x8b"
-_GZIP: Final = 16 + zlib.MAX_WBITS  # for zlib: with gzip's header
 _UTF16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 # First bytes of what has to be decompressed first, and the command for that.
 _PACKED: Final = (
@@ -64,19 +65,17 @@ def _no_text(head: bytes) -> str:
 
 
 def _gunzip(data: bytes) -> tuple[bytes, str]:
-    """The text of a compressed file, whose members follow each other, and why it ends before the file."""
-    found: list[bytes] = []
-    member, at = zlib.decompressobj(_GZIP), 0
-    while at < len(data):
-        if member.eof:
-            member = zlib.decompressobj(_GZIP)
-        piece = data[at : at + HEAD_BYTES]
+    """The text of a compressed file, and why it ends before the file."""
+    found, why = [], ""
+    with gzip.open(io.BytesIO(data)) as file:
         try:
-            found.append(member.decompress(piece))
-        except zlib.error as error:
-            return b"".join(found), f"the compressed file is damaged from here on: {error}"
-        at += len(piece) - len(member.unused_data)
-    return b"".join(found), "" if member.eof else "the compressed file is cut here"
+            while piece := file.read1(HEAD_BYTES):
+                found.append(piece)
+        except EOFError:
+            why = "the compressed file is cut here"
+        except (OSError, zlib.error) as error:
+            why = f"the compressed file is damaged from here on: {error}"
+    return b"".join(found), why
 
 
 # ---- one plain form ----------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final
@@ -172,38 +172,16 @@ class FoundTable:
         self,
         side: Callable[[Cells, int], Side],
         placements: Mapping[int, Placement],
-        **own: Any,  # noqa: ANN401
+        **own: Any,  # noqa: ANN401 (fields of Table)
     ) -> Table:
         """The table with what means the same in every tool. ``side`` makes one placement of a row, by its
         number among the columns; ``own`` are other fields.
         """
-        odd, moved = misprinted(self.layout, self.rows), misaligned(self.layout, self.rows)
-        names = [(column.name, column.placement) for column in self.layout.columns]
-        rows = []
-        for row in self.rows:
-            cells = dict(zip(names, row.words, strict=True))
-            algorithm = cells.get(("algorithm", 0), "")
-            rows.append(
-                Row(
-                    line=row.line,
-                    size=int(cells.get(("size", 0), 0)),
-                    count=int(cells.get(("count", 0), -1)),
-                    dtype=cells.get(("type", 0), ""),
-                    redop=cells.get(("redop", 0), NO_REDUCTION),
-                    root=int(cells.get(("root", 0), -1)),
-                    sides=tuple(side(cells, index) for index in placements),
-                    algorithm="" if algorithm == NO_ALGORITHM else algorithm,
-                    input_bytes=_known_bytes(cells, "input_bytes"),
-                    output_bytes=_known_bytes(cells, "output_bytes"),
-                    misprinted=odd.get(row.line, ""),
-                    misaligned=frozenset(moved.get(row.line, ())),
-                )
-            )
         average = str(self.footer.get("average", ""))
         shared: dict[str, Any] = {
             "tool": self.tool.name,
             "stream": self.stream,
-            "rows": tuple(rows),
+            "rows": tuple(self._rows(side, tuple(placements))),
             "placements": tuple(placements.values()),
             "first_line": self.heading_line,
             "last_line": self.last_line,
@@ -217,6 +195,27 @@ class FoundTable:
             "ended": "average" in self.footer,
         }
         return Table(**shared | own)
+
+    def _rows(self, side: Callable[[Cells, int], Side], sides: Sequence[int]) -> Iterator[Row]:
+        odd, moved = misprinted(self.layout, self.rows), misaligned(self.layout, self.rows)
+        names = [(column.name, column.placement) for column in self.layout.columns]
+        for row in self.rows:
+            cells = dict(zip(names, row.words, strict=True))
+            algorithm = cells.get(("algorithm", 0), "")
+            yield Row(
+                line=row.line,
+                size=int(cells.get(("size", 0), 0)),
+                count=int(cells.get(("count", 0), -1)),
+                dtype=cells.get(("type", 0), ""),
+                redop=cells.get(("redop", 0), NO_REDUCTION),
+                root=int(cells.get(("root", 0), -1)),
+                sides=tuple(side(cells, index) for index in sides),
+                algorithm="" if algorithm == NO_ALGORITHM else algorithm,
+                input_bytes=_known_bytes(cells, "input_bytes"),
+                output_bytes=_known_bytes(cells, "output_bytes"),
+                misprinted=odd.get(row.line, ""),
+                misaligned=frozenset(moved.get(row.line, ())),
+            )
 
 
 Cell = tuple[str, int]  # name of a column, and its placement
