@@ -29,8 +29,6 @@ _MOST_FINDINGS: Final = 100
 # lost one before the point changes the number by more than this.
 _CONFIRMED: Final = frozenset({"size", "count", "time", "algbw", "busbw"})
 _CLOSE: Final = 1.5
-# Columns of words by name, and what they are of a row.
-_WORDS: Final = {"type": "dtype", "redop": "redop", "root": "root"}
 
 
 @dataclass(frozen=True)
@@ -160,7 +158,11 @@ def _misaligned(table: Table, scales: Sequence[Sequence[Bounds]], scale: Consens
     """Rows with a column of another width, where a digit can be lost: not those whose numbers confirm each
     other, nor a word that is the same in all rows.
     """
-    words = {name: {getattr(row, field) for row in table.rows} for name, field in _WORDS.items()}
+    words: dict[str, set[object]] = {
+        "type": {row.dtype for row in table.rows},
+        "redop": {row.redop for row in table.rows},
+        "root": {row.root for row in table.rows},
+    }
     same = {name for name, distinct in words.items() if len(distinct) == 1}
 
     def is_confirmed(place: int, moved: Set[str]) -> bool:
