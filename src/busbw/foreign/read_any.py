@@ -14,7 +14,7 @@ from typing import IO, Any, Final
 from busbw.errors import UsageError
 from busbw.foreign.aws_kit import read_csv
 from busbw.foreign.logs.assemble import Origin
-from busbw.foreign.logs.context import TUNING, Evidence
+from busbw.foreign.logs.context import Evidence
 from busbw.foreign.logs.json_text import Document, document, word
 from busbw.foreign.logs.labels import BESIDE, variables
 from busbw.foreign.logs.lines import HEAD_BYTES, read_text
@@ -22,7 +22,6 @@ from busbw.foreign.logs.operations import operation
 from busbw.foreign.logs.scan import Log, scan
 from busbw.foreign.logs.table import Facts, FoundTable, Table, Tool
 from busbw.foreign.nccl_tests import read_json as nccl_tests_json
-from busbw.foreign.nccl_tests import read_rccl_file as rccl_tests_rows
 from busbw.foreign.nccl_tests.read import NCCL_TESTS, RCCL_TESTS
 from busbw.foreign.nccom import read_json as nccom_test_json
 from busbw.foreign.nccom.read import NCCOM_TEST
@@ -34,49 +33,16 @@ TOOLS: Final[tuple[Tool, ...]] = (NCCL_TESTS, NCCOM_TEST, OSU, IMB)
 _LIBRARIES: Final = {NCCL_TESTS.name: ("nccl", "NCCL"), RCCL_TESTS: ("rccl", "RCCL")}
 # Every report has it; the trace of a profiler, which is long, does not.
 _RESULTS: Final = b'"results'
-# Other output with numbers that lies beside logs: its name, and words that only it has.
-_SEARCHED_BYTES: Final = 2**18
-# Its tables do not say which placement, type and reduction they are of.
+# Tables that busbw exported do not say which placement, type and reduction they are of.
 _EXPORT: Final = re.compile(rb"busbw: .* written in the layout of nccom-test")
-_OTHERS: Final = (
-    ("the help of nccl-tests or rccl-tests", r"USAGE: \w+_perf"),
-    (
-        "the help of a launcher",
-        r"^(?:Usage|usage): *(?:mpi(?:run|exec)|prte?run|srun|torchrun|jsrun)\b|^mpirun \(Open",
-    ),
+# Tests of tools that are read, whose tables have no time of a collective.
+_NOT_READ: Final = (
     (
         "a bandwidth, rate or non-blocking test of OSU",
-        r"\bOSU \S+ (?:.* )?(?:Bandwidth|Rate|Non-blocking|Init|Hello World|Lock|Unlock)\b.*Test",
+        rb"\bOSU \S+ (?:.* )?(?:Bandwidth|Rate|Non-blocking)\b.*Test",
     ),
-    ("a bandwidth or non-blocking test of IMB", r"\bt_ovrl\[usec\]|#bytes +#repetitions +Mbytes/sec"),
-    (
-        "a test of perftest (ib_write_bw and its kin)",
-        r"^ *(?:RDMA_\w+|Send|Atomic_\w+) .*Test|\bBW peak ?\[|#iterations",
-    ),
-    ("a test of libfabric (fi_pingpong and its kin)", r"#sent +#ack"),
-    ("ucx_perftest", r"\bucx_perftest\b|\| +(?:typical|50\.0%ile) \| +average \|"),
-    ("ucc_perftest", r"\bucc_perftest\b|Time, us +Bus Bandwidth, GB/s"),
-    ("a comms benchmark of PARAM", r"\bCOMMS-RES-|\bcommsParams\b|\bnElementsPerRank\b"),
-    ("ds_bench of DeepSpeed", r"---- Performance of \w+ on \d+ "),
-    ("a table of nsys stats", r"Time ?\(%\).*Total Time|\*\* .*(?:Summary|Trace) \(\w+\)"),
-    ("a trace of a profiler", r'"traceEvents"'),
-    ("output of nvidia-smi", r"\bNVIDIA-SMI \d|^\s*GPU0\s+GPU1\b"),
-    (
-        "nvbandwidth, rocm_bandwidth_test or a bandwidth sample of CUDA",
-        r"\bnvbandwidth\b|^memcpy \w+ [CG]PU\(row\)|CUDA Bandwidth Test\]|P2P Connectivity|\bRocmBandwidth",
-    ),
-    ("iperf or netperf", r"\[ *ID\] Interval +Transfer|^MIGRATED (?:TCP|UDP)_"),
-    ("a benchmark of oneCCL", r"\boneCCL\b|\bstddev\[%\]"),
-    ("hccl_test of Ascend", r"\baveg_time\(us\)"),
-    ("all_reduce_bench.py", r"\balgo throughput:|\b(?:alg|bus)bw: [\d.]+ GBps|[\d.]GBps \|"),
-    ("a script of its own", r"\balgbw[ =:]+[\d.]+.*\bbusbw[ =:]+[\d.]+"),
-    (
-        "output of PyTorch (torch.distributed, torchrun)",
-        r"\btorch\.distributed\b|\btorchrun\b|\bProcessGroupNCCL\b|\bc10d\b|^\[rank\d+\]:",
-    ),
-    ("a log of NCCL without the table of a test", r"\b[NR]CCL (?:INFO|WARN|version)\b"),
-    ("a kernel's log (dmesg)", r"^\[ *\d+\.\d{6}\] "),
-    ("a traceback of Python", r"^Traceback \(most recent call last\)"),
+    ("the result file of rccl-tests (-x)", rb"\binPlace\b"),
+    ("a bandwidth or non-blocking test of IMB", rb"\bt_ovrl\[usec\]|#bytes +#repetitions +Mbytes/sec"),
 )
 
 
@@ -157,9 +123,6 @@ def read_stream(stream: IO[bytes], path: str, tool: str = "", changed: str = "")
 
 def _read_text(data: bytes, path: str, tool: str) -> Reading:
     start, why = data[:HEAD_BYTES].lstrip(), ""
-    if rccl_tests_rows.is_rows(start) and tool in ("", RCCL_TESTS):
-        found_tables = tuple(rccl_tests_rows.tables(data))
-        return Reading(Origin(path, log_lines=len(data.splitlines())), found_tables, is_log=True)
     is_whole = start[:1] == b"{"
     if _RESULTS in (data if is_whole else start):  # which may stand among other words, or behind a prefix
         found = document(data)
@@ -179,14 +142,13 @@ def _read_text(data: bytes, path: str, tool: str) -> Reading:
     reading = _read_log(scan(data, asked), path, tool)
     if reading.tables:
         return reading
-    no_text = why or ("" if reading.is_log else _whose(data))
+    no_text = why or ("" if reading.is_log else _not_read(data))
     return replace(reading, no_text=no_text, findings=() if no_text else reading.findings)
 
 
-def _whose(data: bytes) -> str:
-    """What a text without a table looks like, as a reason not to read it; empty if it is unknown."""
-    text = data[:_SEARCHED_BYTES].decode("utf-8", "replace")
-    name = next((name for name, form in _OTHERS if re.search(form, text, re.MULTILINE)), "")
+def _not_read(data: bytes) -> str:
+    """Why a text without a table is not read; empty if that is unknown."""
+    name = next((name for name, form in _NOT_READ if re.search(form, data)), "")
     return f"it looks like {name}, which busbw does not read" if name else ""
 
 
@@ -231,7 +193,7 @@ def _read_json(found: Document, path: str, tool: str) -> Reading | None:
 
 
 def _read_log(log: Log, path: str, tool: str) -> Reading:
-    tables = list(_as(tool, map(interpret, log.tables)))
+    tables = list(_as(tool, (found.tool.interpret(found) for found in log.tables)))
     if not tables and log.facts.header.get("program") and _is_asked(NCCL_TESTS.name, tool):
         tables = [without_rows(log.facts, log.job, log.evidence)]
     dates = [_date(str(table.header["date"])) for table in tables if "date" in table.header]
@@ -245,21 +207,13 @@ def _read_log(log: Log, path: str, tool: str) -> Reading:
     return Reading(origin, tuple(tables), bool(tables or log.job), log.findings)
 
 
-def interpret(found: FoundTable) -> Table:
-    """The meaning of a table that stands in a log."""
-    table = found.tool.interpret(found)
-    if found.calls is None:
-        return table
-    return replace(table, calls=tuple(found.calls.as_dict()[TUNING]))
-
-
 def without_rows(
     facts: Facts | None = None, job: dict[str, Any] | None = None, evidence: Evidence | None = None
 ) -> Table:
     """The table of a test of nccl-tests that ended before its first row."""
     assert NCCL_TESTS.usual is not None
     found = FoundTable(NCCL_TESTS, NCCL_TESTS.usual, "", 0, facts or Facts(), job or {})
-    return interpret(replace(found, evidence=evidence or found.evidence))
+    return NCCL_TESTS.interpret(replace(found, evidence=evidence or found.evidence))
 
 
 def _date(text: str) -> str:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from busbw.foreign.logs.entries import Cell, Entry, found_table
+from busbw.foreign.logs.entries import Entry, found_table
 from busbw.foreign.logs.row_words import is_number
-from busbw.foreign.logs.table import Facts, Table
+from busbw.foreign.logs.table import Cell, Facts, Table
 from busbw.foreign.nccl_tests.read import ALL_COLUMNS, NCCL_TESTS
 from busbw.model.record import ImportFinding
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import isnan
 from typing import Any
-
-import numpy as np
 
 from busbw._version import __version__
 from busbw.errors import UndecidedError
@@ -221,7 +220,7 @@ def _header(table: Table) -> dict[str, Any]:
 def _fields(table: Table, decision: Decision, numbers: Bandwidths, origin: Origin) -> dict[str, str]:
     allowed = f" ({decision.interval} fit the rows)" if decision.interval is not None else ""
     # nccom-test's counts are of the whole buffer
-    has_counts = not table.operations and len(table) > 0 and int(table.counts[0]) >= 0
+    has_counts = not table.operations and len(table) > 0 and table.rows[0].count >= 0
     fields = {
         "operation": decision.operation_from,
         "ranks": decision.ranks_from + allowed,
@@ -250,7 +249,7 @@ def _fields(table: Table, decision: Decision, numbers: Bandwidths, origin: Origi
 
 def _plan(table: Table, made: tuple[Case, ...], results: Sequence[CaseResult]) -> Plan:
     header = table.header
-    checked = any(timing.wrong is not None and not np.isnan(timing.wrong).all() for timing in table.timings)
+    checked = any(not isnan(side.wrong) for side in table.sides)
     sizes = [case.size_bytes for case in made]
     return Plan(
         backend=table.backend,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
-
-import numpy as np
+from heapq import merge
+from itertools import chain
+from operator import itemgetter
+from typing import Final, NamedTuple
 
 from busbw.foreign.logs.check import Checked
 from busbw.foreign.logs.decide import Decision
@@ -22,8 +24,8 @@ from busbw.foreign.logs.operations import (
     operation,
     type_bytes,
 )
-from busbw.foreign.logs.row_words import FloatArray, IntArray, Printed
-from busbw.foreign.logs.table import Failure, Table
+from busbw.foreign.logs.row_words import Number
+from busbw.foreign.logs.table import Failure, Row, Side, Table
 from busbw.model.case import Case
 from busbw.model.choice import Choice
 from busbw.model.collective import Placement
@@ -41,14 +43,21 @@ NO_NUMBERS: Final = "the log has no numbers for this placement"
 # ---- bandwidths --------------------------------------------------------------------------------------------
 
 
+class Bandwidth(NamedTuple):
+    """Algbw and busbw of one placement of a row in GB/s; NaN where there is no number. ``as_printed`` says of
+    each whether the log has more digits of it than of the time.
+    """
+
+    algbw: float
+    busbw: float
+    as_printed: tuple[bool, bool] = (False, False)
+
+
 @dataclass(frozen=True)
 class Bandwidths:
-    """Arrays by row, for each placement of the table; NaN where there is no number."""
+    """Those of every row, one a placement, and where they come from."""
 
-    sizes: IntArray
-    times_ns: tuple[FloatArray, ...]
-    algbw: tuple[FloatArray, ...]
-    busbw: tuple[FloatArray, ...]
+    rows: tuple[tuple[Bandwidth, ...], ...]
     algbw_from: str
     busbw_from: str
     findings: tuple[ImportFinding, ...] = ()
@@ -59,71 +68,64 @@ def bandwidths(checked: Checked, name: str, ranks: int) -> Bandwidths:
     ones for operations whose bytes do not follow from the size.
     """
     table = checked.table
-    sizes = table.sizes * ranks if table.shares else table.sizes
-    times = tuple(_times_ns(table, side) for side in range(len(table.timings)))
-    if is_known(name) and table.trusted_time:
-        share = (ranks - 1) / max(ranks, 1) if name == "hypercube" else 1.0
-        factor = busbw_factor(name, max(ranks, 1))
-        words = ("size / time", f"algbw times the factor of {name} on {ranks} ranks")
-        made = [_made(timing.time_us, sizes * share) for timing in table.timings]
-        algbw, words_algbw = _finest(checked, made, [timing.algbw for timing in table.timings], words[0])
-        made = [Printed(value.value * factor, value.half * factor) for value in made]
-        busbw, words_busbw = _finest(checked, made, [timing.busbw for timing in table.timings], words[1])
-        words = (words_algbw, words_busbw)
-    else:
-        unit = checked.gb or 1.0
-        algbw = tuple(_printed(timing.algbw, unit, len(table)) for timing in table.timings)
-        busbw = tuple(_printed(timing.busbw, unit, len(table)) for timing in table.timings)
-        words = ("rows", "rows")
+    is_made = is_known(name) and table.trusted_time
+
+    def of(row: Row, side: Side) -> Bandwidth:
+        if is_made:
+            found = _made(checked, row_bytes(table, row, ranks), side, name, max(ranks, 1))
+        else:
+            unit = checked.gb or 1.0
+            found = Bandwidth(side.algbw.value * unit, side.busbw.value * unit)
+        return found if ranks > 1 else found._replace(busbw=math.nan)
+
+    rows = tuple(tuple(of(row, side) for side in row.sides) for row in table.rows)
+    algbw_from, busbw_from = "rows", "rows"
+    if is_made:
+        flags = [each.as_printed for each in chain.from_iterable(rows)]
+        algbw_from = "size / time" + _printed_words([flag for flag, _ in flags])
+        busbw_from = f"algbw times the factor of {name} on {ranks} ranks"
+        busbw_from += _printed_words([flag for _, flag in flags])
     if ranks <= 1:
-        busbw = tuple(np.full(len(table), np.nan) for _ in busbw)
-        words = (words[0], "none: one rank")
-    return Bandwidths(sizes, times, algbw, busbw, *words, tuple(_unit_findings(checked, name)))
+        busbw_from = "none: one rank"
+    return Bandwidths(rows, algbw_from, busbw_from, tuple(_unit_findings(checked, name)))
 
 
-def _times_ns(table: Table, side: int) -> FloatArray:
-    timing = table.timings[side]
-    if table.trusted_time or timing.algbw is None:
-        return timing.time_us.value * NS_PER_US
-    return _ratio(table.sizes, timing.algbw.value)
+def _printed_words(as_printed: Sequence[bool]) -> str:
+    count = sum(as_printed)
+    return f"; as printed, with more digits, in {count} of {len(as_printed)}" if count else ""
 
 
-def _made(time_us: Printed, sizes: Any) -> Printed:  # noqa: ANN401 (an array of either numbers)
-    """The bandwidth that follows from size and time, and what the digits of the time leave open."""
-    value = _ratio(sizes, time_us.value * NS_PER_US)
-    return Printed(value, value * _ratio(time_us.half, time_us.value))
+def row_bytes(table: Table, row: Row, ranks: int) -> int:
+    """The size of a row as ours is: the whole buffer."""
+    return row.size * ranks if table.shares else row.size
 
 
-def _finest(
-    checked: Checked, made: Sequence[Printed], columns: Sequence[Printed | None], words: str
-) -> tuple[tuple[FloatArray, ...], str]:
-    """Row by row that of two values which is known to more digits, where both are the same number, and
-    nothing that the printed one rules out; and where it comes from.
+def _made(checked: Checked, size: int, side: Side, name: str, ranks: int) -> Bandwidth:
+    """What follows from size and time, and its digits leave open."""
+    share = (ranks - 1) / ranks if name == "hypercube" else 1.0
+    time = side.time_us
+    value = _ratio(size * share, time.value * NS_PER_US)
+    own = Number(value, value * _ratio(time.half, time.value))
+    algbw, is_algbw = _finest(checked, own, side.algbw)
+    busbw, is_busbw = _finest(checked, own.scaled(busbw_factor(name, ranks)), side.busbw)
+    return Bandwidth(algbw, busbw, (is_algbw, is_busbw))
+
+
+def _finest(checked: Checked, own: Number, shown: Number) -> tuple[float, bool]:
+    """That of two values which is known to more digits, where both are the same number, and nothing that the
+    printed one rules out; whether it is the printed one.
     """
-    found, as_printed = [], 0
-    is_today = checked.gb is not None and checked.scale is not None and checked.scale.contains(1 / checked.gb)
-    for own, column in zip(made, columns, strict=True):
-        if column is None or not is_today:
-            found.append(own.value)
-            continue
-        printed = column.scaled(checked.gb or 1.0)
-        apart = np.abs(printed.value - own.value)
-        finer = (printed.half < own.half) | (apart > printed.half)
-        finer &= (apart <= printed.half + own.half) & (printed.value > 0)
-        found.append(np.where(finer, printed.value, own.value))
-        as_printed += int(finer.sum())
-    if as_printed:
-        words += f"; as printed, with more digits, in {as_printed} of {sum(len(each.value) for each in made)}"
-    return tuple(found), words
+    if not checked.is_in_its_unit:
+        return own.value, False
+    shown = shown.scaled(checked.gb or 1.0)
+    apart = abs(shown.value - own.value)
+    is_finer = shown.half < own.half or apart > shown.half
+    is_finer = is_finer and apart <= shown.half + own.half and shown.value > 0
+    return (shown if is_finer else own).value, is_finer
 
 
-def _ratio(sizes: Any, per: FloatArray) -> FloatArray:  # noqa: ANN401 (an array of either numbers)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(per > 0, sizes / per, np.nan)
-
-
-def _printed(column: Printed | None, unit: float, rows: int) -> FloatArray:
-    return np.full(rows, np.nan) if column is None else column.value * unit
+def _ratio(size: float, per: float) -> float:
+    return size / per if per > 0 else math.nan
 
 
 def _unit_findings(checked: Checked, name: str) -> Iterator[ImportFinding]:
@@ -163,72 +165,64 @@ def cases(
 
 
 def _in_order(table: Table, decision: Decision, numbers: Bandwidths) -> Iterator[tuple[_Kind, CaseResult]]:
-    failures = sorted(table.failures, key=lambda failure: failure.line, reverse=True)
-    for line, pairs in zip(table.lines.tolist(), _rows(table, decision, numbers), strict=True):
-        while failures and failures[-1].line < line:
-            yield from _failed(table, decision, failures.pop())
-        yield from pairs
-    while failures:
-        yield from _failed(table, decision, failures.pop())
+    """Rows, and what failed where it stands between them."""
+    failed = ((each.line, [_failed(table, decision, each)]) for each in table.failures)
+    rows = zip((row.line for row in table.rows), _rows(table, decision, numbers), strict=True)
+    for _, found in merge(failed, rows, key=itemgetter(0)):
+        yield from found
 
 
 def _rows(table: Table, decision: Decision, numbers: Bandwidths) -> Iterator[list[tuple[_Kind, CaseResult]]]:
-    sizes: list[int] = numbers.sizes.tolist()
+    sizes = [row_bytes(table, row, decision.ranks) for row in table.rows]
     choices = _choices(table, decision, sizes)
-    sides = [list(_results(table, numbers, side, choices)) for side in range(len(table.timings))]
-    columns = zip(table.types, table.redops, table.roots.tolist(), sizes, table.counts.tolist(), strict=True)
-    for row, (word, redop, root, size, printed) in enumerate(columns):
-        op = "" if decision.operation in MOVING else canonical_op(redop)
-        count = printed
-        if printed < 0 or table.operations:  # those of nccom-test are of the whole buffer
-            count = whole_count(decision, word, size, max(printed, 0))
-        pairs = []
-        for timing, results in zip(table.timings, sides, strict=True):
-            kind = (canonical_type(word), op, root, size, count, timing.placement)
-            pairs.append((kind, results[row]))
-        yield pairs
+    absent = [_absent([row.sides[index] for row in table.rows]) for index in range(len(table.placements))]
+    for row, size, choice, found in zip(table.rows, sizes, choices, numbers.rows, strict=True):
+        op = "" if decision.operation in MOVING else canonical_op(row.redop)
+        count = row.count
+        if count < 0 or table.operations:  # those of nccom-test are of the whole buffer
+            count = whole_count(decision, row.dtype, size, max(count, 0))
+        kind = (canonical_type(row.dtype), op, row.root, size, count)
+        results = [
+            _result(table, row, side, bandwidth, choice) if _is_measured(side) else none
+            for side, bandwidth, none in zip(row.sides, found, absent, strict=True)
+        ]
+        yield [((*kind, place), result) for place, result in zip(table.placements, results, strict=True)]
 
 
-def _results(
-    table: Table, numbers: Bandwidths, side: int, choices: Sequence[Choice | None]
-) -> Iterator[CaseResult]:
-    """The results of one placement, row by row."""
-    timing = table.timings[side]
-    wrong = np.full(len(table), np.nan) if timing.wrong is None else timing.wrong
-    bad = (wrong > 0).tolist()
-    columns = map(_finite, (numbers.times_ns[side], numbers.algbw[side], numbers.busbw[side], wrong))
-    stats = {name: _finite(values) for name, values in timing.stats.items()}
+def _is_measured(side: Side) -> bool:
+    return math.isfinite(side.time_us.value)
+
+
+def _absent(sides: Sequence[Side]) -> CaseResult:
+    """What a placement without a number is, by those of all rows."""
+    if any(map(_is_measured, sides)):
+        return CaseResult(0, Status.NOT_RUN, error=NO_NUMBER)
+    return CaseResult(0, Status.NOT_APPLICABLE, error=NO_NUMBERS)
+
+
+def _result(table: Table, row: Row, side: Side, bandwidth: Bandwidth, choice: Choice | None) -> CaseResult:
+    time = side.time_us.value * NS_PER_US if table.trusted_time else _ratio(row.size, side.algbw.value)
+    is_wrong = side.wrong > 0
     is_mean = "mean" in table.time and "median" not in table.time
-    is_printed = np.isfinite(timing.time_us.value).tolist()
-    absent = CaseResult(0, Status.NOT_RUN, error=NO_NUMBER)
-    if not any(is_printed):
-        absent = CaseResult(0, Status.NOT_APPLICABLE, error=NO_NUMBERS)
-    algorithms = table.algorithms or [each.words if each else "" for each in choices]
-    for row, (time, algbw, busbw, count) in enumerate(zip(*columns, strict=True)):
-        if not is_printed[row]:
-            yield absent
-            continue
-        yield CaseResult(
-            0,
-            Status.WRONG if bad[row] else Status.GOOD,
-            time,
-            mean_ns=time if is_mean else None,
-            algbw_gb_per_s=None if bad[row] else algbw,
-            busbw_gb_per_s=None if bad[row] else busbw,
-            wrong=None if count is None else int(count),
-            stats={name: values[row] for name, values in stats.items()},
-            algorithm=algorithms[row] if algorithms else "",
-            choice=choices[row] if choices else None,
-            input_bytes=table.input_bytes[row] if table.input_bytes else None,
-            output_bytes=table.output_bytes[row] if table.output_bytes else None,
-        )
+    return CaseResult(
+        0,
+        Status.WRONG if is_wrong else Status.GOOD,
+        _finite(time),
+        mean_ns=_finite(time) if is_mean else None,
+        algbw_gb_per_s=None if is_wrong else _finite(bandwidth.algbw),
+        busbw_gb_per_s=None if is_wrong else _finite(bandwidth.busbw),
+        wrong=int(side.wrong) if math.isfinite(side.wrong) else None,
+        stats={name: _finite(value) for name, value in side.stats.items()},
+        algorithm=row.algorithm or (choice.words if choice is not None else ""),
+        choice=choice,
+        input_bytes=row.input_bytes,
+        output_bytes=row.output_bytes,
+    )
 
 
-def _finite(values: FloatArray) -> list[float | None]:
+def _finite(value: float) -> float | None:
     """None where there is no number."""
-    return [
-        value if usable else None for value, usable in zip(values.tolist(), np.isfinite(values), strict=True)
-    ]
+    return value if math.isfinite(value) else None
 
 
 def _choices(table: Table, decision: Decision, sizes: Sequence[int]) -> list[Choice | None]:
@@ -236,7 +230,7 @@ def _choices(table: Table, decision: Decision, sizes: Sequence[int]) -> list[Cho
     as of one row in-place and the other not.
     """
     if not table.calls:
-        return []
+        return [None] * len(sizes)
     seen: dict[int | None, set[Choice]] = defaultdict(set)
     for line in tuning_lines("\n".join(table.calls)):
         if not line.function or operation(line.function) == decision.operation:
@@ -244,16 +238,16 @@ def _choices(table: Table, decision: Decision, sizes: Sequence[int]) -> list[Cho
     return [next(iter(found)) if len(found := seen.get(size, set())) == 1 else None for size in sizes]
 
 
-def _failed(table: Table, decision: Decision, failure: Failure) -> Iterator[tuple[_Kind, CaseResult]]:
+def _failed(table: Table, decision: Decision, failure: Failure) -> tuple[_Kind, CaseResult]:
     """A row that says why it has no numbers."""
     size = failure.size_bytes
-    word = failure.dtype or next(iter(table.types), "")
-    op = "" if decision.operation in MOVING else canonical_op(next(iter(table.redops), ""))
-    root = int(table.roots[0]) if len(table) else -1
+    first = table.rows[0] if table.rows else None
+    word = failure.dtype or (first.dtype if first is not None else "")
+    op = "" if first is None or decision.operation in MOVING else canonical_op(first.redop)
+    root = first.root if first is not None else -1
     count = whole_count(decision, word, size, 0) if word else 0
-    place = table.timings[0].placement
-    kind = (canonical_type(word), op, root, size, count, place)
-    yield kind, CaseResult(0, Status.FAILED, error=failure.text)
+    kind = (canonical_type(word), op, root, size, count, table.placements[0])
+    return kind, CaseResult(0, Status.FAILED, error=failure.text)
 
 
 def whole_count(decision: Decision, word: str, size: int, otherwise: int) -> int:
@@ -273,10 +267,12 @@ def repeated(table: Table, made: Sequence[Case]) -> list[ImportFinding]:
     """Cases that the table has more than once: several sweeps, or a line that was copied. One time of two
     placements is often the same by chance.
     """
-    times = zip(*(timing.time_us.value.tolist() for timing in table.timings), strict=True)
-    columns = zip(table.sizes.tolist(), table.types, table.redops, table.roots.tolist(), times, strict=True)
-    rows = [row for row in columns if row[0]]
-    copies = (len(rows) - len(set(rows))) * len(table.timings)
+    rows = [
+        (row.size, row.dtype, row.redop, row.root, *(side.time_us for side in row.sides))
+        for row in table.rows
+        if row.size and all(map(_is_measured, row.sides))
+    ]
+    copies = (len(rows) - len(set(rows))) * len(table.placements)
     again = sum(case.cycle > 0 and case.size_bytes > 0 for case in made)
     if not again or (not copies and _are_rounded(made)):
         return []

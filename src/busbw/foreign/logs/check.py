@@ -8,24 +8,16 @@ the printed average has and the table has not. Labels, roots and the order of ro
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain
 from typing import Final
 
-import numpy as np
-
 from busbw.foreign.logs.operations import PLAIN, UNEVEN, is_known, is_reduction, type_bytes
-from busbw.foreign.logs.row_words import BoolArray, FloatArray
-from busbw.foreign.logs.solve import (
-    Bounds,
-    Consensus,
-    agreeing,
-    consensus,
-    factor_bounds,
-    joined,
-    scale_bounds,
-)
-from busbw.foreign.logs.table import Table, Timing
+from busbw.foreign.logs.solve import Bounds, Consensus, agrees, consensus, factor_bounds, scale_bounds
+from busbw.foreign.logs.table import Side, Table
 from busbw.model.record import DAMAGED, ImportFinding
 
 # A share of the rows must agree before the others are called damaged.
@@ -49,6 +41,11 @@ class Checked:
     scale: Consensus | None
     gb: float | None
 
+    @cached_property
+    def is_in_its_unit(self) -> bool:
+        """Whether algbw is size / time, in GB of that size."""
+        return self.gb is not None and self.scale is not None and self.scale.contains(1 / self.gb)
+
 
 def check(table: Table, assumed: str = "") -> Checked:
     """Find damaged rows, and what the units of the table are. ``assumed`` is the operation by the user or the
@@ -57,35 +54,41 @@ def check(table: Table, assumed: str = "") -> Checked:
     if not len(table):
         return Checked(table, None, None)
     operation = table.operation or assumed
-    reasons: dict[int, str] = {}
-    _note_lines(table, operation, reasons)
-    lost = _untimed(table, reasons)
-    scales = [scale_bounds(table, timing) for timing in table.timings]
-    scale = None
     is_uneven = operation in UNEVEN  # their algbw is that of the busiest rank, whose bytes no row has
-    if table.trusted_time:
-        scale, against = _scale(table, operation, scales)
-        if not is_uneven:
-            _note(reasons, against, "algbw is not size / time")
-    _note(reasons, _misaligned(table, scale), "a column is shorter or longer than in the other rows")
+    scales = [[scale_bounds(row, side) for side in row.sides] for row in table.rows]
+    scale = _scale(table, operation, list(chain.from_iterable(scales))) if table.trusted_time else None
+    reasons: dict[int, str] = {}
+    if not is_uneven:  # nccom-test rounds what it was asked for
+        _note(reasons, _odd_counts(table), "size is not count times the size of an element")
+    for place, row in enumerate(table.rows):
+        if row.misprinted:
+            _note(reasons, [place], row.misprinted)
+        if not all(map(_is_timed, row.sides)):
+            _note(reasons, [place], "a time is not positive")
+    lost = _untimed(table, reasons)
+    if scale is not None and not is_uneven:
+        _note(reasons, _against(scales, scale), "algbw is not size / time")
+    _note(reasons, _misaligned(table, scales, scale), "a column is shorter or longer than in the other rows")
     _note(reasons, _odd_factors(table), "busbw / algbw is not that of the other rows")
-    good = np.ones(len(table), bool)
-    good[list(reasons)] = False
-    kept = table.keep(good).with_findings(*_damaged(table, reasons), *lost)
-    if scale is None and table.trusted_time and not is_uneven and np.isfinite(joined(scales)[0]).any():
+    good = tuple(row for place, row in enumerate(table.rows) if place not in reasons)
+    kept = replace(table, rows=good).with_findings(*_damaged(table, reasons), *lost)
+    says_scale = any(math.isfinite(low) for bounds in scales for low, _ in bounds)
+    if scale is None and table.trusted_time and not is_uneven and says_scale:
         text = "algbw does not follow from size and time; bandwidths here are computed from size and time"
         kept = kept.with_findings(ImportFinding("contradiction", text, table.first_line))
     return Checked(kept.with_findings(*foreign(kept)), scale, _gb(table, scale))
 
 
-def _note(reasons: dict[int, str], rows: BoolArray, why: str) -> None:
-    for row in np.flatnonzero(rows):
-        reasons.setdefault(int(row), why)
+def _note(reasons: dict[int, str], places: Iterable[int], why: str) -> None:
+    for place in places:
+        reasons.setdefault(place, why)
 
 
 def _damaged(table: Table, reasons: dict[int, str]) -> list[ImportFinding]:
-    rows = sorted(reasons)
-    found = [ImportFinding(DAMAGED, f"left out: {reasons[row]}", int(table.lines[row])) for row in rows]
+    found = [
+        ImportFinding(DAMAGED, f"left out: {why}", table.rows[place].line)
+        for place, why in sorted(reasons.items())
+    ]
     if len(found) > _MOST_FINDINGS:
         more = f"{len(found) - _MOST_FINDINGS} more damaged rows"
         found = [*found[:_MOST_FINDINGS], ImportFinding(DAMAGED, more)]
@@ -95,65 +98,55 @@ def _damaged(table: Table, reasons: dict[int, str]) -> list[ImportFinding]:
 # ---- a row alone -------------------------------------------------------------------------------------------
 
 
-def _note_lines(table: Table, operation: str, reasons: dict[int, str]) -> None:
-    """Note rows that are damaged by themselves."""
-    if operation not in UNEVEN:  # nccom-test rounds what it was asked for
-        _note(reasons, _odd_counts(table), "size is not count times the size of an element")
-    for row, line in enumerate(table.lines.tolist()):
-        if line in table.misprinted:
-            reasons.setdefault(row, table.misprinted[line])
-    for timing in table.timings:
-        _note(reasons, ~_is_timed(timing), "a time is not positive")
-
-
-def _odd_counts(table: Table) -> BoolArray:
+def _odd_counts(table: Table) -> list[int]:
     """Rows whose size is not as many times count and element as that of the others."""
-    widths = {dtype: type_bytes(dtype) or 0 for dtype in set(table.types)}
-    element = np.array([widths[dtype] for dtype in table.types], np.int64)
-    judged = (table.counts > 0) & (element > 0)
-    if not judged.any():
-        return np.zeros(len(table), bool)
-    whole = np.where(judged, table.counts * element, 1)
-    blocks = np.where(table.sizes % whole == 0, table.sizes // whole, -1)
-    values, counts = np.unique(blocks[judged], return_counts=True)
-    usual = int(values[counts.argmax()])
-    if counts.max() / judged.sum() < _ENOUGH:
-        return np.zeros(len(table), bool)
-    alone = int(judged.sum()) <= _FEW_ROWS  # so few rows cannot show that the tool counts otherwise
+    widths = [type_bytes(row.dtype) or 0 for row in table.rows]
+    blocks = {}  # -1 where it is no whole number of times
+    for place, (row, width) in enumerate(zip(table.rows, widths, strict=True)):
+        if row.count > 0 and width:
+            times, rest = divmod(row.size, row.count * width)
+            blocks[place] = -1 if rest else times
+    if not blocks:
+        return []
+    votes = Counter(blocks.values())
+    usual = max(sorted(votes), key=votes.__getitem__)
+    if votes[usual] / len(blocks) < _ENOUGH:
+        return []
+    alone = len(blocks) <= _FEW_ROWS  # so few rows cannot show that the tool counts otherwise
+    odd = [place for place, times in blocks.items() if times != usual or (alone and times < 0)]
     # Sizes below one block a rank are printed as 0 with a count of 0; a row of 0 elements has no size either.
-    no_size = (table.counts == 0) & (table.sizes > 0) & (element > 0)
-    odd: BoolArray = (judged & ((blocks != usual) | (alone & (blocks < 0)))) | no_size
-    return odd
+    pairs = enumerate(zip(table.rows, widths, strict=True))
+    return odd + [place for place, (row, width) in pairs if row.count == 0 and row.size > 0 and width]
 
 
-def _is_timed(timing: Timing) -> BoolArray:
-    """Rows with a time, and those that leave this placement out."""
-    time = timing.time_us.value
-    absent = np.isnan(time)
-    if timing.algbw is not None:
-        absent &= np.isnan(timing.algbw.value)
-    good: BoolArray = absent | (np.isfinite(time) & (time > 0))
-    return good
+def _is_timed(side: Side) -> bool:
+    """Whether it has a time, or the row leaves this placement out."""
+    time = side.time_us.value
+    if math.isnan(time):
+        return math.isnan(side.algbw.value)
+    return 0 < time < math.inf
 
 
 def _untimed(table: Table, reasons: dict[int, str]) -> list[ImportFinding]:
     """Note rows whose time is not a number; say it of a placement without any time, whose rows have the other
-    one. Tables that busbw exported have such times on purpose; entries of one placement are read one by one.
+    one. Tables that busbw exported have such times on purpose.
     """
     lost: list[ImportFinding] = []
-    for timing in () if "time_is" in table.header or table.sides_apart else table.timings:
-        untimed: BoolArray = np.isnan(timing.time_us.value)
-        if len(table.timings) > 1 and untimed.all():
-            lost.append(ImportFinding(DAMAGED, f"no row has a time {timing.placement}", table.first_line))
+    for index, placement in enumerate(() if "time_is" in table.header else table.placements):
+        untimed = [
+            place for place, row in enumerate(table.rows) if math.isnan(row.sides[index].time_us.value)
+        ]
+        if len(table.placements) > 1 and len(untimed) == len(table):
+            lost.append(ImportFinding(DAMAGED, f"no row has a time {placement}", table.first_line))
         else:
-            _note(reasons, untimed, f"its {timing.placement} time is not a number")
+            _note(reasons, untimed, f"its {placement} time is not a number")
     return lost
 
 
 def foreign(table: Table) -> list[ImportFinding]:
     """Types and reductions that the catalogue does not have: kept as they are, and said."""
-    types = {word for word in table.types if word and type_bytes(word) is None}
-    redops = {word for word in table.redops if not is_reduction(word)}
+    types = {row.dtype for row in table.rows if row.dtype and type_bytes(row.dtype) is None}
+    redops = {row.redop for row in table.rows if not is_reduction(row.redop)}
     return [
         ImportFinding("foreign", f"{kind} {word!r} is not one that busbw knows", table.first_line)
         for kind, words in (("type", types), ("reduction", redops))
@@ -161,53 +154,62 @@ def foreign(table: Table) -> list[ImportFinding]:
     ]
 
 
-def _misaligned(table: Table, scale: Consensus | None) -> BoolArray:
+def _misaligned(table: Table, scales: Sequence[Sequence[Bounds]], scale: Consensus | None) -> list[int]:
     """Rows with a column of another width, where a digit can be lost: not those whose numbers confirm each
     other, nor a word that is the same in all rows.
     """
-    same = {name for name, words in (("type", table.types), ("redop", table.redops)) if len(set(words)) == 1}
-    same |= {"root"} if len(set(table.roots.tolist())) == 1 else set()
-    confirmed = table.counts > 0
-    for timing in table.timings:
-        low, high = scale_bounds(table, timing)
-        confirmed &= (high < _CLOSE * low) & (agreeing(low, high, scale.low, scale.high) if scale else False)
-    return np.array(
-        [
-            bool(odd := table.misaligned.get(line, frozenset()) - same) and not (odd <= _CONFIRMED and good)
-            for line, good in zip(table.lines.tolist(), confirmed.tolist(), strict=True)
-        ],
-        bool,
-    )
+    words: dict[str, set[object]] = {
+        "type": {row.dtype for row in table.rows},
+        "redop": {row.redop for row in table.rows},
+        "root": {row.root for row in table.rows},
+    }
+    same = {name for name, distinct in words.items() if len(distinct) == 1}
+
+    def is_confirmed(place: int, moved: Set[str]) -> bool:
+        return (
+            scale is not None
+            and moved <= _CONFIRMED
+            and table.rows[place].count > 0
+            and all(high < _CLOSE * low for low, high in scales[place])
+            and all(agrees(each, scale.low, scale.high) for each in scales[place])
+        )
+
+    odd = [(place, row.misaligned - same) for place, row in enumerate(table.rows)]
+    return [place for place, moved in odd if moved and not is_confirmed(place, moved)]
 
 
 # ---- rows together -----------------------------------------------------------------------------------------
 
 
-def _scale(table: Table, operation: str, bounds: Sequence[Bounds]) -> tuple[Consensus | None, BoolArray]:
-    """The scale on which the rows agree, and the rows against it."""
-    found = _likely(table, operation, *joined(bounds))
+def _against(bounds: Iterable[Iterable[Bounds]], found: Consensus) -> list[int]:
+    """Rows of which a placement cannot have the value that the others have."""
+    return [
+        place
+        for place, of_row in enumerate(bounds)
+        if not all(agrees(each, found.low, found.high) for each in of_row)
+    ]
+
+
+def _scale(table: Table, operation: str, bounds: Sequence[Bounds]) -> Consensus | None:
+    """The scale on which the rows agree."""
+    found = _likely(table, operation, bounds)
     follows = table.formulas == "today's" and is_known(operation) and operation != "hypercube"
     if found is None and follows and len(table) <= _FEW_ROWS:
-        found = Consensus(1.0, 1.0, 0, len(table))  # no majority is needed to say what algbw is
-    against = np.zeros(len(table), bool)
-    if found is None:
-        return None, against
-    for low, high in bounds:
-        against |= ~agreeing(low, high, found.low, found.high)
-    return found, against
+        return Consensus(1.0, 1.0, 0, len(table))  # no majority is needed to say what algbw is
+    return found
 
 
-def _likely(table: Table, operation: str, low: FloatArray, high: FloatArray) -> Consensus | None:
+def _likely(table: Table, operation: str, bounds: Sequence[Bounds]) -> Consensus | None:
     """The unit that most rows allow, where half of them do; else what most rows say, where that can be."""
-    judged = np.isfinite(low)
-    if not judged.any():
+    judged = [pair for pair in bounds if math.isfinite(pair[0])]
+    if not judged:
         return None
     units = [1 / size for size in table.gb_sizes]
-    votes = {unit: int((judged & agreeing(low, high, unit, unit)).sum()) for unit in units}
-    unit = max(units, key=lambda unit: votes[unit])
-    if votes[unit] >= _ENOUGH * judged.sum():
-        return Consensus(unit, unit, votes[unit], int(judged.sum()))
-    found = consensus(low, high)
+    votes = {unit: sum(agrees(pair, unit, unit) for pair in judged) for unit in units}
+    unit = max(votes, key=votes.__getitem__)
+    if votes[unit] >= _ENOUGH * len(judged):
+        return Consensus(unit, unit, votes[unit], len(judged))
+    found = consensus(judged)
     if found is None or found.agree < _ENOUGH * found.judged or operation in PLAIN - {"hypercube"}:
         return None
     # Old all_gather and hypercube: n - 1 of n blocks. Nothing else makes algbw smaller than size / time.
@@ -227,15 +229,10 @@ def _gb(table: Table, scale: Consensus | None) -> float | None:
     return next((size for size in table.gb_sizes if scale is not None and scale.contains(1 / size)), None)
 
 
-def _odd_factors(table: Table) -> BoolArray:
+def _odd_factors(table: Table) -> list[int]:
     """Rows whose busbw / algbw is not that of most."""
-    bounds = [factor_bounds(timing) for timing in table.timings]
-    against = np.zeros(len(table), bool)
-    found = consensus(*joined(bounds))
-    if found is None or found.agree == found.judged:  # as nearly always
-        return against
-    if found.agree < _ENOUGH * found.judged or found.judged <= _FEW_ROWS:
-        return against
-    for low, high in bounds:
-        against |= ~agreeing(low, high, found.low, found.high)
-    return against
+    bounds = [[factor_bounds(side) for side in row.sides] for row in table.rows]
+    found = consensus(chain.from_iterable(bounds))
+    if found is None or found.judged <= _FEW_ROWS or found.agree < _ENOUGH * found.judged:
+        return []
+    return _against(bounds, found)

@@ -59,8 +59,7 @@ class Decision:
 def decide(checked: Checked, path: str, labels: dict[str, str], given: Given) -> Decision:
     """Raises UndecidedError if neither the log nor the user states the operation or the ranks."""
     table, scale = checked.table, checked.scale
-    is_unit = checked.gb is not None and scale is not None and scale.contains(1 / checked.gb)
-    agreed = factor(table, checked.gb if is_unit else None)
+    agreed = factor(table, checked.gb if checked.is_in_its_unit else None)
     by_path = named_by_path(path, labels)
     likely = given.operation or table.operation or by_path
     # If the named one fits, the others do not matter.

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from busbw.foreign.logs.row_words import NOT_CHECKED, Column, Kind, Layout, Row
-from busbw.foreign.logs.table import Facts, FoundTable, Tool
+from busbw.foreign.logs.row_words import NOT_CHECKED, Column, Kind, Layout, PrintedRow
+from busbw.foreign.logs.table import Cell, Facts, FoundTable, Tool
 from busbw.model.record import DAMAGED
 
 # What stands in a column that an entry does not have, where a row can be without it.
 _ABSENT: Final = {Kind.MEASURE: "nan", Kind.WRONG: NOT_CHECKED}
 
-Cell = tuple[str, int]  # name of a column, and its placement
 Entry = tuple[int, Mapping[Cell, str]]  # line or number from 1, words
 
 
@@ -34,7 +33,7 @@ def found_table(
             for column in layout.columns
         ]
         if layout.fits(row):
-            found.rows.append(Row(number, row))
+            found.rows.append(PrintedRow(number, row))
         else:
             found.note(DAMAGED, f"{what} is not a whole row", number)
         found.last_line = max(found.last_line, number)

@@ -9,6 +9,8 @@ stream.
 from __future__ import annotations
 
 import codecs
+import gzip
+import io
 import json
 import re
 import zlib
@@ -21,7 +23,6 @@ HEAD_BYTES: Final = 4096
 # ---- the text of a file ------------------------------------------------------------------------------------
 
 _GZIP_MAGIC: Final = b"\x1f\x8b"
-_GZIP: Final = 16 + zlib.MAX_WBITS  # for zlib: with gzip's header
 _UTF16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 # First bytes of what has to be decompressed first, and the command for that.
 _PACKED: Final = (
@@ -64,19 +65,17 @@ def _no_text(head: bytes) -> str:
 
 
 def _gunzip(data: bytes) -> tuple[bytes, str]:
-    """The text of a compressed file, whose members follow each other, and why it ends before the file."""
-    found: list[bytes] = []
-    member, at = zlib.decompressobj(_GZIP), 0
-    while at < len(data):
-        if member.eof:
-            member = zlib.decompressobj(_GZIP)
-        piece = data[at : at + HEAD_BYTES]
+    """The text of a compressed file, and why it ends before the file."""
+    found, why = [], ""
+    with gzip.open(io.BytesIO(data)) as file:
         try:
-            found.append(member.decompress(piece))
-        except zlib.error as error:
-            return b"".join(found), f"the compressed file is damaged from here on: {error}"
-        at += len(piece) - len(member.unused_data)
-    return b"".join(found), "" if member.eof else "the compressed file is cut here"
+            while piece := file.read1(HEAD_BYTES):
+                found.append(piece)
+        except EOFError:
+            why = "the compressed file is cut here"
+        except (OSError, zlib.error) as error:
+            why = f"the compressed file is damaged from here on: {error}"
+    return b"".join(found), why
 
 
 # ---- one plain form ----------------------------------------------------------------------------------------
@@ -108,25 +107,6 @@ def _plain_letter(letter: str) -> str:
     return " " if letter.isspace() and letter not in _LINE_ENDS else "" if letter == "\ufeff" else "\ufffd"
 
 
-# Pages make lines bold, code or paragraphs, and tables of them; lists in JSON and YAML put them into quotes.
-_MARK: Final = r"(?:</?(?:b|br|code|em|i|li|mark|p|pre|span|strong|td|tr|u)\b[^<>]*>|(?<!\*)\*\*(?!\*)|`)"
-_MARKS_AROUND: Final = re.compile(rf"^([\s>]*){_MARK}+|{_MARK}+\s*$")
-_STRING: Final = re.compile(r"(\s*)([\"'])(.*)\2,?\s*")
-_CELLS: Final = re.compile(r"\s*([|\u2502]).*\1\s*")
-_MAY_BE_FRAMED: Final = re.compile(r"^[\s>]*[<*`]|[>*`\"',|\u2502]\s*$")
-
-
-def _without_frame(line: str) -> str:
-    """A line without what a page or a list has around it, and between the cells of a table."""
-    if _MAY_BE_FRAMED.search(line) is None:
-        return line
-    line = _MARKS_AROUND.sub(r"\1", line)
-    if quoted := _STRING.fullmatch(line):
-        line = quoted[1] + quoted[3]
-    cells = _CELLS.fullmatch(line)
-    return line.replace(cells[1], " ") if cells else line
-
-
 # Docker and Fluentd, most loggers, Google Cloud.
 _TEXT_OF_JSON: Final = ("log", "message", "msg", "textPayload")
 
@@ -146,7 +126,7 @@ def split_lines(data: bytes, start: Start) -> list[Line]:
     begins what a reader knows, else -1.
     """
     raw = data.removesuffix(b"\n").split(b"\n") if data else []
-    texts = [_without_frame(plain(_logged(each.decode("utf-8", "replace")))) for each in raw]
+    texts = [plain(_logged(each.decode("utf-8", "replace"))) for each in raw]
     return without_prefixes(["" if len(text) > LONGEST_LINE else text for text in texts], start)
 
 

@@ -6,6 +6,7 @@ import re
 from functools import cache, lru_cache
 from typing import Final
 
+from busbw.model.collective import COLLECTIVES, VARIABLE
 from busbw.model.datatype import DATA_TYPES, REDUCE_OPS, DataType
 
 _NAMES: Final = {
@@ -34,20 +35,19 @@ _TEST: Final = re.compile(r"[^a-z0-9]")
 # Names of programs: nccl-tests built for MPI adds a suffix, see NAME_SUFFIX in its Makefile.
 _PROGRAM: Final = re.compile(r"_perf(?:_\w+)?$")
 
-# busbw / algbw by the number of ranks, for those operations whose factor depends on it (nccl-tests' sources).
-DOUBLE: Final = frozenset({"all_reduce"})
-SHARED: Final = frozenset(
-    {"all_gather", "reduce_scatter", "alltoall", "gather", "scatter", "alltoallv", "all_gatherv"}
-)
-PLAIN: Final = frozenset({"broadcast", "reduce", "sendrecv", "hypercube", "permute"})
-REDUCING: Final = frozenset({"all_reduce", "reduce_scatter", "reduce", "reduce_scatter_block"})
-ROOTED: Final = frozenset({"broadcast", "reduce", "gather", "scatter"})
+# busbw / algbw by the number of ranks: twice (n - 1) / n, that, or 1.
+_FACTORS: Final = {row.name: row.busbw_factor for row in COLLECTIVES if row.sized}
+DOUBLE: Final = frozenset(name for name, factor in _FACTORS.items() if factor(4) > 1)
+SHARED: Final = frozenset(name for name, factor in _FACTORS.items() if factor(4) < 1)
+PLAIN: Final = frozenset(_FACTORS) - DOUBLE - SHARED
+REDUCING: Final = frozenset({row.name for row in COLLECTIVES if row.reducing} | {"reduce_scatter_block"})
+ROOTED: Final = frozenset(row.name for row in COLLECTIVES if row.rooted)
 # Known to reduce nothing, whatever a row says: sendrecv_perf prints the reduction that it was asked for.
 MOVING: Final = (SHARED | PLAIN) - REDUCING
 # Those that print a buffer of one block for every rank as their size.
 BLOCKED: Final = frozenset({"all_gather", "reduce_scatter", "alltoall", "gather", "scatter", "hypercube"})
 # Whose algbw is not size / time for every size: rows of these are not judged by it.
-UNEVEN: Final = frozenset({"alltoallv", "all_gatherv", "alltoallw", "gatherv", "scatterv"})
+UNEVEN: Final = frozenset({*VARIABLE, "alltoallw", "gatherv", "scatterv"})
 
 
 @lru_cache(1024)
@@ -68,12 +68,8 @@ def is_known(name: str) -> bool:
 
 
 def busbw_factor(name: str, ranks: int) -> float:
-    """The factor busbw / algbw by nccl-tests' sources; NaN for operations that have none."""
-    if name in DOUBLE:
-        return 2 * (ranks - 1) / ranks
-    if name in SHARED:
-        return (ranks - 1) / ranks
-    return 1.0 if name in PLAIN else float("nan")
+    """The factor busbw / algbw; NaN for operations that have none."""
+    return _FACTORS[name](ranks) if name in _FACTORS else float("nan")
 
 
 _TYPES: Final = {word: row for row in DATA_TYPES for word in (row.name, *row.aliases)}

@@ -10,9 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-import numpy as np
-
-from busbw.foreign.logs.row_words import Kind, Layout, Row
+from busbw.foreign.logs.row_words import Kind, Layout, PrintedRow
 
 # A column with a word as wide as itself or wider still has these blanks before it (nccl-tests).
 _LEAST_BLANKS: Final = 2
@@ -21,7 +19,7 @@ _LEAST_BLANKS: Final = 2
 _MOST: Final = 2 / 3
 
 
-def misprinted(layout: Layout, rows: Sequence[Row]) -> dict[int, str]:
+def misprinted(layout: Layout, rows: Sequence[PrintedRow]) -> dict[int, str]:
     """Lines with a number that has not the decimals of its column, and why; nothing of rows that were never a
     text.
     """
@@ -36,33 +34,30 @@ def misprinted(layout: Layout, rows: Sequence[Row]) -> dict[int, str]:
     return found
 
 
-def misaligned(layout: Layout, rows: Sequence[Row]) -> dict[int, frozenset[str]]:
+def misaligned(layout: Layout, rows: Sequence[PrintedRow]) -> dict[int, set[str]]:
     """Lines in which columns are not as wide as in most rows, and the names of these columns; the heading
     counts as a row. A digit was lost there, or only a blank.
     """
-    known = [row for row in rows if row.fields]
-    if not known or len(layout.columns) < 2:
-        return {}
-    fields = np.array([row.fields for row in known])
-    blanks = fields - [[len(word) for word in row.words] for row in known]
-    heading = [layout.fields] if len(layout.fields) == len(layout.columns) else []
-    votes = np.concatenate([fields, np.array(heading, np.int64).reshape(-1, fields.shape[1])])
-    if "count" not in layout.names:  # by which a digit of the size that is lost is known from a lost blank
-        fields[:, 1] += fields[:, 0]
-        votes[:, 1] += votes[:, 0]
-    odd = np.zeros(fields.shape, bool)
-    for place in range(1, fields.shape[1]):
-        values, counts = np.unique(votes[:, place], return_counts=True)
-        if counts.max() >= _MOST * len(votes):
-            usual, own = values[counts.argmax()], fields[:, place]
-            odd[:, place] = (own < usual) | ((own > usual) & (blanks[:, place] > _LEAST_BLANKS))
-    lines = odd.any(axis=1)
-    if lines.sum() > max(1, (1 - _MOST) * len(known)):
-        return {}
-    return {
-        known[row].line: frozenset(layout.columns[place].name for place in np.flatnonzero(odd[row]))
-        for row in np.flatnonzero(lines)
-    }
+    columns = layout.columns
+    known = [(row, _widths(layout, row.fields)) for row in rows if row.fields]
+    votes = [widths for _, widths in known]
+    if len(layout.fields) == len(columns):
+        votes.append(_widths(layout, layout.fields))
+    odd: dict[int, set[str]] = {}
+    for place in range(1, len(columns) if known else 0):
+        ((usual, count),) = Counter(widths[place] for widths in votes).most_common(1)
+        for row, widths in known if count >= _MOST * len(votes) else ():
+            blanks = row.fields[place] - len(row.words[place])
+            if widths[place] < usual or (widths[place] > usual and blanks > _LEAST_BLANKS):
+                odd.setdefault(row.line, set()).add(columns[place].name)
+    return odd if len(odd) <= max(1, (1 - _MOST) * len(known)) else {}
+
+
+def _widths(layout: Layout, fields: Sequence[int]) -> Sequence[int]:
+    """The widths that are compared. A column of counts tells a lost digit of the size from a lost blank;
+    without one, the column behind the size has to end in its place.
+    """
+    return fields if "count" in layout.names else (fields[0], sum(fields[:2]), *fields[2:])
 
 
 _Form = tuple[int, int]  # digits before and behind the point

@@ -4,19 +4,13 @@ digits leave open.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import cache, cached_property
-from typing import Any, Final, NamedTuple
-
-import numpy as np
-import numpy.typing as npt
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
+from functools import cached_property, lru_cache
+from typing import Final, NamedTuple
 
 # What stands for a count of wrong elements where nothing was checked.
 NOT_CHECKED: Final = "N/A"
@@ -33,36 +27,30 @@ _IS_NUMBER: Final = re.compile(_NUMBER, re.ASCII)
 _FIELD: Final = re.compile(r"(?:#+ )? *[^ ]+")
 
 
-class Printed(NamedTuple):
-    """Values and half a unit of their last printed digit: the number that was printed lies within +-half."""
-
-    value: FloatArray
-    half: FloatArray
-
-    def rows(self, which: npt.NDArray[Any]) -> Printed:
-        """Some of the rows."""
-        return Printed(self.value[which], self.half[which])
-
-    def scaled(self, unit: float) -> Printed:
-        """The numbers in another unit."""
-        return self if unit == 1.0 else Printed(self.value * unit, self.half * unit)
-
-    @property
-    def low(self) -> FloatArray:
-        """Lower ends, not below zero."""
-        return np.maximum(self.value - self.half, 0.0)
-
-    @property
-    def high(self) -> FloatArray:
-        """Upper ends."""
-        return self.value + self.half
-
-
-class OnePrinted(NamedTuple):
-    """A value and half a unit of its last printed digit."""
+class Number(NamedTuple):
+    """A value and half a unit of its last printed digit: the number that was printed lies within +-half. NaN
+    for what is not there or was not checked, infinite for a deviation that is too large.
+    """
 
     value: float
     half: float
+
+    @property
+    def low(self) -> float:
+        """Lower end, not below zero."""
+        return max(self.value - self.half, 0.0)
+
+    @property
+    def high(self) -> float:
+        """Upper end."""
+        return self.value + self.half
+
+    def scaled(self, unit: float) -> Number:
+        """The number in another unit."""
+        return Number(self.value * unit, self.half * unit)
+
+
+NO_NUMBER: Final = Number(math.nan, 0.0)
 
 
 def is_number(token: str) -> bool:
@@ -70,32 +58,18 @@ def is_number(token: str) -> bool:
     return _IS_NUMBER.fullmatch(token) is not None
 
 
-def printed(tokens: Sequence[str]) -> Printed:
-    """The numbers of a column: NaN for what was not checked, infinite for a deviation that is too large."""
-    plain = ["nan" if word == NOT_CHECKED else "inf" if word.endswith(TOO_LARGE) else word for word in tokens]
-    halves = np.array([_half_unit(token) for token in plain], np.float64)
-    return Printed(np.array([float(token) for token in plain], np.float64), halves)
-
-
-def _half_unit(token: str) -> float:
-    if not token[-1].isdigit():
-        return 0.0
-    mantissa, _, exponent = token.partition("e")
+@lru_cache(4096)  # many are 0 or 0.00
+def printed(word: str) -> Number:
+    """What a word of a column of numbers says."""
+    plain = "nan" if word == NOT_CHECKED else "inf" if word.endswith(TOO_LARGE) else word
+    if not plain[-1].isdigit():
+        return Number(float(plain), 0.0)
+    mantissa, _, exponent = plain.partition("e")
     _, _, decimals = mantissa.partition(".")
-    return 0.5 * _power(int(exponent or 0) - len(decimals))
+    return Number(float(plain), 0.5 * float(10.0 ** (int(exponent or 0) - len(decimals))))
 
 
-@cache
-def _power(exponent: int) -> float:
-    return float(10.0**exponent)
-
-
-def one_printed(token: str) -> OnePrinted | None:
-    """The value of one token; None where it is no number that printf writes."""
-    return OnePrinted(float(token), _half_unit(token)) if is_number(token) else None
-
-
-class Row(NamedTuple):
+class PrintedRow(NamedTuple):
     """A row by its words. ``fields`` are their lengths with the blanks before them; empty where these were
     lost.
     """

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from busbw.foreign.logs.context import Ends, Evidence, Job
 from busbw.foreign.logs.lines import Line, split_lines
-from busbw.foreign.logs.row_words import Layout, Row, aligned, fault, fields_of, filled, is_number
+from busbw.foreign.logs.row_words import Layout, PrintedRow, aligned, fault, fields_of, filled, is_number
 from busbw.foreign.logs.rows import (
     failure,
     is_cut,
@@ -203,7 +203,7 @@ class Scanner:
         if stream.piece:
             self._drop_piece(stream)
         number = line or self._number
-        table.rows.append(Row(number, words, fields))
+        table.rows.append(PrintedRow(number, words, fields))
         table.last_line = max(table.last_line, number)
         self._rows_of = stream
 
@@ -293,12 +293,8 @@ class Scanner:
     def _nccl_line(self, stream: Stream, line: str, words: list[str]) -> None:
         """A line of NCCL: evidence. It may stand behind a row, or behind the beginning of one."""
         self._next_launch(is_sure=Evidence.is_first(line))
-        table = self._only_open_table(stream) if Evidence.is_of_a_call(line) else None
-        if table is None:
-            self._evidence.take(line)
-        else:
-            table.calls = table.calls or Evidence()
-            table.calls.take(line)
+        called = self._only_open_table(stream) if Evidence.is_of_a_call(line) else None
+        (self._evidence if called is None else called.calls).take(line)
         table = stream.open_table
         if table is None:
             return

@@ -7,11 +7,9 @@ factor busbw / algbw, hence for the number of ranks; all rows together a narrowe
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
-
-import numpy as np
 
 from busbw.foreign.logs.operations import (
     BLOCKED,
@@ -23,10 +21,11 @@ from busbw.foreign.logs.operations import (
     UNEVEN,
     type_bytes,
 )
-from busbw.foreign.logs.row_words import BoolArray, FloatArray, Printed
-from busbw.foreign.logs.table import Table, Timing
+from busbw.foreign.logs.row_words import NO_REDUCTION, Number
+from busbw.foreign.logs.table import Row, Side, Table
 
-Bounds = tuple[FloatArray, FloatArray]
+Bounds = tuple[float, float]  # the ends of an interval; NaN where nothing is said
+_UNKNOWN: Final = (math.nan, math.nan)
 # Intervals are widened by this much, relatively, against the rounding of their own arithmetic.
 _SLACK: Final = 1e-9
 _JUDGED: Final = (DOUBLE | SHARED | PLAIN) - UNEVEN - {"permute"}
@@ -69,64 +68,48 @@ class RankInterval:
         return str(self.low) if self.low == self.high else f"{self.low} to {self.high}"
 
 
-def consensus(low: FloatArray, high: FloatArray) -> Consensus | None:
+def consensus(bounds: Iterable[Bounds]) -> Consensus | None:
     """The interval that lies in most of the given ones; None without any."""
-    usable = np.isfinite(low) & (low <= high)
-    low, high = low[usable] * (1 - _SLACK), high[usable] * (1 + _SLACK)
-    if not len(low):
+    usable = [pair for pair in bounds if math.isfinite(pair[0]) and pair[0] <= pair[1]]
+    if not usable:
         return None
-    ends = np.concatenate([low, high])
-    steps = np.concatenate([np.ones(len(low), np.int64), -np.ones(len(high), np.int64)])
-    order = np.lexsort((-steps, ends))  # beginnings before ends: touching intervals agree
-    depth = np.cumsum(steps[order])
-    best = int(np.argmax(depth))
-    return Consensus(float(ends[order[best]]), float(ends[order[best + 1]]), int(depth[best]), len(low))
+    # Beginnings (-1) stand before ends: touching intervals agree.
+    ends = [(low * (1 - _SLACK), -1) for low, _ in usable] + [(high * (1 + _SLACK), 1) for _, high in usable]
+    ends.sort()
+    depth = most = best = 0
+    for place, (_, step) in enumerate(ends):
+        depth -= step
+        if depth > most:
+            most, best = depth, place
+    return Consensus(ends[best][0], ends[best + 1][0], most, len(usable))
 
 
-def agreeing(low: FloatArray, high: FloatArray, lowest: float, highest: float) -> BoolArray:
-    """Rows that allow a value of the interval, and rows that say nothing."""
-    with np.errstate(invalid="ignore"):
-        against = (low * (1 - _SLACK) > highest) | (high * (1 + _SLACK) < lowest)
-    return ~against
+def agrees(bounds: Bounds, lowest: float, highest: float) -> bool:
+    """Whether they allow a value of an interval, or say nothing."""
+    low, high = bounds
+    return not (low * (1 - _SLACK) > highest or high * (1 + _SLACK) < lowest)
 
 
-def joined(bounds: Sequence[Bounds]) -> Bounds:
-    """Those of all placements, one behind the other."""
-    return np.concatenate([low for low, _ in bounds]), np.concatenate([high for _, high in bounds])
+def factor_bounds(side: Side) -> Bounds:
+    """The range of busbw / algbw that the digits allow; NaN where they say nothing."""
+    if not (side.algbw.low > 0 and math.isfinite(side.busbw.value)):  # one rank: a busbw of 0
+        return _UNKNOWN
+    return side.busbw.low / side.algbw.high, side.busbw.high / side.algbw.low
 
 
-def _unknown(timing: Timing) -> Bounds:
-    rows = len(timing.time_us.value)
-    return np.full(rows, math.nan), np.full(rows, math.nan)
+def scale_bounds(row: Row, side: Side) -> Bounds:
+    """The ratio algbw / (size / time), in decimal GB/s: what the digits allow."""
+    return _over_size_and_time(row, side, side.algbw, 1.0)
 
 
-def factor_bounds(timing: Timing) -> Bounds:
-    """The range of busbw / algbw that the digits of each row allow; NaN if a row says nothing."""
-    if timing.algbw is None or timing.busbw is None:
-        return _unknown(timing)
-    usable = (timing.algbw.low > 0) & np.isfinite(timing.busbw.value)  # one rank: a busbw of 0
-    with np.errstate(divide="ignore", invalid="ignore"):
-        low = np.where(usable, timing.busbw.low / timing.algbw.high, math.nan)
-        high = np.where(usable, timing.busbw.high / timing.algbw.low, math.nan)
-    return low, high
-
-
-def scale_bounds(table: Table, timing: Timing) -> Bounds:
-    """The ratio algbw / (size / time) of each row, in decimal GB/s: what its digits allow."""
-    return _over_size_and_time(table, timing, timing.algbw, 1.0)
-
-
-def _over_size_and_time(table: Table, timing: Timing, printed: Printed | None, unit: float) -> Bounds:
+def _over_size_and_time(row: Row, side: Side, bandwidth: Number, unit: float) -> Bounds:
     """A printed bandwidth over size / time; ``unit`` is the size of its GB in 10^9 bytes."""
-    if printed is None:
-        return _unknown(timing)
-    sizes, time = table.sizes.astype(np.float64), timing.time_us
-    usable = (printed.value > 0) & (sizes > 0) & (time.low > 0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        # bytes / us / 1000 are GB/s
-        low = np.where(usable, printed.low * unit * time.low * 1e3 / sizes, math.nan)
-        high = np.where(usable, printed.high * unit * time.high * 1e3 / sizes, math.nan)
-    return low, high
+    time = side.time_us
+    if not (bandwidth.value > 0 and row.size > 0 and time.low > 0):
+        return _UNKNOWN
+    # bytes / us / 1000 are GB/s
+    low, high = bandwidth.low * unit * time.low, bandwidth.high * unit * time.high
+    return low * 1e3 / row.size, high * 1e3 / row.size
 
 
 def factor(table: Table, unit: float | None) -> Consensus | None:
@@ -134,13 +117,14 @@ def factor(table: Table, unit: float | None) -> Consensus | None:
     good (``unit`` not None).
     """
     bounds = []
-    for timing in table.timings:
-        low, high = factor_bounds(timing)
-        if unit is not None and table.trusted_time:
-            other_low, other_high = _over_size_and_time(table, timing, timing.busbw, unit)
-            low, high = np.fmax(low, other_low), np.fmin(high, other_high)
-        bounds.append((low, high))
-    return consensus(*joined(bounds)) if bounds else None
+    for row in table.rows:
+        for side in row.sides:
+            both = [factor_bounds(side)]
+            if unit is not None and table.trusted_time:
+                both.append(_over_size_and_time(row, side, side.busbw, unit))
+            said = [pair for pair in both if not math.isnan(pair[0])] or [_UNKNOWN]
+            bounds.append((max(low for low, _ in said), min(high for _, high in said)))
+    return consensus(bounds)
 
 
 def ranks_of(name: str, found: Consensus | None) -> RankInterval | None:
@@ -164,7 +148,7 @@ def possible_operations(
     """The operations that fit size, count, root, reduction and factor of all rows; only those ``among`` some
     names, if given. For a tool that prints neither reduction nor root, only the factor is used.
     """
-    if not len(table) or table.counts[0] < 0:
+    if not _has_counts(table):
         return ()
     names = table.operations or _JUDGED
     return tuple(
@@ -176,11 +160,11 @@ def possible_operations(
 
 
 def _fits_columns(name: str, table: Table) -> bool:
-    reducing = any(word not in ("none", "") for word in table.redops)
+    reducing = any(row.redop not in (NO_REDUCTION, "") for row in table.rows)
     # sendrecv_perf prints the reduction that it was asked for, and reduces nothing.
     if (name in REDUCING) != reducing and name != "sendrecv":
         return False
-    if (name in ROOTED) != bool((table.roots >= 0).any()):
+    if (name in ROOTED) != any(row.root >= 0 for row in table.rows):
         return False
     blocks = _blocks(table)
     return blocks is None or blocks < 1 or (blocks > 1) == (name in BLOCKED)
@@ -198,18 +182,20 @@ def _fits_factor(name: str, found: Consensus, scale: Consensus | None, table: Ta
     return ranks is not None and (blocks is None or ranks.contains(blocks))
 
 
+def _has_counts(table: Table) -> bool:
+    return len(table) > 0 and table.rows[0].count >= 0
+
+
 def _blocks(table: Table) -> int | None:
     """How many times the count a size holds; None where the type is foreign or rows differ."""
-    known = {dtype: type_bytes(dtype) for dtype in set(table.types)}
-    if None in known.values():
+    widths = {row.dtype: type_bytes(row.dtype) or 0 for row in table.rows}
+    if 0 in widths.values():
         return None
-    widths = np.array([known[dtype] for dtype in table.types], np.int64)
-    moved = table.counts > 0
-    blocks = table.sizes[moved] // (table.counts[moved] * widths[moved])
-    return int(blocks[0]) if len(blocks) and (blocks == blocks[0]).all() else None
+    blocks = {row.size // (row.count * widths[row.dtype]) for row in table.rows if row.count > 0}
+    return blocks.pop() if len(blocks) == 1 else None
 
 
 def block_ranks(table: Table, name: str) -> int | None:
     """The number of ranks that size and count say where buffers hold a block for every rank."""
-    blocks = _blocks(table) if name in BLOCKED and len(table) and table.counts[0] >= 0 else None
+    blocks = _blocks(table) if name in BLOCKED and _has_counts(table) else None
     return blocks if blocks is not None and blocks > 1 else None

@@ -1,26 +1,24 @@
-"""What all readers of logs share: a tool, a table as it was found, and a table whose columns have meaning."""
+"""What all readers of logs share: a tool, a table as it was found, and a table whose rows have meaning."""
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final
 
-import numpy as np
-
-from busbw.foreign.logs.context import Evidence
+from busbw.foreign.logs.context import TUNING, Evidence
 from busbw.foreign.logs.printf import misaligned, misprinted
 from busbw.foreign.logs.row_words import (
-    BoolArray,
-    FloatArray,
-    IntArray,
+    NO_ALGORITHM,
+    NO_NUMBER,
+    NO_REDUCTION,
     Layout,
-    OnePrinted,
-    Printed,
-    Row,
-    one_printed,
+    Number,
+    PrintedRow,
+    is_number,
     printed,
 )
 from busbw.model.collective import Placement
@@ -147,13 +145,13 @@ class FoundTable:
     facts: Facts
     job: dict[str, Any] = field(default_factory=dict)
     placements: str = ""
-    rows: list[Row] = field(default_factory=list)
+    rows: list[PrintedRow] = field(default_factory=list)
     footer: dict[str, Any] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
     findings: list[ImportFinding] = field(default_factory=list)
     last_line: int = 0
     evidence: Evidence = field(default_factory=Evidence)
-    calls: Evidence | None = None
+    calls: Evidence = field(default_factory=Evidence)
     headings: int = 1
 
     @property
@@ -170,85 +168,105 @@ class FoundTable:
         if len(self.findings) < _MOST_FINDINGS:
             self.findings.append(ImportFinding(kind, text, line))
 
-    def words(self, name: str, placement: int = 0) -> list[str] | None:
-        """A column as it was printed; None where the table has none of this name."""
-        for place, column in enumerate(self.layout.columns):
-            if (column.name, column.placement) == (name, placement):
-                return [row.words[place] for row in self.rows]
-        return None
-
-    def integers(self, name: str, default: int) -> IntArray:
-        """A column of whole numbers; ``default`` in every row where there is no such column."""
-        found = self.words(name)
-        if found is None:
-            return np.full(len(self.rows), default, np.int64)
-        return np.array([int(word) for word in found], np.int64)
-
-    def numbers(self, name: str, placement: int = 0) -> Printed | None:
-        """A column of numbers; None where there is no such column."""
-        found = self.words(name, placement)
-        return None if found is None else printed(found)
-
-    def as_table(self, **own: Any) -> Table:  # noqa: ANN401 (fields of Table)
-        """The table with what means the same in every tool; ``own`` are its other fields."""
-        header, rows = self.facts.header, len(self.rows)
+    def as_table(
+        self,
+        side: Callable[[Cells, int], Side],
+        placements: Mapping[int, Placement],
+        **own: Any,  # noqa: ANN401 (fields of Table)
+    ) -> Table:
+        """The table with what means the same in every tool. ``side`` makes one placement of a row, by its
+        number among the columns; ``own`` are other fields.
+        """
+        average = str(self.footer.get("average", ""))
         shared: dict[str, Any] = {
             "tool": self.tool.name,
             "stream": self.stream,
-            "lines": np.array([row.line for row in self.rows], np.int64),
-            "misprinted": misprinted(self.layout, self.rows),
-            "misaligned": misaligned(self.layout, self.rows),
-            "sizes": self.integers("size", 0),
-            "counts": self.integers("count", -1),
-            "types": self.words("type") or [""] * rows,
-            "redops": self.words("redop") or ["none"] * rows,
-            "roots": self.integers("root", -1),
+            "rows": tuple(self._rows(side, tuple(placements))),
+            "placements": tuple(placements.values()),
             "first_line": self.heading_line,
             "last_line": self.last_line,
-            "header": {**header, **self.footer},
+            "header": {**self.facts.header, **self.footer},
             "ranks": tuple(dict.fromkeys(self.facts.ranks)),  # a line may be there twice
             "evidence": self.evidence.as_dict(),
+            "calls": tuple(self.calls.as_dict().get(TUNING, ())),
             "failures": tuple(self.failures),
             "findings": tuple(self.findings),
-            "average": one_printed(str(self.footer.get("average", ""))),
+            "average": printed(average) if is_number(average) else None,
             "ended": "average" in self.footer,
         }
         return Table(**shared | own)
+
+    def _rows(self, side: Callable[[Cells, int], Side], sides: Sequence[int]) -> Iterator[Row]:
+        odd, moved = misprinted(self.layout, self.rows), misaligned(self.layout, self.rows)
+        names = [(column.name, column.placement) for column in self.layout.columns]
+        for row in self.rows:
+            cells = dict(zip(names, row.words, strict=True))
+            algorithm = cells.get(("algorithm", 0), "")
+            yield Row(
+                line=row.line,
+                size=int(cells.get(("size", 0), 0)),
+                count=int(cells.get(("count", 0), -1)),
+                dtype=cells.get(("type", 0), ""),
+                redop=cells.get(("redop", 0), NO_REDUCTION),
+                root=int(cells.get(("root", 0), -1)),
+                sides=tuple(side(cells, index) for index in sides),
+                algorithm="" if algorithm == NO_ALGORITHM else algorithm,
+                input_bytes=_known_bytes(cells, "input_bytes"),
+                output_bytes=_known_bytes(cells, "output_bytes"),
+                misprinted=odd.get(row.line, ""),
+                misaligned=frozenset(moved.get(row.line, ())),
+            )
+
+
+Cell = tuple[str, int]  # name of a column, and its placement
+Cells = Mapping[Cell, str]  # the words of a row
+
+
+def _known_bytes(cells: Cells, name: str) -> int | None:
+    return int(cells[name, 0]) if (name, 0) in cells else None
+
+
+def number(cells: Cells, name: str, placement: int = 0) -> Number:
+    """The number in a column; NaN where the table has no such column."""
+    return printed(cells[name, placement]) if (name, placement) in cells else NO_NUMBER
 
 
 # ---- with meaning ------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class Timing:
-    """Times of one placement, row by row. ``wrong`` is NaN where nothing was checked and infinite where a row
-    is wrong, but the log does not count the elements; ``stats`` are more statistics, in ns (cv:
-    a fraction). ``deviation`` is that of the old column ``error`` of nccl-tests.
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One placement of a row. ``wrong`` is NaN where nothing was checked and infinite where the row is wrong,
+    but the log does not count the elements; ``stats`` are more statistics, in ns (cv: a fraction).
+    ``deviation`` is that of the old column ``error`` of nccl-tests.
     """
 
-    placement: Placement
-    time_us: Printed
-    algbw: Printed | None = None
-    busbw: Printed | None = None
-    wrong: FloatArray | None = None
-    stats: dict[str, FloatArray] = field(default_factory=dict)
-    deviation: Printed | None = None
+    time_us: Number
+    algbw: Number = NO_NUMBER
+    busbw: Number = NO_NUMBER
+    wrong: float = math.nan
+    stats: Mapping[str, float] = field(default_factory=dict)
+    deviation: Number = NO_NUMBER
 
-    def rows(self, which: BoolArray) -> Timing:
-        """Some of the rows."""
-        printed = [
-            None if column is None else column.rows(which)
-            for column in (self.algbw, self.busbw, self.deviation)
-        ]
-        return replace(
-            self,
-            time_us=self.time_us.rows(which),
-            algbw=printed[0],
-            busbw=printed[1],
-            deviation=printed[2],
-            wrong=None if self.wrong is None else self.wrong[which],
-            stats={name: values[which] for name, values in self.stats.items()},
-        )
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One size: bytes as printed, ``count`` and ``root`` -1 where the tool prints none. ``misprinted`` is why
+    the tool cannot have written it so, ``misaligned`` are the columns of another width.
+    """
+
+    line: int
+    size: int
+    count: int
+    dtype: str
+    redop: str
+    root: int
+    sides: tuple[Side, ...]
+    algorithm: str = ""
+    input_bytes: int | None = None
+    output_bytes: int | None = None
+    misprinted: str = ""
+    misaligned: frozenset[str] = frozenset()
 
 
 def _as_found(table: Table, operation: str, ranks: int) -> Table:  # noqa: ARG001 (see Table.decided)
@@ -257,16 +275,10 @@ def _as_found(table: Table, operation: str, ranks: int) -> Table:  # noqa: ARG00
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """One table of a log: rows by column, and what the log says about them.
-
-    Rows: ``lines`` (from 1), ``sizes`` in bytes as printed, ``counts`` (-1: the tool prints none), ``types``,
-    ``redops``, ``roots`` (-1: none), ``timings`` (one a placement); ``algorithms`` and the bytes in a rank's
-    buffers are empty where the table has no such column. ``misprinted`` are lines that the tool cannot have
-    written so, and why; ``misaligned`` those with columns of another width, and which.
+    """One table of a log, and what the log says about it. A row has a side for each of ``placements``.
 
     ``shares``: sizes are what one rank gives to or gets from each other one, as in OSU and IMB, where ours is
-    the whole buffer. ``sides_apart``: every placement of a row was an entry of its own, and can be missing.
-    ``time`` says which reduction the times are; ``operation`` is empty where the log does
+    the whole buffer. ``time`` says which reduction the times are; ``operation`` is empty where the log does
     not name it, ``rank_labels`` pairs a source with the number of ranks that it claims. ``trusted_time`` is
     off where the printed time is not that of the operation (-C). ``words_from`` says where reduction, root
     and type come from. ``ended``: the tool's last line (``end_line``) is there, or it
@@ -283,23 +295,12 @@ class Table:
     backend: str
     stream: str
     time: str
-    lines: IntArray
-    sizes: IntArray
-    counts: IntArray
-    types: Sequence[str]
-    redops: Sequence[str]
-    roots: IntArray
-    timings: tuple[Timing, ...]
-    algorithms: Sequence[str] = ()
-    input_bytes: Sequence[int | None] = ()
-    output_bytes: Sequence[int | None] = ()
+    rows: tuple[Row, ...]
+    placements: tuple[Placement, ...]
     operation: str = ""
     operation_from: str = ""
     shares: bool = False
-    sides_apart: bool = False
     trusted_time: bool = True
-    misprinted: Mapping[int, str] = field(default_factory=dict)
-    misaligned: Mapping[int, frozenset[str]] = field(default_factory=dict)
     first_line: int = 0
     last_line: int = 0
     rank_labels: tuple[tuple[str, int], ...] = ()
@@ -307,7 +308,7 @@ class Table:
     library: str = ""
     header: dict[str, Any] = field(default_factory=dict)
     failures: tuple[Failure, ...] = ()
-    average: OnePrinted | None = None
+    average: Number | None = None
     out_of_bounds: int | None = None
     ended: bool = False
     end_line: str = ""
@@ -322,7 +323,7 @@ class Table:
     decided: Callable[[Table, str, int], Table] = _as_found
 
     def __len__(self) -> int:
-        return len(self.sizes)
+        return len(self.rows)
 
     @cached_property
     def claims(self) -> tuple[tuple[str, int], ...]:
@@ -330,18 +331,10 @@ class Table:
         listed = (("header", communicator_size(self.ranks)),) if self.ranks else ()
         return (*listed, *self.rank_labels)
 
-    def keep(self, mask: BoolArray) -> Table:
-        """The table with the rows of a mask."""
-        if mask.all():
-            return self
-        columns: dict[str, Any] = {
-            name: getattr(self, name)[mask] for name in ("lines", "sizes", "counts", "roots")
-        }
-        places = np.flatnonzero(mask).tolist()
-        for name in ("types", "redops", "algorithms", "input_bytes", "output_bytes"):
-            known = getattr(self, name)
-            columns[name] = [known[row] for row in places] if known else known
-        return replace(self, timings=tuple(timing.rows(mask) for timing in self.timings), **columns)
+    @property
+    def sides(self) -> list[Side]:
+        """Of all rows."""
+        return [side for row in self.rows for side in row.sides]
 
     def findings_of(self, kind: str) -> tuple[ImportFinding, ...]:
         """The findings of one kind."""

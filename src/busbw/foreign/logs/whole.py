@@ -6,14 +6,12 @@ its tool writes last is missing; it *lacks rows* where the printed average is no
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import fsum, isfinite
 from typing import Final
 
-import numpy as np
-
-from busbw.foreign.logs.row_words import OnePrinted
-from busbw.foreign.logs.table import Table, Timing
+from busbw.foreign.logs.row_words import Number
+from busbw.foreign.logs.table import Table
 from busbw.model.record import DAMAGED, OTHER_OUTPUT, ImportFinding, RunStatus
 
 CUT: Final = "cut"
@@ -21,15 +19,13 @@ CUT: Final = "cut"
 
 def with_its_end(table: Table, log_lines: int) -> Table:
     """The table with findings on what is missing. ``log_lines`` is the length of the whole log."""
-    average, mean = table.average, mean_busbw(table.timings)
-    is_one = not table.findings_of(
-        "separate"
-    )  # of several processes, each prints the average of its own rows
+    average, mean = table.average, mean_busbw(table)
+    is_one = not table.findings_of("separate")  # of several processes, each prints that of its own rows
     if is_one and average is not None and mean is not None and not mean.fits(average):
         table = table.with_findings(_rows_missing(table, average, mean))
     if table.findings_of(CUT):
         return table
-    last = int(table.sizes.max()) if len(table) else 0
+    last = max((row.size for row in table.rows), default=0)
     if last < table.largest and not table.failures:
         text = f"its header announces sizes up to {table.largest}, and its last row has {last}"
         return table.with_findings(ImportFinding(CUT, text, table.last_line))
@@ -70,32 +66,28 @@ class Mean:
     rounding: float
     count: int
 
-    def fits(self, average: OnePrinted) -> bool:
+    def fits(self, average: Number) -> bool:
         """Whether the printed average is this one."""
         return abs(self.value - average.value) <= self._tolerance(average)
 
-    def is_whole(self, average: OnePrinted) -> bool:
+    def is_whole(self, average: Number) -> bool:
         """Whether it fits, and would not with one more row of nearly any bandwidth."""
         return self.fits(average) and (self.count + 1) * self._tolerance(average) < self.value
 
-    def _tolerance(self, average: OnePrinted) -> float:
+    def _tolerance(self, average: Number) -> float:
         return self.rounding + average.half + 1e-9 * abs(self.value)
 
 
-def mean_busbw(timings: Sequence[Timing]) -> Mean | None:
+def mean_busbw(table: Table) -> Mean | None:
     """The mean over the rows of a table; None where they have no bandwidth."""
-    columns = [timing.busbw for timing in timings if timing.busbw is not None]
-    if not columns:
+    shown = [side.busbw for side in table.sides if isfinite(side.busbw.value)]
+    if not shown:
         return None
-    values = np.concatenate([column.value for column in columns])
-    halves = np.concatenate([column.half for column in columns])
-    usable = np.isfinite(values)
-    if not usable.any():
-        return None
-    return Mean(float(values[usable].mean()), float(halves[usable].mean()), int(usable.sum()))
+    count = len(shown)
+    return Mean(fsum(each.value for each in shown) / count, fsum(each.half for each in shown) / count, count)
 
 
-def _rows_missing(table: Table, average: OnePrinted, mean: Mean) -> ImportFinding:
+def _rows_missing(table: Table, average: Number, mean: Mean) -> ImportFinding:
     text = (
         f"the log prints an average bus bandwidth of {average.value:g} GB/s, its {len(table)} rows here"
         f" have {mean.value:.6g}: rows are missing or changed"
@@ -107,7 +99,7 @@ def without_false_damage(table: Table) -> Table:
     """The table without false alarms: if the printed average is that of its rows, no row is missing, and the
     lines that are not whole rows are other output of the job.
     """
-    average, mean = table.average, mean_busbw(table.timings)
+    average, mean = table.average, mean_busbw(table)
     if average is None or mean is None or not table.first_line or not mean.is_whole(average):
         return table
     said = " (by the printed average no row is missing)"

@@ -49,9 +49,10 @@ class NcclTestsDisplay:
     def __init__(
         self, line: Line, variables: Variables, words: Sequence[str], out: TextIO, err: TextIO
     ) -> None:
-        self._line, self._variables, self._words = line, variables, words
+        self._line, self._variables = line, variables
         self._out, self._err = out, err
-        self._json: write_json.JsonFile | None = None
+        self._json: Path | None = None
+        self._document = write_json.begun(words, os.environ)
         self._maxbytes = line.options.maxbytes
         self._run: _Run | None = None
         self._samples: _Samples | None = None
@@ -69,7 +70,7 @@ class NcclTestsDisplay:
         """
         self._maxbytes = fitting.options.maxbytes
         if self._line.options.output_file:
-            self._json, said = write_json.open_new(self._line.options.output_file, self._words, os.environ)
+            self._json, said = write_json.new_file(self._line.options.output_file)
             self._print(*said)
 
     def handle(self, item: Event) -> None:
@@ -93,7 +94,7 @@ class NcclTestsDisplay:
     def close(self) -> None:
         """See Display."""
         if self._json is not None:
-            self._json.close(self._errors)
+            write_json.close(self._json, self._document, self._errors)
             self._json = None
 
     def status(self, code: ExitCode) -> int:
@@ -115,9 +116,6 @@ class NcclTestsDisplay:
         devices = [
             write.device(rank, colours[rank.rank], rank.host.partition(".")[0], "cpu") for rank in world.ranks
         ]
-        by_factor = options.stepfactor > 1
-        step, kind = (options.stepfactor, "factor") if by_factor else (options.stepbytes, "bytes")
-        asked = write.Asked(self._line.program, options, step, kind)
         version = write.nccl_version_code(world.ranks[0]) or 0
         # nccl-tests prints the mean over samples, where busbw's headline is their median.
         time = method.time.replace("median over samples", "mean over samples", 1)
@@ -126,13 +124,16 @@ class NcclTestsDisplay:
             f"# busbw: measured by busbw {item['busbw_version']}, written in the layout of {write.LAYOUT}",
             f"# busbw: time = {time}; of one call, in us",
             f"# {write.LAYOUT.replace(' ', ' version ')} nccl-headers={version} nccl-library={version}",
-            *write.header(asked, devices),
+            *write.header(self._line.program, options, devices),
         )
         if self._maxbytes != options.maxbytes:
             self._print("#", f"# Reducing maxBytes to {self._maxbytes} due to memory limitation")
         self._print(*write.heading(options))
-        if self._json is not None:
-            self._json.start(version, asked, devices)
+        self._document |= {
+            "nccl_version": version,
+            "config": write_json.config(options, devices),
+            "results": [],
+        }
 
     def _result(self, run: _Run, result: CaseResult) -> None:
         case = run.plan.cases[result.case]
@@ -174,8 +175,8 @@ class NcclTestsDisplay:
                 self._print(*alltoallv_summary(run.plan, case, run.first, self._variables, side.time_us))
         stamp = datetime.now().astimezone().strftime(write.STAMP_FORMAT)
         self._print(write.row(case, redop, count, sides, options, stamp))
-        if self._json is not None:
-            self._json.add(write_json.row(case, redop, count, sides, options.iters))
+        if self._json is not None:  # of -I it has every iteration
+            self._document["results"].append(write_json.row(case, redop, count, sides, options.iters))
 
     def _count(self, run: _Run, case: Case) -> int:
         """The count of the call; alltoallv shows that of an even exchange, and 0 with a matrix."""
@@ -203,8 +204,7 @@ class NcclTestsDisplay:
         if self._status:
             host = socket.gethostname().partition(".")[0]
             self._print(f" .. {host} pid {os.getpid()}: Test failure busbw:{self._status}")
-        if self._json is not None:
-            self._json.end(wrong, average, minimum)
+        self._document |= write_json.summary(wrong, average, minimum)
 
     def _say_notes(self, run: _Run, folder: str) -> None:
         """What the table has no place for."""

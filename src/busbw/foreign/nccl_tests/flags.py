@@ -119,6 +119,11 @@ class Options:
         """GPUs that one process of nccl-tests drives."""
         return self.nthreads * self.ngpus
 
+    @property
+    def step(self) -> tuple[int, str]:
+        """How to come from one size to the next, and by what: bytes, where no factor is above 1."""
+        return (self.stepfactor, "factor") if self.stepfactor > 1 else (self.stepbytes, "bytes")
+
 
 FLAGS: Final[Mapping[str, Flag]] = {
     name: hint.__metadata__[0] for name, hint in get_type_hints(Options, include_extras=True).items()

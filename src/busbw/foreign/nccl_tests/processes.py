@@ -12,13 +12,14 @@ import os
 import secrets
 import signal
 import sys
-import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from busbw.errors import BusbwError, ExitCode, LauncherMismatch, RankFailed, UsageError
 from busbw.foreign.nccl_tests.environment import read_variables
+from busbw.rank.world.base import RefusedTogether
 
 if TYPE_CHECKING:
     from busbw.foreign.nccl_tests.flags import Line
@@ -50,26 +51,6 @@ class Processes:
         return f"DIV {self.each} {expression}" if expression and self.each > 1 else expression
 
 
-@dataclass(frozen=True)
-class Share:
-    """Which ranks a process starts: ``each`` of them, as ``local`` of ``here`` processes of its host."""
-
-    process: int
-    processes: int
-    local: int
-    here: int
-    each: int
-
-    def variables(self, index: int) -> dict[str, str]:
-        """Who the process's rank ``index`` is."""
-        return {
-            "BUSBW_RANK": str(self.process * self.each + index),
-            "BUSBW_WORLD_SIZE": str(self.processes * self.each),
-            "BUSBW_LOCAL_RANK": str(self.local * self.each + index),
-            "BUSBW_LOCAL_SIZE": str(self.here * self.each),
-        }
-
-
 def of_several(identity: Identity, line: Line) -> tuple[Identity, Processes]:
     """The rank with the launcher's name, and the processes that it belongs to."""
     count, _, launcher = os.environ.get(_VARIABLE, "").partition(" ")
@@ -88,132 +69,92 @@ def starts_ranks(identity: Identity, line: Line) -> bool:
 def start_ranks(identity: Identity, line: Line, words: Sequence[str]) -> int:
     """Start this process's ranks, and wait for them; gives their exit status. Every process comes here.
 
-    Raises BusbwError where they cannot be started, on process 0 for all; and on the others what only they
-    know.
+    Raises BusbwError where they cannot be started: RefusedTogether on all processes, others on the one that
+    knows it.
     """
+    from busbw.launch.interrupt import Interrupt
+    from busbw.launch.processes import pass_on
     from busbw.rank.entry import world_choice
-    from busbw.rank.process import exit_on_signal
     from busbw.rank.world.meet import meet
 
-    each, stop = line.options.ranks_per_process, Stop()
     read_variables(os.environ)  # refuses what no rank could do
-    hear_signals = exit_on_signal(stop.ask)
-    refused = Refused(identity, line)
+    _end_on_signals()
     try:
-        met = meet(identity, world_choice([line.program]), b"", refused.or_root)
-    except RankFailed as error:
-        error.rank = None  # the message has it, and it is a process's number
+        met = meet(identity, world_choice([line.program]), partial(answer, identity, line))
+    except (RankFailed, RefusedTogether) as error:
+        error.rank, error.host = None, ""  # the message has it, and it is a process's number
         raise
-    if refused.error is not None:
-        raise refused.error
-    answer = json.loads(met.answer)
-    if "exit_code" in answer:
-        return int(answer["exit_code"])  # process 0 says why
+    commands = rank_commands(met, identity.launcher, line, words)
     if met.rank == 0:
-        _say_of_cores(each)
-    share = Share(met.rank, len(met.members), met.me.local_rank, met.here, each)
-    commands = rank_commands(share, identity.launcher, answer["root"], answer["token"], words)
-    hear_signals()
-    index, code = run_here(commands, stop)
-    if stop.asked.is_set():
+        _say_of_cores(len(commands))
+    with Interrupt() as interrupt:
+        codes = pass_on(commands, lambda: interrupt.requested, _LEAVE_SECONDS)
+    if interrupt.requested:
         return ExitCode.INTERRUPTED
+    index, code = worst(codes)
     if code >= 0:
         return code
-    _say_of_death(share, met, index, -code)
+    rank, name = commands[index].environ["BUSBW_RANK"], signal.Signals(-code).name
+    _note(f"rank {rank} on {met.me.host} was ended by {name}")
     return ExitCode.RANK_FAILED
 
 
-def rank_commands(
-    share: Share, launcher: str, root: str, token: str, words: Sequence[str]
-) -> tuple[Command, ...]:
-    """What a process starts: the same line, for one rank each."""
-    from busbw.launch.base import Command
+def _end_on_signals() -> None:
+    """Signals end this process itself until it has ranks: MPI_Init may wait for ever, and no Python runs."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
 
+
+def answer(identity: Identity, line: Line, world: World) -> bytes:
+    """Process 0's to all: where ranks meet. Raises BusbwError."""
+    from busbw.foreign.door import in_words_of
+    from busbw.foreign.nccl_tests.settings import THEIR_FLAGS, backend_wanted
+    from busbw.machine.backends import choose_backend
+    from busbw.rank.world.meet import root_for_ranks
+
+    with in_words_of(THEIR_FLAGS):
+        backend = choose_backend(*backend_wanted())
+    if backend == "mpi":
+        o, each = line.options, line.options.ranks_per_process
+        raise UsageError(
+            f"-t {o.nthreads} -g {o.ngpus} asks for {each} ranks in each of {world.size} processes"
+            f" (started by {identity.launcher}), but CPU ranks use MPI, which cannot add ranks after start",
+            hint=f"start {world.size * each} processes, each with -t 1 -g 1",
+        )
+    root = root_for_ranks(world, identity, os.environ)
+    return json.dumps({"root": root, "token": secrets.token_hex(16)}).encode()
+
+
+def rank_commands(met: Met, launcher: str, line: Line, words: Sequence[str]) -> tuple[Command, ...]:
+    """What a process starts: the same line, for one rank each, numbered process by process."""
+    from busbw.launch.base import Command, rank_variables
+
+    each, count = line.options.ranks_per_process, len(met.members)
+    where = json.loads(met.answer)
+    own = {"BUSBW_WORLD": "nccl", "BUSBW_TOKEN": where["token"], _VARIABLE: f"{count} {launcher}"}
+    argv = (sys.executable, "-m", "busbw", "nccl-tests", *words)
     commands = []
-    for index in range(share.each):
-        environ = {
-            **share.variables(index),
-            "BUSBW_LAUNCHER": "busbw",
-            "BUSBW_WORLD": "nccl",
-            "BUSBW_ROOT": root,
-            "BUSBW_TOKEN": token,
-            _VARIABLE: f"{share.processes} {launcher}",
-        }
-        argv = (sys.executable, "-m", "busbw", "nccl-tests", *words)
+    for index in range(each):
+        of_all = (met.rank * each + index, count * each)
+        of_host = (met.me.local_rank * each + index, met.here * each)
+        environ = {**rank_variables(of_all, of_host, where["root"]), **own}
         commands.append(Command(argv, environ, secret=frozenset({"BUSBW_TOKEN"})))
     return tuple(commands)
 
 
-class Stop:
-    """How the thread that hears signals has the ranks ended, before it ends this process."""
-
-    def __init__(self) -> None:
-        self.asked, self.done = threading.Event(), threading.Event()
-
-    def ask(self, received: signal.Signals) -> None:
-        """Wait until they are gone."""
-        self.asked.set()
-        self.done.wait()
-
-
-def run_here(
-    commands: tuple[Command, ...], stop: Stop, leave_seconds: float = _LEAVE_SECONDS
-) -> tuple[int, int]:
-    """Run commands until all have ended, and pass on what they print. Gives the bad end that says most, as
-    index and code (negative for a signal, which says more than what other ranks make of it), or (-1, 0).
-
-    Raises SiteError for one that cannot be started.
+def worst(codes: Mapping[int, int]) -> tuple[int, int]:
+    """The bad end that says most, as index and code (negative for a signal, which says more than what other
+    ranks make of it); (-1, 0) where there is none.
     """
-    from busbw.launch.processes import pass_on
-
-    try:
-        codes = pass_on(commands, stop.asked.is_set, leave_seconds)
-    finally:
-        stop.done.set()
     bad = [(code > 0, index, code) for index, code in sorted(codes.items()) if code]
     return min(bad, default=(False, -1, 0))[1:]
-
-
-class Refused:
-    """Process 0's answer to all: where ranks meet, or an error that it keeps."""
-
-    def __init__(self, identity: Identity, line: Line) -> None:
-        self._identity, self._line = identity, line
-        self.error: BusbwError | None = None
-
-    def or_root(self, world: World, _said: list[bytes]) -> bytes:
-        from busbw.rank.world.meet import root_for_ranks
-
-        try:
-            self._refuse(world.size)
-        except BusbwError as error:
-            self.error = error
-            return json.dumps({"exit_code": int(error.exit_code)}).encode()
-        root = root_for_ranks(world, self._identity, os.environ)
-        return json.dumps({"root": root, "token": secrets.token_hex(16)}).encode()
-
-    def _refuse(self, processes: int) -> None:
-        """Raises BusbwError."""
-        from busbw.foreign.door import in_words_of
-        from busbw.foreign.nccl_tests.settings import THEIR_FLAGS, backend_wanted
-        from busbw.machine.backends import choose_backend
-
-        with in_words_of(THEIR_FLAGS):
-            backend = choose_backend(*backend_wanted())
-        if backend == "mpi":
-            o, each = self._line.options, self._line.options.ranks_per_process
-            raise UsageError(
-                f"-t {o.nthreads} -g {o.ngpus} asks for {each} ranks in each of {processes} processes"
-                f" (started by {self._identity.launcher}), but CPU ranks use MPI, which cannot add ranks"
-                " after start",
-                hint=f"start {processes * each} processes, each with -t 1 -g 1",
-            )
 
 
 def failed_alone(identity: Identity, error: BusbwError) -> int:
     """A process other than 0 that did not meet the others says why, unless one beside it does."""
     beside = isinstance(error, LauncherMismatch) and bool(identity.local_rank)
-    if not isinstance(error, UsageError) and not beside:
+    if not isinstance(error, UsageError | RefusedTogether) and not beside:
         print(f"error: process {identity.rank}: {error.message}", file=sys.stderr)
         if error.hint:
             print(f"hint: {error.hint}", file=sys.stderr)
@@ -228,11 +169,6 @@ def _say_of_cores(each: int) -> None:
             f"process 0 may use {cores} of {os.cpu_count()} CPUs, which its {each} ranks share; let the"
             f" launcher bind a process to {each} cores or more"
         )
-
-
-def _say_of_death(share: Share, met: Met, index: int, number: int) -> None:
-    rank = share.variables(index)["BUSBW_RANK"]
-    _note(f"rank {rank} on {met.me.host} was ended by {signal.Signals(number).name}")
 
 
 def _note(text: str) -> None:

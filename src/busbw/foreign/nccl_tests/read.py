@@ -5,18 +5,17 @@ Rows are told apart whatever options added columns: ``error`` or ``#wrong``, wit
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
-
-import numpy as np
 
 from busbw.foreign.logs.context import VERSION
 from busbw.foreign.logs.operations import operation
-from busbw.foreign.logs.row_words import BoolArray, Column, FloatArray, Kind, Layout
-from busbw.foreign.logs.table import FoundTable, Table, Timing, Tool, fact
+from busbw.foreign.logs.row_words import Column, Kind, Layout
+from busbw.foreign.logs.table import Cells, FoundTable, Row, Side, Table, Tool, fact, number
 from busbw.model.collective import Placement
 from busbw.model.record import ImportFinding
 from busbw.units import NS_PER_US
@@ -144,18 +143,20 @@ def interpret(found: FoundTable) -> Table:
     named = operation(str(header.get("program", "")))
     name = named or operation(str(job.get("command_program", "")))
     is_rccl = _is_rccl(found)
+    out_of_bounds = found.footer.get("out_of_bounds")
     return found.as_table(
+        partial(_side, is_right=out_of_bounds == 0),
+        _placements(found),
         tool=RCCL_TESTS if is_rccl else NAME,
         backend="rccl" if is_rccl else "nccl",
         library="RCCL" if is_rccl else "NCCL",
         time=str(header.get("time_is", TIME)),
-        timings=tuple(_timings(found)),
         operation=name,
         operation_from="header" if named else "command" if name else "",
         trusted_time="cputime" not in names,
         formulas="old" if "error" in names else "today's",
         rank_labels=_rank_labels(header, job),
-        out_of_bounds=found.footer.get("out_of_bounds"),
+        out_of_bounds=out_of_bounds,
         end_line="the line with the average is",
         words_from={
             name: "rows" if column in names else _NO_COLUMN
@@ -187,58 +188,43 @@ def _rank_labels(header: dict[str, Any], job: dict[str, Any]) -> tuple[tuple[str
 # ---- its columns -------------------------------------------------------------------------------------------
 
 
-def _timings(found: FoundTable) -> Iterator[Timing]:
+def _placements(found: FoundTable) -> dict[int, Placement]:
+    """The placements that have a time, by their number among the columns."""
+    sides = {column.placement for column in found.layout.columns if column.name in ("time", "cputime")}
     # Without its out-of-place columns, rccl-tests prints the others alone, below their name.
-    is_second_alone = found.placements.startswith("in-place") and not any(
-        column.placement for column in found.layout.columns
-    )
-    for index, placement in enumerate(_PLACEMENTS[1:] if is_second_alone else _PLACEMENTS):
-        time = found.numbers("time", index) or found.numbers("cputime", index)
-        if time is None:
-            continue
-        yield Timing(
-            placement,
-            time,
-            found.numbers("algbw", index),
-            found.numbers("busbw", index),
-            _wrong(found, index),
-            _stats(found, index),
-            found.numbers("error", index),
-        )
+    if found.placements.startswith("in-place") and sides == {0}:
+        return {0: Placement.IN_PLACE}
+    return {side: _PLACEMENTS[side] for side in sorted(sides)}
 
 
-def _wrong(found: FoundTable, index: int) -> FloatArray | None:
-    """Wrong elements a row. The old column ``error`` is the largest deviation, not a count: a row is wrong
+def _side(cells: Cells, index: int, *, is_right: bool) -> Side:
+    """One placement of a row. ``is_right``: the line below the table says that no row is wrong."""
+    time = number(cells, "time" if ("time", index) in cells else "cputime", index)
+    algbw, deviation = number(cells, "algbw", index), number(cells, "error", index)
+    wrong = _by_deviation(deviation.value, is_right)
+    if ("wrong", index) in cells:
+        wrong = number(cells, "wrong", index).value
+        # busbw's exports write like this what is wrong, if the elements were not counted.
+        has_lost_bandwidth = math.isfinite(time.value) and math.isnan(algbw.value)
+        if math.isnan(wrong) and has_lost_bandwidth and cells["size", 0] != "0":  # a barrier never has one
+            wrong = math.inf
+    return Side(time, algbw, number(cells, "busbw", index), wrong, _stats(cells, index), deviation)
+
+
+def _by_deviation(deviation: float, is_right: bool) -> float:
+    """Wrong elements by the old column ``error``, the largest deviation, which is no count: a row is wrong
     where it has a mark for that, and all others are right where the line below the table says so.
     """
-    counted, deviation = found.numbers("wrong", index), found.numbers("error", index)
-    if counted is not None:
-        return np.where(_has_no_bandwidth(found, index), np.inf, counted.value)
-    if deviation is None:
-        return None
-    unmarked = np.nan if found.footer.get("out_of_bounds") != 0 else 0.0
-    marked = np.where(np.isinf(deviation.value), np.inf, unmarked)
-    return np.where(np.isnan(deviation.value), np.nan, marked)
+    if math.isinf(deviation):
+        return math.inf
+    return 0.0 if is_right and not math.isnan(deviation) else math.nan
 
 
-def _has_no_bandwidth(found: FoundTable, index: int) -> BoolArray:
-    """Rows that have a time and no bandwidth, nor a count of wrong elements: busbw's exports write what is
-    wrong like this if the elements were not counted.
-    """
-    numbers = [found.numbers(name, index) for name in ("time", "algbw", "wrong")]
-    time, algbw, wrong = (
-        np.full(len(found.rows), np.nan) if each is None else each.value for each in numbers
-    )
-    is_sized = found.integers("size", 0) > 0  # a barrier has no bandwidth
-    found_wrong: BoolArray = is_sized & np.isfinite(time) & np.isnan(algbw) & np.isnan(wrong)
-    return found_wrong
-
-
-def _stats(found: FoundTable, index: int) -> dict[str, FloatArray]:
-    columns = {name: found.numbers(name, index) for name in _STATS}
-    stats = {name: column.value * NS_PER_US for name, column in columns.items() if column is not None}
-    variation = found.numbers("cv%", index)
-    return stats if variation is None else stats | {"cv": variation.value / 100}
+def _stats(cells: Cells, index: int) -> dict[str, float]:
+    stats = {name: number(cells, name, index).value * NS_PER_US for name in _STATS if (name, index) in cells}
+    if ("cv%", index) in cells:
+        stats["cv"] = number(cells, "cv%", index).value / 100
+    return stats
 
 
 # ---- wrong rows of the old column ``error`` ----------------------------------------------------------------
@@ -256,8 +242,8 @@ def with_wrong_rows(table: Table, operation: str, ranks: int) -> Table:  # noqa:
     if not table.out_of_bounds and table.out_of_bounds is not None:
         return table
     if table.formulas == "old" and table.header.get("threads", 1) == 1 and ranks > 1:
-        table = replace(table, timings=tuple(_marked(table, timing, ranks) for timing in table.timings))
-    shown = any(timing.wrong is not None and (timing.wrong > 0).any() for timing in table.timings)
+        table = replace(table, rows=tuple(_marked(row, ranks) for row in table.rows))
+    shown = any(side.wrong > 0 for side in table.sides)
     if not table.out_of_bounds or shown or not len(table):
         return table
     text = (
@@ -266,13 +252,10 @@ def with_wrong_rows(table: Table, operation: str, ranks: int) -> Table:  # noqa:
     return table.with_findings(ImportFinding("contradiction", text, table.last_line))
 
 
-def _marked(table: Table, timing: Timing, ranks: int) -> Timing:
-    if timing.deviation is None:
-        return timing
-    limits = np.array([_LIMITS.get(word, _OTHER_LIMIT) for word in table.types])
-    beyond: BoolArray = timing.deviation.low > limits * (ranks - 1)
-    unknown = np.full(len(table), np.nan) if timing.wrong is None else timing.wrong
-    return replace(timing, wrong=np.where(beyond, np.inf, unknown))
+def _marked(row: Row, ranks: int) -> Row:
+    limit = _LIMITS.get(row.dtype, _OTHER_LIMIT) * (ranks - 1)
+    sides = (replace(side, wrong=math.inf) if side.deviation.low > limit else side for side in row.sides)
+    return replace(row, sides=tuple(sides))
 
 
 NCCL_TESTS: Final = Tool(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
-from busbw.foreign.logs.entries import Cell, found_table
+from busbw.foreign.logs.entries import found_table
 from busbw.foreign.logs.json_text import Document, mapping, sequence, word
-from busbw.foreign.logs.table import Facts, RankLine, Table, number_or_word, rank_line
+from busbw.foreign.logs.table import Cell, Facts, RankLine, Table, number_or_word, rank_line
 from busbw.foreign.nccl_tests.read import ALL_COLUMNS, NCCL_TESTS
 from busbw.model.record import ImportFinding
 

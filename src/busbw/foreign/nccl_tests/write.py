@@ -25,8 +25,6 @@ STAMP_FORMAT: Final = "%Y-%m-%d %H:%M:%S"
 NO_NUMBER: Final = "nan"
 NOT_CHECKED: Final = "N/A"
 NO_OPERATION: Final = "none"
-# N/A is one narrower there than a number of wrong elements.
-_UNCHECKED_WIDTH: Final = 5
 _BLOCKING: Final = {
     1: "# Blocking Enabled: wait and barrier after each inner iteration (-m) ",
     2: "# Blocking Enabled: wait after each inner iteration (-m), no barrier ",
@@ -67,28 +65,18 @@ class Device:
     device_info: str
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What a header repeats of the command line. ``step`` is a factor or bytes, as ``step_kind`` says."""
-
-    program: str
-    options: Options
-    step: int
-    step_kind: str
-
-
 # ---- the parts of a log -------------------------------------------------------------------------------
 
 
-def header(asked: Asked, devices: Iterable[Device]) -> list[str]:
+def header(program: str, o: Options, devices: Iterable[Device]) -> list[str]:
     """From the name of the test to the list of devices."""
-    o = asked.options
+    step, kind = o.step
     options = (
         f"# nThread {o.nthreads} nGpus {o.ngpus} minBytes {o.minbytes} maxBytes {o.maxbytes}"
-        f" step: {asked.step}({asked.step_kind}) warmup iters: {o.warmup_iters} iters: {o.iters}"
+        f" step: {step}({kind}) warmup iters: {o.warmup_iters} iters: {o.iters}"
         f" agg iters: {o.agg_iters} validation: {o.check} graph: {o.cudagraph} unalign: {o.unalign}"
     )
-    lines = [f"# Collective test starting: {asked.program}", options]
+    lines = [f"# Collective test starting: {program}", options]
     if o.blocking in _BLOCKING:
         lines.append(_BLOCKING[o.blocking])
     if o.per_iter_timing:
@@ -131,21 +119,21 @@ def row(
     sides: Sequence[Figures],
     options: Options,
     stamp: str = "",
-    unchecked_widths: Sequence[int] = (_UNCHECKED_WIDTH, _UNCHECKED_WIDTH),
 ) -> str:
     """One size: the case, then out-of-place and in-place; with -S the time of day behind them."""
     text = f"{case.size_bytes:12d}  {count:12d}  {case.dtype:>8}  {redop:>6}  {case.root:6d}"
-    for side, unchecked_width in zip(sides, unchecked_widths, strict=True):
-        text += _side(side, unchecked_width)
+    for side in sides:
+        text += _side(side)
         if options.per_iter_timing:
             text += _iterations(side)
     return text + (f"{stamp:>21}" if options.report_timestamps else "")
 
 
-def _side(side: Figures, unchecked_width: int) -> str:
+def _side(side: Figures) -> str:
     time = format_float(side.time_us, 7)
     algbw, busbw = format_float(side.algbw_gb_per_s, 6), format_float(side.busbw_gb_per_s, 6)
-    wrong = f"{NOT_CHECKED:>{unchecked_width}}" if side.wrong is None else f"{float(side.wrong):6g}"
+    # nccl-tests' own N/A is one narrower: where only some rows are checked, theirs would not be as long.
+    wrong = f"{NOT_CHECKED:>6}" if side.wrong is None else f"{float(side.wrong):6g}"
     return f"  {time}  {algbw}  {busbw}  {wrong}"
 
 
@@ -242,41 +230,28 @@ def write(record: RunRecord, tables: Sequence[Table]) -> bytes:
 
 
 def _log(record: RunRecord, table: Table) -> list[str]:
-    asked = asked_of(record, table)
+    program, options = program_of(table), options_of(record, table)
     average, counted = average_busbw_gb_per_s(table.results)
     return [
         *(f"# busbw: {note}" for note in (*notes(record, LAYOUT), VARIES_NOTE)),
         f"# busbw: {NO_NUMBER} = no number, {NOT_CHECKED} = not checked; why is said below the rows",
-        *header(asked, devices_of(record)),
-        *heading(asked.options),
-        *_rows(table, asked.options),
+        *header(program, options, devices_of(record)),
+        *heading(options),
+        *(
+            row(
+                each.case,
+                each.case.op or NO_OPERATION,
+                each.case.count,
+                [figures_of(result) for _, result in each.sides],
+                options,
+            )
+            for each in table.rows
+        ),
         *(f"# busbw: {remark}" for remark in remarks(table.rows)),
         f"# busbw: the average is over {counted} of {len(table.results)} cases; other sizes, other average",
-        *footer(asked.program, wrong_cases(table), average),
+        *footer(program, wrong_cases(table), average),
         "#",
         f"# error: {one_line(record.error)}" if record.error else "",
-    ]
-
-
-def _rows(table: Table, options: Options) -> list[str]:
-    """The rows, of equal length. nccl-tests checks a placement at every size or at none. Where a record has
-    both, N/A is as wide as a count.
-    """
-    checked = [
-        any(side is not None and side.wrong is not None for side in sides)
-        for sides in zip(*((row.out_of_place, row.in_place) for row in table.rows), strict=True)
-    ]
-    widths = [6 if some else _UNCHECKED_WIDTH for some in checked]
-    return [
-        row(
-            each.case,
-            each.case.op or NO_OPERATION,
-            each.case.count,
-            [figures_of(result) for _, result in each.sides],
-            options,
-            unchecked_widths=widths,
-        )
-        for each in table.rows
     ]
 
 
@@ -313,22 +288,29 @@ def _group(record: RunRecord, info: RankInfo) -> int:
     return value if isinstance(value, int) else 0
 
 
-def asked_of(record: RunRecord, table: Table) -> Asked:
+def program_of(table: Table) -> str:
+    """The test of a table. nccl-tests has none of barrier and permute; theirs are named alike."""
+    return f"{table.collective}_perf"
+
+
+def options_of(record: RunRecord, table: Table) -> Options:
     """The line of nccl-tests that would ask for a table's cases. ``iters`` and ``warmup_iters`` are VARIES
-    where cases differ, ``step`` is where sizes have no constant step.
+    where cases differ, the step is where sizes have no constant one.
     """
     plan = record.plan.of_case(table.rows[0].case)  # a table is of one stream
     sizes = sorted({row.case.requested_bytes for row in table.rows})
-    step, step_kind = _step(sizes)
+    pairs = list(pairwise(sizes))
     timed = [result for result in table.results if result.time_ns is not None]
     group = plan.options.aggregate
     calls = plan.limits.calls or _common(result.samples * result.calls_per_sample for result in timed)
     warmup = plan.limits.warmup_calls
     if warmup is None:
         warmup = _common(result.warmup_calls for result in timed)
-    options = Options(
+    return Options(
         minbytes=sizes[0],
         maxbytes=sizes[-1],
+        stepbytes=_common(high - low for low, high in pairs),
+        stepfactor=_common(high // low if low and high % low == 0 else VARIES for low, high in pairs),
         warmup_iters=warmup // group,
         iters=calls // group,
         agg_iters=group,
@@ -336,22 +318,9 @@ def asked_of(record: RunRecord, table: Table) -> Asked:
         cudagraph=plan.options.graph,
         unalign=plan.options.unalign,
     )
-    # nccl-tests has no test of barrier and permute; theirs are named alike.
-    return Asked(f"{table.collective}_perf", options, step, step_kind)
 
 
 def _common(values: Iterable[int]) -> int:
     """The value that all have; VARIES where they differ."""
     distinct = set(values)
     return distinct.pop() if len(distinct) == 1 else VARIES
-
-
-def _step(sizes: Sequence[int]) -> tuple[int, str]:
-    """How to come from one size to the next, and by what: a factor, or bytes to add."""
-    pairs = list(pairwise(sizes))
-    if not pairs:
-        return 1, "factor"
-    factor = _common(high // low if low and high % low == 0 else VARIES for low, high in pairs)
-    if factor != VARIES:
-        return factor, "factor"
-    return _common(high - low for low, high in pairs), "bytes"

@@ -1,6 +1,6 @@
 """The file of ``nccl-tests -J``, version 3 of its shape (src/util.cu of 2.19.6).
 
-The front door fills it as a run goes (``JsonFile``), with six decimals, as there. ``write`` makes it from a
+The front door fills it as a run goes, with six decimals, as there. ``write`` makes it from a
 record, with all digits: where a placement has no time it is null, and what the shape has no place for stands
 under ``busbw``, which readers of the original do not look at.
 """
@@ -19,19 +19,20 @@ from busbw.files import store
 from busbw.foreign.forms.remarks import BANDWIDTH, notes, remarks, time_words
 from busbw.foreign.forms.rows import Row, Table, average_busbw_gb_per_s
 from busbw.foreign.nccl_tests.figures import Figures
+from busbw.foreign.nccl_tests.flags import Options
 from busbw.foreign.nccl_tests.write import (
     LAYOUT,
     NO_NUMBER,
     NO_OPERATION,
     STAMP_FORMAT,
     VARIES_NOTE,
-    Asked,
     Device,
-    asked_of,
     devices_of,
     figures_of,
     is_below,
     nccl_version_code,
+    options_of,
+    program_of,
     wrong_cases,
 )
 from busbw.machine.environment import read_environment
@@ -46,15 +47,15 @@ _PLACES_TRIED: Final = 1000
 # ---- the parts of a file ------------------------------------------------------------------------------
 
 
-def config(asked: Asked, devices: Iterable[Device]) -> dict[str, Any]:
+def config(o: Options, devices: Iterable[Device]) -> dict[str, Any]:
     """What was asked for, and the ranks."""
-    o = asked.options
+    step, kind = o.step
     return {
         "nthreads": o.nthreads,
         "ngpus": o.ngpus,
         "minimum_bytes": o.minbytes,
         "maximum_bytes": o.maxbytes,
-        f"step_{asked.step_kind}": asked.step,
+        f"step_{kind}": step,
         "warmup_iters": o.warmup_iters,
         "iterations": o.iters,
         "aggregated_iterations": o.agg_iters,
@@ -127,64 +128,42 @@ def _bool(value: bool) -> str:
 # ---- the front door's file ----------------------------------------------------------------------------
 
 
-class JsonFile:
-    """The file and what is to be in it. It is made at once, so that a place that cannot be written is known
-    before anything is measured, and filled when it is closed.
-
-    ``env`` holds only variables that matter to a collective, secrets replaced, where nccl-tests writes the
-    whole environment.
+def begun(argv: Sequence[str], environ: Mapping[str, str]) -> dict[str, Any]:
+    """A document before its run. ``env`` has only variables that matter to a collective, secrets replaced,
+    where nccl-tests writes the whole environment.
     """
-
-    def __init__(self, path: Path, argv: Sequence[str], environ: Mapping[str, str]) -> None:
-        self._path = path
-        self._results: list[dict[str, Any]] = []
-        variables = read_environment(environ).variables
-        self._document: dict[str, Any] = {
-            "version": SHAPE_VERSION,
-            "start_time": _now(),
-            "args": list(argv),
-            "env": [f"{name}={value}" for name, value in variables.items()],
-        }
-
-    def start(self, nccl_version: int, asked: Asked, devices: Iterable[Device]) -> None:
-        """The ranks are known."""
-        self._document["nccl_version"] = nccl_version
-        self._document["config"] = config(asked, devices)
-        self._document["results"] = self._results
-
-    def add(self, entry: dict[str, Any]) -> None:
-        """One size is done."""
-        self._results.append(entry)
-
-    def end(self, wrong: int, average: float | None, minimum: float | None) -> None:
-        """All sizes are done."""
-        self._document |= summary(wrong, average, minimum)
-
-    def close(self, errors: Sequence[str]) -> None:
-        """Write it, whatever there is by then."""
-        self._document |= {"errors": list(errors), "end_time": _now()}
-        store(self._path, f"{json.dumps(_rounded(self._document))}\n".encode())
+    variables = read_environment(environ).variables
+    return {
+        "version": SHAPE_VERSION,
+        "start_time": _now(),
+        "args": list(argv),
+        "env": [f"{name}={value}" for name, value in variables.items()],
+    }
 
 
-def open_new(
-    name: str, argv: Sequence[str], environ: Mapping[str, str]
-) -> tuple[JsonFile | None, tuple[str, ...]]:
-    """The file of ``-J``, and what nccl-tests says about it. An existing file stays: the next free of
-    ``NAME.0``, ``NAME.1``, ... is taken. A name that does not end in .json writes nothing, and nccl-tests
-    does not say so (``remarks`` does, on stderr).
+def new_file(name: str) -> tuple[Path | None, tuple[str, ...]]:
+    """The file of ``-J``, made at once, so that a place that cannot be written is known before anything is
+    measured; and what nccl-tests says about it. An existing file stays: the next free of ``NAME.0``,
+    ``NAME.1``, ... is taken. A name that does not end in .json writes nothing, and nccl-tests does not say so
+    (``remarks`` does, on stderr).
     """
     if Path(name).suffix.lower() != ".json":
         return None, ()
     for place in (name, *(f"{name}.{number}" for number in range(_PLACES_TRIED))):
         try:
             with Path(place).open("x"):
-                pass
+                return Path(place), (f"# Writing JSON output to {place}",)
         except FileExistsError:
             continue
         except OSError:
             return None, (f"# skipping json output; {place} not accessible",)
-        return JsonFile(Path(place), argv, environ), (f"# Writing JSON output to {place}",)
     return None, ("# skipping json output; failed to probe destination",)
+
+
+def close(path: Path, document: Mapping[str, Any], errors: Sequence[str]) -> None:
+    """Write a document, whatever it has by then."""
+    whole = {**document, "errors": list(errors), "end_time": _now()}
+    store(path, f"{json.dumps(_rounded(whole))}\n".encode())
 
 
 def _rounded(value: Any) -> Any:  # noqa: ANN401 (JSON)
@@ -207,17 +186,16 @@ def _now() -> str:
 def write(record: RunRecord, tables: Sequence[Table]) -> bytes:
     """The only table as one document."""
     (table,) = tables
-    asked = asked_of(record, table)
     average, _ = average_busbw_gb_per_s(table.results)
     first = record.world.ranks[0] if record.world is not None and record.world.ranks else None
     document = {
         "version": SHAPE_VERSION,
         "start_time": None if record.created_by_file else _local_form(record.created),
-        "args": [asked.program],
+        "args": [program_of(table)],
         "env": [f"{name}={value}" for name, value in record.environment.get("variables", {}).items()],
         "nccl_version": nccl_version_code(first),
         "config": {
-            **config(asked, devices_of(record)),
+            **config(options_of(record, table), devices_of(record)),
             "blocking_collectives": _bool(record.plan.timing.mode == "latency"),
         },
         "results": [_row_of(each) for each in table.rows],

@@ -24,7 +24,7 @@ ALGBW: Final = "algbw(GB/s)"
 BUSBW: Final = "busbw(GB/s)"
 ALGORITHM: Final = "algorithm"
 _BETWEEN: Final = "    "
-# A first line is printed before the last size is known: wide enough for 999 GiB and for hours.
+# A first line is printed before the last size is known: wide enough for 999 GiB.
 _LEAST_WIDTHS: Final = {SIZE: 12, COUNT: 12, TYPE: 6}
 _UNKNOWN: Final = "-"
 
@@ -85,33 +85,16 @@ def count(case: Case) -> int:
 # ---- text ---------------------------------------------------------------------------------------------
 
 
-def least_widths(columns: Columns) -> list[int]:
-    """Widths of columns whose rows are not known yet."""
-    return [max(len(title), _LEAST_WIDTHS.get(title, 0)) for title in columns.titles]
-
-
-def fitted_widths(rows: Sequence[Row], columns: Columns) -> list[int]:
-    """Widths of columns that hold these rows."""
-    lines = [columns.titles, *(_cells(row, columns) for row in rows if not row.failure)]
-    widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
-    widths[0] = max([widths[0], *(len(str(row.size_bytes)) for row in rows)])
-    return widths
-
-
-def heading(columns: Columns, widths: Sequence[int]) -> str:
+def heading(columns: Columns) -> str:
     """The first line of a table."""
-    return _line(columns.titles, widths)
+    return _line(columns.titles, columns)
 
 
-def line(row: Row, columns: Columns, widths: Sequence[int]) -> str:
+def line(row: Row, columns: Columns) -> str:
     """A row as text."""
     if row.failure:
-        return f"{row.size_bytes:>{widths[0]}}{_BETWEEN}{row.failure}"
-    return _line(_cells(row, columns), widths)
-
-
-def _cells(row: Row, columns: Columns) -> list[str]:
-    return [_cell(value) for value in _values(row, columns).values()]
+        return f"{row.size_bytes:>{_LEAST_WIDTHS[SIZE]}}{_BETWEEN}{row.failure}"
+    return _line([_cell(value) for value in _values(row, columns).values()], columns)
 
 
 def _cell(value: object) -> str:
@@ -120,7 +103,8 @@ def _cell(value: object) -> str:
     return "nan" if value is None else str(value)
 
 
-def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+def _line(cells: Sequence[str], columns: Columns) -> str:
+    widths = [max(len(title), _LEAST_WIDTHS.get(title, 0)) for title in columns.titles]
     return _BETWEEN.join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
 
 

@@ -74,7 +74,6 @@ class NccomDisplay:
         # What is at the command line's operand, or what each stream's entry makes of it.
         self._of_streams = [stream.options for stream in stream_options(options)]
         self._columns = Columns(options.stats, options.show_input_output_size, options.show_algorithm)
-        self._widths = columns.least_widths(self._columns)
         self._run: _Run | None = None
         self._shown: list[_Shown] = []
         self._done: set[int] = set()
@@ -128,7 +127,7 @@ class NccomDisplay:
             is_golden = self._options.check == "all_ones"  # the same data whatever the seed
             seed = "" if is_golden else f", seed {plan.seed}"
             self._say(f"check {self._options.check or 'of streams'}{seed}")
-        self._print(columns.heading(self._columns, self._widths))
+        self._print(columns.heading(self._columns))
 
     def _case(self, run: _Run, result: CaseResult) -> None:
         case = run.plan.cases[result.case]
@@ -141,7 +140,7 @@ class NccomDisplay:
         shown = self._shown_of(run, case, result)
         self._shown.append(shown)
         if case.stream <= 0:
-            self._print(columns.line(shown.row, self._columns, self._widths))
+            self._print(columns.line(shown.row, self._columns))
 
     def _shown_of(self, run: _Run, case: Case, result: CaseResult) -> _Shown:
         row = Row(case.size_bytes, columns.count(case), columns.type_word(case.dtype))
@@ -184,8 +183,8 @@ class NccomDisplay:
                 self._row(run, case, CaseResult(case.index, Status.NOT_RUN, error=error))
         for number, rows in self._tables():
             if number > 0:
-                self._print(columns.heading(self._columns, self._widths))
-                self._print(*(columns.line(row, self._columns, self._widths) for row in rows))
+                self._print(columns.heading(self._columns))
+                self._print(*(columns.line(row, self._columns) for row in rows))
             self._print(*columns.footer(_average(rows), _failures(rows)))
         for note in self._notes(run):
             self._say(note)

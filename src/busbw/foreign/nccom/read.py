@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
 from busbw.foreign.logs.operations import REDUCING, operation
-from busbw.foreign.logs.row_words import NO_ALGORITHM, Column, Kind, Layout
-from busbw.foreign.logs.table import GIB_PER_GB, FoundTable, Table, Timing, Tool, fact
+from busbw.foreign.logs.row_words import Column, Kind, Layout
+from busbw.foreign.logs.table import GIB_PER_GB, Cells, FoundTable, Side, Table, Tool, fact, number
 from busbw.model.collective import Placement
 from busbw.units import NS_PER_US, counted
 
@@ -87,11 +88,6 @@ def column(title: str) -> Column | None:
     return Column(*_COLUMNS[title]) if title in _COLUMNS else None
 
 
-def algorithm(word: str) -> str:
-    """The word of the column; empty for the one that stands there where none is known."""
-    return "" if word == NO_ALGORITHM else word
-
-
 def interpret(found: FoundTable) -> Table:
     """What a table of nccom-test says. Bandwidths are made from its first time."""
     job, header = found.job, found.facts.header
@@ -104,13 +100,12 @@ def interpret(found: FoundTable) -> Table:
         text = f"the line below the table counts {counted(errors, 'error')}, and {shown} show one"
         found.note("contradiction", text, found.last_line)
     names = found.layout.names
+    first_time, *_ = _times(column.name for column in found.layout.columns)
     return found.as_table(
+        _side,
+        {0: Placement(found.placements or "out-of-place")},
         backend="nccom",
-        time=str(header.get("time_is") or time_words(_times(found)[0])),
-        timings=(_timing(found),),
-        algorithms=[algorithm(each) for each in found.words("algorithm") or ()],
-        input_bytes=[int(each) for each in found.words("input_bytes") or ()],
-        output_bytes=[int(each) for each in found.words("output_bytes") or ()],
+        time=str(header.get("time_is") or time_words(first_time)),
         operation=named or commanded,
         operation_from="header" if named else "command" if commanded else "",
         rank_labels=(*labels, *((("command", ranks),) if ranks else ())),
@@ -134,24 +129,21 @@ def with_reduction(table: Table, name: str, ranks: int) -> Table:  # noqa: ARG00
     if name not in REDUCING or table.words_from.get("op") != NOT_STATED:
         return table
     words = {**table.words_from, "op": "assumed: nccom-test's check is that of a sum"}
-    return replace(table, redops=["sum"] * len(table), words_from=words)
+    return replace(table, rows=tuple(replace(row, redop="sum") for row in table.rows), words_from=words)
 
 
-def _times(found: FoundTable) -> list[str]:
-    """Names of the time columns in their order."""
-    names = [column.name for column in found.layout.columns]
+def _times(names: Iterable[str]) -> list[str]:
+    """Those of time columns, in their order."""
     return [name for name in names if name.partition(":")[0] == "time"]
 
 
-def _timing(found: FoundTable) -> Timing:
-    times = {name: found.numbers(name) for name in _times(found)}
-    first, *others = [(name, column) for name, column in times.items() if column is not None]
-    return Timing(
-        Placement(found.placements or "out-of-place"),
-        first[1],
-        found.numbers("algbw"),
-        found.numbers("busbw"),
-        stats={name.partition(":")[2]: column.value * NS_PER_US for name, column in others},
+def _side(cells: Cells, index: int) -> Side:
+    first, *others = _times(name for name, _ in cells)
+    return Side(
+        number(cells, first, index),
+        number(cells, "algbw", index),
+        number(cells, "busbw", index),
+        stats={name.partition(":")[2]: number(cells, name).value * NS_PER_US for name in others},
     )
 
 

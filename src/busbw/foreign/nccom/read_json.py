@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from busbw.foreign.logs.entries import Cell, Entry, found_table
+from busbw.foreign.logs.entries import Entry, found_table
 from busbw.foreign.logs.json_text import Document, mapping, sequence, word
 from busbw.foreign.logs.row_words import Column, Kind
-from busbw.foreign.logs.table import Facts, Failure, Table, number_or_word
+from busbw.foreign.logs.table import Cell, Facts, Failure, Table, number_or_word
 from busbw.foreign.nccl_tests.read_json import cut
 from busbw.foreign.nccom.read import NCCOM_TEST, column
 from busbw.model.collective import Placement

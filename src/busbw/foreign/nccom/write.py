@@ -29,7 +29,6 @@ from busbw.foreign.nccom.columns import (
     Row,
     count,
     fields,
-    fitted_widths,
     footer,
     heading,
     line,
@@ -81,14 +80,13 @@ def _table(
         sizes=bool(good) and all(None not in (row.input_bytes, row.output_bytes) for row in good),
         algorithm=any(result is not None and result.algorithm for result in results),
     )
-    widths = fitted_widths(rows, columns)
     average, counted = average_busbw_gb_per_s(results)
     note = f"# busbw: the average is over {counted} of {len(rows)} rows; other sizes, other average"
     named = " ".join(filter(None, (case.collective, *kind_words(case)[:3], placement.value)))
     lines = [f"# busbw: {named}, {'ranks not known' if number is None else f'{number} ranks'}"]
     if number is not None and operand(case.collective):
         lines.append(f"# nccom-test -r {number} {operand(case.collective)}")
-    lines += [heading(columns, widths), *(line(row, columns, widths) for row in rows)]
+    lines += [heading(columns), *(line(row, columns) for row in rows)]
     lines += footer(average, errors(results), [note])
     return lines + [f"# busbw: {text}" for text in remarks(group, (placement,))]
 

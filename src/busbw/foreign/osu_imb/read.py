@@ -6,17 +6,16 @@ blocks, so a table gets these once its operation is decided, by its title or by 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-import numpy as np
-
 from busbw.foreign.logs.check import foreign
 from busbw.foreign.logs.operations import REDUCING, ROOTED, operation
-from busbw.foreign.logs.row_words import Column, FloatArray, Kind, Layout
-from busbw.foreign.logs.table import FoundTable, Table, Timing, Tool, fact
+from busbw.foreign.logs.row_words import Column, Kind, Layout
+from busbw.foreign.logs.table import Cells, FoundTable, Side, Table, Tool, fact, number
 from busbw.model.collective import Placement
 from busbw.units import NS_PER_US
 
@@ -27,38 +26,38 @@ IMB_NAME: Final = "imb"
 SHARES: Final = frozenset(
     {"all_gather", "alltoall", "gather", "scatter", "all_gatherv", "alltoallv", "gatherv", "scatterv"}
 )
-_NO_STATISTICS: Final = ("size", "time", "mbytes_per_s", "messages_per_s", "defects")
+# Columns of other times.
+_STATISTIC: Final = re.compile(r"min|max|avg|p\d+(?:\.\d+)?")
 _ASSUMED_PLACEMENT: Final = "assumed: separate buffers, the tool's default"
 _PING_PONG: Final = "sendrecv"
 # Those beside the collectives that combine data.
 _COMBINING: Final = ("reduce", "accumulate", "fetch_and_op", "scan")
 
 
-def _table(found: FoundTable, timing: Timing, name: str, time: str) -> Table:
+def _table(found: FoundTable, name: str, time: str, **own: Any) -> Table:  # noqa: ANN401 (fields of Table)
     """What tables of both have in common: rows of a size and of times."""
     if time.startswith(_HALF_ROUND_TRIP):
         text = "two ranks take turns (ping-pong), one message at a time: its time is half a round trip"
         found.note("point-to-point", text, found.heading_line)
-    return found.as_table(
-        backend="mpi",
-        time=time,
-        timings=(timing,),
-        operation=name,
-        operation_from="header" if name else "",
-        ended=True,  # OSU prints nothing below its tables, one of IMB ends with the next: it cannot be missed
-        decided=_with_operation,
-    )
+    shared: dict[str, Any] = {
+        "backend": "mpi",
+        "time": time,
+        "operation": name,
+        "operation_from": "header" if name else "",
+        # OSU prints nothing below its tables, and one of IMB ends with the next: it cannot be missed.
+        "ended": True,
+        "decided": _with_operation,
+    }
+    return found.as_table(_side, {0: Placement.OUT_OF_PLACE}, **shared | own)
 
 
-def _statistics(found: FoundTable) -> dict[str, FloatArray]:
-    """The other times of a row, in ns."""
-    stats = {}
-    for column in found.layout.columns:
-        if column.kind is Kind.MEASURE and column.name not in _NO_STATISTICS:
-            values = found.numbers(column.name)
-            assert values is not None
-            stats[column.name] = values.value * NS_PER_US
-    return stats
+def _side(cells: Cells, index: int) -> Side:
+    """The times of a row, and what OSU's check or IMB's says of it."""
+    wrong = {"Pass": 0.0, "Fail": math.inf}.get(cells.get(("validation", index), ""), math.nan)
+    if ("defects", index) in cells:
+        wrong = math.inf if number(cells, "defects").value > _MOST_DEFECT else 0.0
+    stats = {name: number(cells, name).value * NS_PER_US for name, _ in cells if _STATISTIC.fullmatch(name)}
+    return Side(number(cells, "time"), wrong=wrong, stats=stats)
 
 
 def _rank_labels(header: Mapping[str, Any], job: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
@@ -111,21 +110,13 @@ def osu_heading(line: str) -> Layout | None:
 def interpret_osu(found: FoundTable) -> Table:
     """What a table of an OSU collective says."""
     header = found.facts.header
-    times = found.numbers("time")
-    assert times is not None
-    verdicts = found.words("validation")
-    checked = None
-    if verdicts is not None:
-        checked = np.array([{"Pass": 0.0, "Fail": np.inf}.get(word, np.nan) for word in verdicts])
-    timing = Timing(Placement.OUT_OF_PLACE, times, wrong=checked, stats=_statistics(found))
     kind, (name, time) = str(header.get("kind", "MPI")), _osu_test(header)
-    table = _table(found, timing, name, time)
     labels = _rank_labels(header, found.job)
     if time == _OSU_ONE_SIDED_TIME or (name, time) == (_PING_PONG, _OSU_PAIR_TIME):
         labels = (("format", 2),)
     backend = _OSU_BACKENDS.get(kind, "mpi" if kind.startswith("MPI") else kind.lower())
     library = "" if backend == "mpi" else kind
-    return replace(table, backend=backend, library=library, rank_labels=labels, failures=())
+    return _table(found, name, time, backend=backend, library=library, rank_labels=labels, failures=())
 
 
 def _osu_test(header: Mapping[str, Any]) -> tuple[str, str]:
@@ -190,15 +181,10 @@ def imb_heading(line: str) -> Layout | None:
 def interpret_imb(found: FoundTable) -> Table:
     """What a table of IMB says."""
     header = found.facts.header
-    times, defects = found.numbers("time"), found.numbers("defects")
-    assert times is not None
-    wrong = None if defects is None else np.where(defects.value > _MOST_DEFECT, np.inf, 0.0)
-    timing = Timing(Placement.OUT_OF_PLACE, times, wrong=wrong, stats=_statistics(found))
     name, time = _imb_test(header, "min" in found.layout.names)
     largest = int(header.get("max_bytes", 0)) if "size" in found.layout.names else 0
     labels = _rank_labels(header, found.job)[:1]
-    table = _table(found, timing, name, time)
-    return replace(table, rank_labels=labels, largest=largest)
+    return _table(found, name, time, rank_labels=labels, largest=largest)
 
 
 def _imb_test(header: Mapping[str, Any], has_spread: bool) -> tuple[str, str]:
@@ -261,15 +247,12 @@ _SIZED_TYPE: Final = re.compile(r"MPI_(U?INT\d+)_T")
 
 def _with_operation(table: Table, name: str, ranks: int) -> Table:  # noqa: ARG001 (see Table.decided)
     """The table as one of this operation: sizes, type, reduction and root, and where these come from."""
-    rows = len(table)
     op, op_from = _reduction(table, name)
     root, root_from = _root(table, name)
     dtype, dtype_from = _element_type(table, _is_combining(name))
     table = replace(
         table,
-        types=[dtype] * rows,
-        redops=[op] * rows,
-        roots=np.full(rows, root, np.int64),
+        rows=tuple(replace(row, dtype=dtype, redop=op, root=root) for row in table.rows),
         shares=name in SHARES,
         words_from={"op": op_from, "root": root_from, "dtype": dtype_from, "placement": _ASSUMED_PLACEMENT},
     )

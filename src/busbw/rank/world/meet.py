@@ -1,5 +1,5 @@
-"""The processes of a launcher come together once, before there are ranks: each says something, process 0
-answers all of them, and they part for good.
+"""The processes of a launcher come together once, before there are ranks: process 0 says something to all of
+them, and they part for good.
 
 For launches whose processes each start several ranks: those have to know where to meet, and MPI takes in no
 more of them.
@@ -12,7 +12,7 @@ import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from busbw.rank.world.base import distinct_hosts
+from busbw.rank.world.base import RefusedTogether, agreed, distinct_hosts
 from busbw.rank.world.select import WorldChoice, create
 from busbw.rank.world.sockets import resolve
 
@@ -45,17 +45,19 @@ class Met:
         return sum(member.host == self.me.host for member in self.members)
 
 
-def meet(
-    identity: Identity, choice: WorldChoice, own: bytes, answer: Callable[[World, list[bytes]], bytes]
-) -> Met:
-    """Collective over the launcher's processes; ``answer`` is called on process 0 with the ``own`` of all.
+def meet(identity: Identity, choice: WorldChoice, answer: Callable[[World], bytes]) -> Met:
+    """Collective over the launcher's processes; ``answer`` is called on process 0.
 
-    Raises what ``create`` does, and RankFailed where a process is lost.
+    Raises what ``create`` does, RankFailed where a process is lost, and RefusedTogether on all processes
+    where ``answer`` raises.
     """
     world = create(identity, choice, _say_nothing)
-    said = world.gather(own)
-    told = world.broadcast(None if said is None else answer(world, said))
-    met = Met(world.rank, world.members, told)
+    is_first, refused, said = world.rank == 0, None, b""
+    try:
+        own = agreed(world, lambda: answer(world) if is_first else b"")
+        said = world.broadcast(own if is_first else None)
+    except RefusedTogether as error:
+        refused = error
     world.close()
     if world.kind == "mpi":
         # Processes that start others and wait for them must not look to the launcher as if they were
@@ -63,7 +65,9 @@ def meet(
         from mpi4py import MPI
 
         MPI.Finalize()
-    return met
+    if refused is not None:
+        raise refused
+    return Met(world.rank, world.members, said)
 
 
 def _say_nothing(failure: PeerFailure) -> None:

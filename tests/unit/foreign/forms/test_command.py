@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from busbw.cli.main import main
-from busbw.foreign.forms.formats import FORMATS
+from busbw.foreign.forms.formats import WRITERS
 from busbw.model.record import RunRecord, RunStatus
 from busbw.model.result import Status
 from busbw.record.folder import create
@@ -36,16 +36,16 @@ def stored(make: Callable[..., RunRecord], tmp_path: Path, monkeypatch: pytest.M
     return record
 
 
-@pytest.mark.parametrize("row", FORMATS, ids=lambda row: row.name)
+@pytest.mark.parametrize("name", WRITERS)
 def test_every_format_goes_to_a_file_and_to_standard_output(
-    row: object, stored: RunRecord, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+    name: str, stored: RunRecord, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    if row.name == "parquet":  # type: ignore[attr-defined]
+    if name == "parquet":
         pytest.importorskip("polars")
     file = tmp_path / "written"
-    assert main(["export", "last", "--format", row.name, "-o", str(file)]) == 0  # type: ignore[attr-defined]
+    assert main(["export", "last", "--format", name, "-o", str(file)]) == 0
     assert capfdbinary.readouterr() == (b"", b"")
-    assert main(["export", stored.run_id[:8], "--format", row.name]) == 0  # type: ignore[attr-defined]
+    assert main(["export", stored.run_id[:8], "--format", name]) == 0
     assert capfdbinary.readouterr().out == file.read_bytes()
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["written"]
 

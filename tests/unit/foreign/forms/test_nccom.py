@@ -12,7 +12,9 @@ from busbw.foreign.forms.formats import render
 from busbw.model.record import ImportSource, Method, RunRecord
 from busbw.model.result import Status
 
-HEADING = "size(B)    count(elems)    type    time:p50(us)    time:avg(us)    algbw(GB/s)    busbw(GB/s)"
+HEADING = (
+    "     size(B)    count(elems)      type    time:p50(us)    time:avg(us)    algbw(GB/s)    busbw(GB/s)"
+)
 
 
 def parse(text: str) -> list[tuple[list[str], dict[int, list[list[str]]]]]:
@@ -31,18 +33,18 @@ def test_the_layout_is_that_of_the_original(make: Callable[..., RunRecord]) -> N
     lines = render(make(sizes=(1024, 33554432)), "nccom").decode().splitlines()
     at = lines.index("# nccom-test -r 4 allr")
     assert lines[at - 1] == "# busbw: all_reduce float sum out-of-place, 4 ranks"
-    assert lines[at + 1] == " " + HEADING
+    assert lines[at + 1] == HEADING
     assert lines[at + 2] == (
-        "    1024             256    fp32           10.00           15.00           0.10           0.15"
+        "        1024             256      fp32           10.00           15.00           0.10           0.15"
     )
-    assert lines[at + 3].startswith("33554432         8388608    fp32           40.00")
+    assert lines[at + 3].startswith("    33554432         8388608      fp32           40.00")
     assert lines[at + 4] == "Avg bus bandwidth:\t629.2224GB/s"
 
 
 def test_a_failed_row_is_a_size_and_words(make: Callable[..., RunRecord]) -> None:
     both = ((10_000.0, Status.NOT_APPLICABLE), (Status.WRONG, Status.NOT_APPLICABLE))
     text = render(make(both=both), "nccom").decode()
-    assert "\n   4096    WRONG: 17 wrong elements\n" in text
+    assert "\n        4096    WRONG: 17 wrong elements\n" in text
     assert "\n1 errors found - test failed\n" in text
     assert "# busbw: the average is over 1 of 2 rows" in text
     assert "# busbw: all_reduce: not-applicable, in-place, 2 cases (1024, 4096 B): why it is so" in text

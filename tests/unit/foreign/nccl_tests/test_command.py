@@ -11,15 +11,17 @@ from busbw.errors import UsageError
 from busbw.foreign.nccl_tests.flags import read
 from busbw.foreign.nccl_tests.processes import (
     Processes,
-    Refused,
-    Share,
+    answer,
     of_several,
     processes_words,
     rank_commands,
     starts_ranks,
+    worst,
 )
 from busbw.plan.groups import split_colours
+from busbw.rank.world.base import Member
 from busbw.rank.world.identity import identify
+from busbw.rank.world.meet import Met
 
 LINE = ("all_reduce_perf", ["-t", "2", "-g", "4"])
 WORDS = ("all_reduce_perf", *LINE[1])
@@ -33,8 +35,16 @@ LAUNCHERS = (
 )
 
 
+# Three processes, two of them on one host.
+MEMBERS = (Member(0, "a", 10, 0), Member(1, "a", 11, 1), Member(2, "b", 12, 0))
+
+
 def identity(environ: dict[str, str]) -> Any:
     return identify(environ)
+
+
+def met(rank: int, members: tuple[Member, ...] = MEMBERS) -> Met:
+    return Met(rank, members, b'{"root": "10.0.0.1", "token": "secret"}')
 
 
 @pytest.mark.parametrize("environ", LAUNCHERS)
@@ -44,12 +54,10 @@ def test_a_process_of_a_launcher_starts_its_ranks(environ: dict[str, str]) -> No
 
 
 def test_ranks_are_numbered_process_by_process() -> None:
-    """Three processes of four ranks, two of them on one host."""
-    places = [(0, 0, 2), (1, 1, 2), (2, 0, 1)]  # process, its number on the host, how many are there
     commands = [
         command
-        for process, local, here in places
-        for command in rank_commands(Share(process, 3, local, here, 4), "slurm", "node1", "secret", WORDS)
+        for process in range(3)
+        for command in rank_commands(met(process), "slurm", read("all_reduce_perf", ["-g", "4"]), WORDS)
     ]
     numbers = [
         tuple(command.environ[f"BUSBW_{name}"] for name in ("RANK", "LOCAL_RANK", "LOCAL_SIZE"))
@@ -65,8 +73,7 @@ def test_ranks_are_numbered_process_by_process() -> None:
 
 
 def test_a_rank_knows_itself_and_the_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
-    share = Share(process=1, processes=2, local=1, here=2, each=8)
-    told = rank_commands(share, "openmpi", "10.0.0.1", "secret", WORDS)[3].environ
+    told = rank_commands(met(1, MEMBERS[:2]), "openmpi", read(*LINE), WORDS)[3].environ
     monkeypatch.setenv("BUSBW_PROCESSES", told["BUSBW_PROCESSES"])
     rank, processes = of_several(identity(OPEN_MPI | dict(told)), read(*LINE))
     assert (rank.launcher, rank.rank, rank.size, rank.local_rank) == ("openmpi", 11, 16, 11)
@@ -89,9 +96,13 @@ def test_a_split_is_of_processes(split: str, groups: list[int]) -> None:
 
 def test_cpu_ranks_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BUSBW_BACKEND", "mpi")
-    refused = Refused(identity(OPEN_MPI), read(*LINE))
     world: Any = SimpleNamespace(size=2)
-    assert refused.or_root(world, []) == b'{"exit_code": 2}'
-    assert isinstance(refused.error, UsageError)
-    assert "-t 2 -g 4 asks for 8 ranks" in refused.error.message
-    assert refused.error.hint == "start 16 processes, each with -t 1 -g 1"
+    with pytest.raises(UsageError, match=r"-t 2 -g 4 asks for 8 ranks") as refused:
+        answer(identity(OPEN_MPI), read(*LINE), world)
+    assert refused.value.hint == "start 16 processes, each with -t 1 -g 1"
+
+
+def test_the_one_that_was_killed_is_the_reason() -> None:
+    assert worst({0: 5, 1: -9, 2: 0}) == (1, -9)
+    assert worst({0: 0, 1: 4}) == (1, 4)
+    assert worst({0: 0}) == (-1, 0)

@@ -20,7 +20,7 @@ from busbw.foreign.nccl_tests.environment import Variables
 from busbw.foreign.nccl_tests.figures import Iterations, figures
 from busbw.foreign.nccl_tests.flags import Line, Options, read
 from busbw.foreign.nccl_tests.settings import operation, run_settings
-from busbw.foreign.nccl_tests.write_json import open_new
+from busbw.foreign.nccl_tests.write_json import new_file
 from busbw.model.collective import Role
 from busbw.model.event import EventKind, event
 from busbw.model.mark import meaning
@@ -173,7 +173,7 @@ def test_the_heading_with_iterations_and_stamps() -> None:
 
 def test_what_blocks_and_skips_is_said_above_the_devices() -> None:
     line = read("all_reduce_perf", ("-z", "2", "-I", "1", "-K", "3", "-p", "1"))
-    blocking, report, init = write.header(write.Asked(line.program, line.options, 2, "factor"), ())[2:5]
+    blocking, report, init = write.header(line.program, line.options, ())[2:5]
     assert blocking == "# Blocking Enabled: wait after each inner iteration (-m), no barrier "
     assert report.endswith("i_* uses max over process rows; summary skips first 3 iterations ")
     assert init == "# Parallel Init Enabled: threads call into NcclInitRank concurrently "
@@ -392,15 +392,15 @@ def test_the_json_file_has_the_shape_of_nccl_tests(tmp_path: Path, monkeypatch: 
 def test_a_file_that_is_there_stays(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text("mine")
-    assert open_new(str(path), (), {})[1] == (f"# Writing JSON output to {path}.0",)
-    assert open_new(str(path), (), {})[1] == (f"# Writing JSON output to {path}.1",)
+    assert new_file(str(path))[1] == (f"# Writing JSON output to {path}.0",)
+    assert new_file(str(path))[1] == (f"# Writing JSON output to {path}.1",)
     assert path.read_text() == "mine"
 
 
 def test_a_place_that_cannot_be_written_is_said_and_another_suffix_writes_nothing(tmp_path: Path) -> None:
     said = f"# skipping json output; {tmp_path}/no/a.json not accessible"
-    assert open_new(str(tmp_path / "no" / "a.json"), (), {}) == (None, (said,))
-    assert open_new(str(tmp_path / "a.txt"), (), {}) == (None, ())
+    assert new_file(str(tmp_path / "no" / "a.json")) == (None, (said,))
+    assert new_file(str(tmp_path / "a.txt")) == (None, ())
     assert list(tmp_path.iterdir()) == []
 
 
