@@ -22,6 +22,7 @@ from busbw.foreign.logs.operations import operation
 from busbw.foreign.logs.scan import Log, scan
 from busbw.foreign.logs.table import Facts, FoundTable, Table, Tool
 from busbw.foreign.nccl_tests import read_json as nccl_tests_json
+from busbw.foreign.nccl_tests import read_rccl_file as rccl_tests_rows
 from busbw.foreign.nccl_tests.read import NCCL_TESTS, RCCL_TESTS
 from busbw.foreign.nccom import read_json as nccom_test_json
 from busbw.foreign.nccom.read import NCCOM_TEST
@@ -41,7 +42,6 @@ _NOT_READ: Final = (
         "a bandwidth, rate or non-blocking test of OSU",
         rb"\bOSU \S+ (?:.* )?(?:Bandwidth|Rate|Non-blocking)\b.*Test",
     ),
-    ("the result file of rccl-tests (-x)", rb"\binPlace\b"),
     ("a bandwidth or non-blocking test of IMB", rb"\bt_ovrl\[usec\]|#bytes +#repetitions +Mbytes/sec"),
 )
 
@@ -123,6 +123,9 @@ def read_stream(stream: IO[bytes], path: str, tool: str = "", changed: str = "")
 
 def _read_text(data: bytes, path: str, tool: str) -> Reading:
     start, why = data[:HEAD_BYTES].lstrip(), ""
+    if rccl_tests_rows.is_rows(start) and tool in ("", RCCL_TESTS):
+        found_tables = tuple(rccl_tests_rows.tables(data))
+        return Reading(Origin(path, log_lines=len(data.splitlines())), found_tables, is_log=True)
     is_whole = start[:1] == b"{"
     if _RESULTS in (data if is_whole else start):  # which may stand among other words, or behind a prefix
         found = document(data)

@@ -129,10 +129,12 @@ def _is_timed(side: Side) -> bool:
 
 def _untimed(table: Table, reasons: dict[int, str]) -> list[ImportFinding]:
     """Note rows whose time is not a number; say it of a placement without any time, whose rows have the other
-    one. Tables that busbw exported have such times on purpose.
+    one. Tables that busbw exported have such times on purpose; entries of one placement are read one by one.
     """
     lost: list[ImportFinding] = []
-    for index, placement in enumerate(() if "time_is" in table.header else table.placements):
+    if "time_is" in table.header or table.sides_apart:
+        return lost
+    for index, placement in enumerate(table.placements):
         untimed = [
             place for place, row in enumerate(table.rows) if math.isnan(row.sides[index].time_us.value)
         ]

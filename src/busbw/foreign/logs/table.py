@@ -278,7 +278,8 @@ class Table:
     """One table of a log, and what the log says about it. A row has a side for each of ``placements``.
 
     ``shares``: sizes are what one rank gives to or gets from each other one, as in OSU and IMB, where ours is
-    the whole buffer. ``time`` says which reduction the times are; ``operation`` is empty where the log does
+    the whole buffer. ``sides_apart``: every placement of a row was an entry of its own, and can be missing.
+    ``time`` says which reduction the times are; ``operation`` is empty where the log does
     not name it, ``rank_labels`` pairs a source with the number of ranks that it claims. ``trusted_time`` is
     off where the printed time is not that of the operation (-C). ``words_from`` says where reduction, root
     and type come from. ``ended``: the tool's last line (``end_line``) is there, or it
@@ -300,6 +301,7 @@ class Table:
     operation: str = ""
     operation_from: str = ""
     shares: bool = False
+    sides_apart: bool = False
     trusted_time: bool = True
     first_line: int = 0
     last_line: int = 0

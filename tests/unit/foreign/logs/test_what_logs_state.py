@@ -12,6 +12,7 @@ from busbw.cli.main import main
 from busbw.errors import UndecidedError
 from busbw.foreign.logs.labels import DEFAULTS, labels
 from busbw.foreign.read_any import Reading
+from busbw.model.collective import Placement
 from busbw.model.record import RunRecord, RunStatus
 from busbw.record.shapes import check_sense
 
@@ -640,6 +641,79 @@ def test_what_libraries_say_is_of_the_table_of_their_launch(imported: Imported) 
     assert imported(below, ranks=2)[0].source.evidence["network"] == ["IB"]
 
 
+# ---- result files of rccl-tests ----------------------------------------------------------------------------
+
+ENTRY = '{{"numCycle":{cycle}, "name":"AllGather", "nodes":1, "ranks":8, "ranksPerNode":8, "size":{size}, "type":"float", "redop":"none", "inPlace":{place}, "time":{time:f}, "algBw":{algbw:f}, "busBw":{busbw:f}, "wrong":"{wrong}"}}'
+
+
+def entry(size: int, place: int, time: float, *, cycle: int = 0, wrong: str = "0") -> str:
+    algbw = size / time / 1e3
+    return ENTRY.format(
+        size=size, place=place, time=time, algbw=algbw, busbw=algbw * 7 / 8, cycle=cycle, wrong=wrong
+    )
+
+
+ENTRIES = [
+    entry(1 << power, place, 9.5 + (1 << power) / 1e4, wrong=("0", "N/A")[place])
+    for power in (10, 20)
+    for place in (0, 1)
+]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[\n{}\n]\n".format(",\n".join(ENTRIES)),
+        "\n".join(ENTRIES) + "\n",
+        f"[{', '.join(ENTRIES)}]",
+        json.dumps(list(map(json.loads, ENTRIES)), indent=2),
+    ],
+)
+def test_result_files_of_rccl_tests(text: str, imported: Imported) -> None:
+    (record,) = imported(text)
+    assert (record.source.tool, record.plan.backend, record.world.size, kinds(record)) == (
+        "rccl-tests",
+        "rccl",
+        8,
+        [],
+    )
+    cases = [(case.collective, case.size_bytes, case.count, case.placement) for case in record.plan.cases]
+    places = (Placement.OUT_OF_PLACE, Placement.IN_PLACE)
+    assert cases == [
+        ("all_gather", 1 << power, (1 << power) // 32, place) for power in (10, 20) for place in places
+    ]
+    assert [result.time_ns for result in record.results] == pytest.approx(
+        [9602.4, 9602.4, 114357.6, 114357.6]
+    )
+
+
+def test_older_result_files_of_rccl_tests(imported: Imported) -> None:
+    text = "".join(
+        f'{{"#wrong":"{wrong}","algBw":0.1024,"busBw":0.1536,"gpus":4,"inPlace":{place},"name":"AllReduce","redop":"sum","size":1024,"time":10.0,"type":"float"}}\n'
+        for place, wrong in ((0, 0), (1, 3))
+    )
+    (record,) = imported(text)
+    assert (record.plan.cases[0].collective, record.world.size) == ("all_reduce", 4)
+    assert [result.wrong for result in record.results] == [0, 3]
+
+
+def test_a_result_file_that_is_cut_says_what_is_lost(imported: Imported) -> None:
+    text = "[\n" + ",\n".join([*ENTRIES[:3], ENTRIES[3][:90]])
+    (record,) = imported(text)
+    assert record.status is RunStatus.INTERRUPTED
+    assert sorted(kinds(record)) == ["cut", "damaged"]
+    assert [result.time_ns is None for result in record.results] == [False, False, False, True]
+
+
+def test_a_bad_entry_does_not_take_the_other_placement_along(imported: Imported) -> None:
+    text = "\n".join(
+        [ENTRIES[0], entry(1 << 10, 1, 9.6).replace('"time":9.600000', '"time":NaN'), *ENTRIES[2:]]
+    )
+    (record,) = imported(text)
+    assert [(each.kind, each.line) for each in record.source.findings] == [("damaged", 2)]
+    assert [result.time_ns is None for result in record.results] == [False, True, False, False]
+
+
 # ---- output that is none of ours ---------------------------------------------------------------------------
 
 
@@ -655,7 +729,6 @@ def test_what_libraries_say_is_of_the_table_of_their_launch(imported: Imported) 
             "#bytes #repetitions t_min[usec] t_max[usec] t_avg[usec] stddev[%]\n 64 16 1.2 1.3 1.2 3.0\n",
             "",  # oneCCL's
         ),
-        ('{"name":"AllReduce","size":1024,"inPlace":0,"time":10.0,"algBw":0.1024}\n' * 2, "rccl-tests (-x)"),
         ("# Benchmarking Ibcast\n#bytes #repetitions t_ovrl[usec] t_pure[usec]\n 0 1000 1.46 0.28\n", "IMB"),
         (
             "# OSU MPI Bandwidth Test v7.4\n# Datatype: MPI_CHAR.\n# Size      Bandwidth (MB/s)\n1    8.2\n",
