@@ -94,6 +94,9 @@ class _Conduct:
         self._launcher_words: deque[str] = deque(maxlen=_LAUNCHER_WORDS)
         self._rank_words: dict[int, deque[str]] = {}
         self._ends: list[RankEnd] = []  # of ranks that agents watch, in the order in which we heard
+        self._seen = SeenOnHosts(
+            spec.hosts_by_rank, spec.announces, self._launcher_words, self._rank_words, self._ends
+        )
 
     def run(self) -> Iterator[Item]:
         """See the function of this name."""
@@ -113,7 +116,7 @@ class _Conduct:
         finally:
             agents.close()
         verdict = self._verdict or JobState(Phase.ENDED, code=agents.code)
-        yield verdict if verdict.why else self._name_rank(verdict)
+        yield verdict if verdict.why else name_rank(verdict, self._seen)
 
     def _patience(self) -> float:
         """What agents get that were told to end. A launcher may give up over a lost host without a word,
@@ -195,17 +198,6 @@ class _Conduct:
             self._launcher_words.append(text)
         elif decode(text) is None:
             self._rank_words.setdefault(rank, deque(maxlen=_RANK_WORDS)).append(text)
-
-    def _name_rank(self, verdict: JobState) -> JobState:
-        """The rank that died under a launcher."""
-        seen = SeenOnHosts(
-            self._spec.hosts_by_rank,
-            is_busbw=self._spec.announces,
-            launcher_words=tuple(self._launcher_words),
-            rank_words=self._rank_words,
-            ends=self._ends,
-        )
-        return name_rank(verdict, seen)
 
 
 def _of_exit(agent: Agent, said: Mapping[str, Any], *, is_busbw: bool) -> JobState:

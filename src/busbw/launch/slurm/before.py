@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from busbw.launch.engine import Job, JobRequest
-from busbw.launch.scheduler import ask, hint_of, own_words
+from busbw.launch.scheduler import NoAnswer, ask, hint_of, own_words
 from busbw.model.finding import Finding, Severity
 
 _REFUSED: Final = "allocation failure: "
@@ -34,7 +34,10 @@ def tried(request: JobRequest) -> Iterator[Finding]:
     """
     (command,), (script,) = request.commands, request.files.values()
     sbatch, _, *options = command.argv[:-1]  # but for --parsable and the script's place
-    done = ask((sbatch, "--test-only", *options), text=script)
+    try:
+        done = ask((sbatch, "--test-only", *options), text=script)
+    except NoAnswer:  # with a long queue a trial may take longer than a submission
+        return
     if done.returncode:
         words = own_words(done.stderr.strip().splitlines()).removeprefix(_REFUSED)
         claim = f"Slurm would not start this job now: {words}"
