@@ -85,7 +85,7 @@ def test_any_folder_and_python_will_do(front: Any, cluster: SlurmCluster) -> Non
     done = front.run(*RUN, "-N", "2", *given, "--srun-args", "--comment='$(touch /tmp/planted) a b'")
     assert done.code == 0, done
     assert front.record()["status"] == "complete"
-    assert not (front.folder() / "log/copied").exists()
+    assert (front.folder() / f"log/slurm-{front.job_id()}.out").exists()  # it was shared
     assert_nothing_planted(cluster)
 
 

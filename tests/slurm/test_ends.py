@@ -59,7 +59,7 @@ def test_ctrl_c_cancels_and_keeps_what_was_measured(far_front: Any) -> None:
     done = running.finish()
     assert done.code == 130, done
     assert "interrupted: cancelling the job" in done.err
-    assert "Killed" not in (far_front.folder() / f"log/slurm-{far_front.job_id()}.err").read_text()
+    assert "Killed" not in (far_front.folder() / "log/ranks.log").read_text()
     record = far_front.record()
     assert record["status"] == "interrupted"
     assert len(record["results"]) >= 2

@@ -21,10 +21,13 @@ pytestmark = pytest.mark.skipif(MPIEXEC is None, reason="the bundled mpich is no
 SMALL_DISK = 'mount -t tmpfs -o size=16m tmpfs "$1" && shift && eval "$1"'
 FULL_AT_THE_JOB = """
 import errno, os
-from busbw.launch import submit as job_submit
-def full(folder, job):
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
-job_submit._keep = full
+from busbw.record import folder as folders
+write = folders.replace_text
+def full(path, pieces):
+    if path.name == folders.JOB_FILE.name:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+    write(path, pieces)
+folders.replace_text = full
 """
 
 

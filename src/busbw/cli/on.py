@@ -17,7 +17,7 @@ from busbw.errors import BusbwError, ExitCode, SiteError, UsageError
 from busbw.launch import follow, submit
 from busbw.launch.engine import Job, JobRequest, Work, load, look_before
 from busbw.launch.interrupt import Interrupt
-from busbw.launch.settle import settle
+from busbw.launch.settle import with_pbs_hosts
 from busbw.launch.variables import library_folders, read_variables
 from busbw.machine.environment import with_given
 from busbw.model.arrival import TRACE
@@ -126,7 +126,7 @@ def _with_files(settings: RunSettings) -> RunSettings:
 
 def settled(launch: LaunchSettings) -> LaunchSettings:
     """The settings as the engine takes them; what was found out about them is told."""
-    found, notes = settle(launch, os.environ)
+    found, notes = with_pbs_hosts(launch, os.environ)
     for note in notes:
         print(f"note: {note}", file=sys.stderr)
     return found

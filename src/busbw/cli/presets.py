@@ -179,7 +179,7 @@ def _check_run(settings: RunSettings, preset: Preset, files: tuple[Path, ...]) -
 
 def _check_files(launch: LaunchSettings) -> None:
     """Files that are read where busbw is started, so here; and hosts, in a file or not."""
-    from busbw.launch.topology.order import SLURM, read_texts
+    from busbw.launch.topology.order import SLURM, read_topology
     from busbw.launch.variables import read_variables
 
     for name in ("env_file", "setup_script", "hostfile"):
@@ -192,15 +192,13 @@ def _check_files(launch: LaunchSettings) -> None:
     read_variables((), launch.env_file)
     if launch.hosts or launch.hostfile is not None:
         read_places(launch)
-    read_texts(replace(launch, topology=tuple(name for name in launch.topology if name != SLURM)))
+    read_topology(replace(launch, topology=tuple(name for name in launch.topology if name != SLURM)))
 
 
 def _check_launch(launch: LaunchSettings, engine: str) -> None:
     """What the engine says of the values, before any cluster is asked."""
     from importlib import import_module
 
-    from busbw.launch.settle import settle
     from busbw.plan.flags.engines import ENGINES
 
-    settled, _ = settle(launch, environ={})
-    import_module(ENGINES[engine].check or ENGINES[engine].module).check(settled)
+    import_module(ENGINES[engine].check or ENGINES[engine].module).check(launch)

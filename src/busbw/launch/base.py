@@ -15,8 +15,6 @@ class Command:
 
     argv: tuple[str, ...]
     environ: Mapping[str, str] = field(default_factory=dict)
-    # Names of variables whose values are not shown, beside those that look like secrets.
-    secret: frozenset[str] = frozenset()
 
     def __str__(self) -> str:
         return self.without_secrets().whole
@@ -35,9 +33,8 @@ class Command:
 
     def without_secrets(self) -> Command:
         """As it is shown and kept."""
-        secret = dict.fromkeys(self.secret & self.environ.keys(), HIDDEN)
-        environ = redact_variables(self.environ, HIDDEN) | secret
-        return replace(self, argv=redact_words(self.argv, HIDDEN), environ=environ)
+        argv, environ = redact_words(self.argv, HIDDEN), redact_variables(self.environ, HIDDEN)
+        return replace(self, argv=argv, environ=environ)
 
 
 def _quoted(word: str) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
-from typing import Final, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 from busbw.errors import SiteError
 from busbw.launch.base import Command
@@ -140,8 +140,7 @@ class JobState:
     ``why``: the engine's reason, in its words. ``hopeless``: it will not start by itself (bad request,
     quota): the run ends with the reason, instead of waiting. ``hint`` says what to try. ``code``: exit code
     of an ENDED job, negative for a signal, None if not known. ``rank`` and ``host``: who failed, where known.
-    ``out_of_time``: the engine ended it because of its time limit; ``cancelled``: as
-    somebody wanted; ``unreachable``: a host of it could not be reached, or not any more.
+    ``out_of_time``: the engine ended it because of its time limit; ``cancelled``: as somebody wanted.
     """
 
     phase: Phase
@@ -153,7 +152,6 @@ class JobState:
     host: str = ""
     out_of_time: bool = False
     cancelled: bool = False
-    unreachable: bool = False
 
     @property
     def knows_cause(self) -> bool:
@@ -173,6 +171,10 @@ class Output:
 Item = Output | JobState | None
 
 
+# What an engine found out, by names and in types of its own.
+Facts = Mapping[str, Any]
+
+
 class Engine(Protocol):
     """The functions of an engine's module."""
 
@@ -182,16 +184,14 @@ class Engine(Protocol):
     def check(self, launch: LaunchSettings) -> None:
         """Pure. Raises UsageError for settings, words of --set among them, that it never takes."""
 
-    def inquire(
-        self, launch: LaunchSettings, command: tuple[str, ...] = (), *, dry: bool = False
-    ) -> Mapping[str, str]:
+    def inquire(self, launch: LaunchSettings, command: tuple[str, ...] = (), *, dry: bool = False) -> Facts:
         """What must be known of the cluster to write the request; ``command`` is the user's, where it is not
         busbw that is to be started. Raises SiteError where the engine is not there, UsageError for settings
         it cannot honour. ``dry``: for a dry run, which goes on with guesses where nothing answers; the fact
         ``unasked`` then says so.
         """
 
-    def request(self, job: Job, facts: Mapping[str, str]) -> JobRequest:
+    def request(self, job: Job, facts: Facts) -> JobRequest:
         """Pure. Raises UsageError for settings that do not fit."""
 
     def submit(self, request: JobRequest, folder: Path) -> Handle:
@@ -240,15 +240,15 @@ class LaunchReader:
 class SeriesEngine(Engine, Protocol):
     """An Engine that runs a series in one job (``launch.job_loop``); its row has ``runs_series``."""
 
-    def start(self, job: Job, series: Job, facts: Mapping[str, str]) -> Command:
+    def start(self, job: Job, series: Job, facts: Facts) -> Command:
         """Pure. How the loop of a series' job starts a launch that ``job`` describes. Raises UsageError."""
 
-    def sweep(self, series: Job, words: tuple[str, ...], facts: Mapping[str, str]) -> tuple[str, ...]:
+    def sweep(self, series: Job, words: tuple[str, ...], facts: Facts) -> tuple[str, ...]:
         """Pure. What the loop executes to have ``words`` and one more executed once on every host of the job;
         it fails where a host does.
         """
 
-    def series_request(self, series: Job, loop: tuple[str, ...], facts: Mapping[str, str]) -> JobRequest:
+    def series_request(self, series: Job, loop: tuple[str, ...], facts: Facts) -> JobRequest:
         """Pure. The job: it executes a Python that is on its first host with the words ``loop``."""
 
     def reader(self, handle: Handle, folder: Path) -> LaunchReader:

@@ -93,18 +93,18 @@ def not_starting(
     )
 
 
-class Hearing:
+class Hearing(Listener):
     """What a job, or one launch of a series, prints: kept in its run folder, and judged at its end."""
 
     def __init__(self, folder: Path, show: Emit) -> None:
-        self.listener = Listener()
+        super().__init__()
         self.arrival = Arrival(folder)
         self._folder, self._emit = folder, show
 
     def replay(self, shown: int = 0) -> None:
         """Hear again what an earlier process heard; the first ``shown`` events were shown here."""
         for number, item in enumerate(self.arrival.replay()):
-            self.listener.hear(item)
+            self.hear(item)
             if number >= shown:
                 self.show(item)
 
@@ -112,15 +112,15 @@ class Hearing:
         """Keep a line, and give it back where it is no event."""
         heard = decode(item.text)
         if heard is not None:
-            whole = self.listener.whole(heard)
+            whole = self.whole(heard)
             if whole is not None and self.arrival.take(whole):
-                self.listener.hear(whole)
+                self.hear(whole)
                 self.show(whole)
             return None
         text = redact_text(item.text)
         with (self._folder / folders.LOG_FILE).open("a") as log:
             log.write(f"{item.source}: {text}\n" if item.source else text + "\n")
-        self.listener.output.append(text)
+        self.output.append(text)
         return Line(item.text, item.is_error)
 
     def show(self, item: Event) -> None:
@@ -130,10 +130,10 @@ class Hearing:
         elif item["event"] not in _KEPT:
             self._emit(item)
 
-    def story(self, job: str, state: JobState, *, interrupted: bool) -> Story:
+    def whole_story(self, job: str, state: JobState, *, interrupted: bool) -> Story:
         """What was heard of the job, and what its engine knows."""
         return replace(
-            self.listener.story(),
+            self.story,
             job=job,
             host=state.host,  # not this one: the front process has no rank to blame
             exits={} if state.code is None else {0: state.code},
@@ -337,10 +337,10 @@ class Following:
             self._cancelling.note_others()
         if not self._cancelling.is_taken:
             self._note_reasons(now_s)
-        if self._hearing.listener.is_wrong and self._wrong_since_s is None:
+        if self._hearing.story.is_wrong and self._wrong_since_s is None:
             self._wrong_since_s = now_s
         self._report_silence(now_s)
-        now = self._ends_now or self._hearing.listener.all_still  # who stands still has no last words
+        now = self._ends_now or self._hearing.story.all_still  # who stands still has no last words
         if self._is_to_end(now_s) and self._cancelling.ask(now=now):
             self._interrupted = self.wants_end
             if self._ends:
@@ -356,17 +356,17 @@ class Following:
             waited_s = now_s - self._since_s
             self.given_up = not_starting(self._handle.id, self.state, waited_s, self._wait_s)
         limit_s, since_s = self._limit_s, self._running_since_s
-        if limit_s is None or since_s is None or self._hearing.listener.out_of_time_s is not None:
+        if limit_s is None or since_s is None or self._hearing.story.out_of_time_s is not None:
             return
         if now_s - since_s > limit_s:
-            self._hearing.listener.run_out_of_time(limit_s)
+            self._hearing.run_out_of_time(limit_s)
             self._say(f"not ended after {limit_s:g} s: cancelling the job")
 
     def _is_to_end(self, now_s: float) -> bool:
         wrong_s = self._wrong_since_s
         is_hung = wrong_s is not None and now_s - wrong_s > _WRONG_SECONDS
-        is_hung = is_hung or self._hearing.listener.all_still
-        is_late = self._hearing.listener.out_of_time_s is not None
+        is_hung = is_hung or self._hearing.story.all_still
+        is_late = self._hearing.story.out_of_time_s is not None
         return self.wants_end or self.given_up is not None or is_hung or is_late
 
     def _has_read(self, now_s: float) -> bool:
@@ -379,7 +379,7 @@ class Following:
     def _report_silence(self, now_s: float) -> None:
         """Say once that no rank has said a word: they may hang, which nobody else can know."""
         since_s = self._running_since_s
-        if self._reported_silence or since_s is None or self._hearing.listener.hello or self._is_command:
+        if self._reported_silence or since_s is None or self._hearing.story.hello or self._is_command:
             return
         if now_s - since_s > _SILENT_START_SECONDS:
             self._reported_silence = True
@@ -403,7 +403,7 @@ class Following:
         is_collected = self._quietly(lambda: self._engine.collect(handle, folder))
         verdict = self._hearing.close(self._story())
         if verdict.code is ExitCode.INTERRUPTED and not self.stopped:
-            if not self._hearing.listener.connected and not self._is_command:  # a command has no ranks
+            if not self._hearing.story.connected and not self._is_command:  # a command has no ranks
                 self._say(f"job {handle.id} was cancelled before its ranks were connected")
             elif self.state.cancelled:
                 self._say(f"job {handle.id} was cancelled")
@@ -421,11 +421,11 @@ class Following:
         return verdict.code
 
     def _story(self) -> Story:
-        end = self._hearing.listener.end
+        end = self._hearing.story.end
         is_through = end is not None and end.get("status") == RunStatus.COMPLETE
         was_cancelled = (self._folder / folders.CANCELLED_FILE).is_file() and not is_through
         is_interrupted = self._interrupted or was_cancelled
-        story = self._hearing.story(self._handle.id, self.state, interrupted=is_interrupted)
+        story = self._hearing.whole_story(self._handle.id, self.state, interrupted=is_interrupted)
         return replace(story, is_command=self._is_command, given_up=self.given_up)
 
     def _emit_end(self, verdict: Verdict) -> None:

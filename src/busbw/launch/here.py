@@ -157,20 +157,20 @@ def _follow(
                 heard.run_out_of_time(limit_seconds)
                 break
             if isinstance(item, Line):
-                was_under_way = heard.end is None
+                was_under_way = heard.story.end is None
                 _take_line(item, heard, show, log, witness)
-                if was_under_way and heard.end is not None and not heard.is_wrong:
+                if was_under_way and heard.story.end is not None and not heard.story.is_wrong:
                     merge(folder)
                     at_end(folder)
             elif isinstance(item, Exit):
                 exits[item.process] = item.code
-            if witness.saw_wrong or heard.is_wrong or any(exits.values()):
+            if witness.saw_wrong or heard.story.is_wrong or any(exits.values()):
                 wrong_since_s = wrong_since_s or now_s
-            if heard.all_still or (wrong_since_s and now_s - wrong_since_s > LAST_WORDS_SECONDS):
+            if heard.story.all_still or (wrong_since_s and now_s - wrong_since_s > LAST_WORDS_SECONDS):
                 break
         witness.look()
         witness.end_ranks()
-        story = replace(heard.story(), exits=exits, interrupted=interrupted, host=socket.gethostname())
+        story = replace(heard.story, exits=exits, interrupted=interrupted, host=socket.gethostname())
         return witness.add_to(replace(story, process_is_rank=launch.process_is_rank))
 
 

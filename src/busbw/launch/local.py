@@ -19,7 +19,6 @@ from busbw.rank.process import BIND_VARIABLE
 if TYPE_CHECKING:
     from busbw.machine.mpi import MpiLibrary
 
-SECRET: Final = frozenset({"BUSBW_TOKEN"})
 RANK_COMMAND = (sys.executable, "-m", "busbw.rank")
 
 # Open MPI refuses root and more ranks than cores unless told otherwise; MPICH needs nothing. Waiting ranks
@@ -110,7 +109,7 @@ def without_mpi(ranks: int, token: str, port: int, request_file: str) -> LaunchR
     own = {"BUSBW_REQUEST": request_file, "BUSBW_WORLD": "nccl", "BUSBW_TOKEN": token}
     root = f"127.0.0.1:{port}"
     commands = (
-        Command(RANK_COMMAND, {**own, **rank_variables((rank, ranks), (rank, ranks), root)}, SECRET)
+        Command(RANK_COMMAND, {**own, **rank_variables((rank, ranks), (rank, ranks), root)})
         for rank in range(ranks)
     )
     return LaunchRequest("nccl", ranks, tuple(commands))

@@ -66,7 +66,6 @@ class Processes:
         self._pipes = Pipes(self._selector)
         self._insisted = insisted
         self._processes: list[subprocess.Popen[bytes]] = []
-        self._ends: set[int] = set()  # descriptors that become readable when a process has ended
         stdin = subprocess.PIPE if has_input else subprocess.DEVNULL
         for command in commands:
             try:
@@ -76,7 +75,6 @@ class Processes:
                 program = error.filename or command.argv[0]
                 raise SiteError(f"cannot start {program}: {error.strerror}") from error
         for index, process in enumerate(self._processes):
-            self._watch_end(process)
             self._pipes.add(index, process)
             if process.stdin is not None:
                 os.set_blocking(process.stdin.fileno(), False)
@@ -97,7 +95,8 @@ class Processes:
         """Lines and exits as they come, None at least every ``idle_seconds()``; ends when all have ended."""
         running = set(range(len(self._processes)))
         while running or self._selector.get_map():
-            yield from self._read(idle_seconds() if running else 0.05)
+            # A process closes its pipes before the kernel is through with it, which takes a moment.
+            yield from self._read(idle_seconds() if running and self._selector.get_map() else _WAIT_SECONDS)
             for index in sorted(running):
                 code = self._processes[index].poll()
                 if code is not None:
@@ -137,8 +136,6 @@ class Processes:
         for process in self._processes:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(max(0.0, deadline - time.monotonic()))
-        for fd in [*self._ends]:
-            self._take_end(fd)
         self._selector.close()
         for process in self._processes:
             _close(process.stdout)
@@ -151,28 +148,12 @@ class Processes:
                 return
             time.sleep(_WAIT_SECONDS)
 
-    def _watch_end(self, process: subprocess.Popen[bytes]) -> None:
-        """A process that ends closes its pipes before the kernel is through with it: a GPU's context takes a
-        tenth of a second. Without a descriptor for it (Linux before 5.3) the end is seen at the next look.
-        """
-        with contextlib.suppress(OSError):
-            fd = os.pidfd_open(process.pid)
-            self._ends.add(fd)
-            self._selector.register(fd, selectors.EVENT_READ, None)
-
-    def _take_end(self, fd: int) -> None:
-        self._selector.unregister(fd)
-        self._ends.discard(fd)
-        os.close(fd)
-
     def _readable(self) -> bool:
         return bool(self._selector.get_map()) and bool(self._selector.select(0))
 
     def _read(self, timeout: float) -> Iterator[Line]:
         for key, _ in self._selector.select(timeout):
-            if key.fd in self._ends:
-                self._take_end(key.fd)
-            elif key.fd in self._unsent:
+            if key.fd in self._unsent:
                 self._send(key.fd)
             else:
                 yield from self._take(key)

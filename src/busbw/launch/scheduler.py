@@ -74,15 +74,15 @@ def call(*words: str, engine: str = "Slurm") -> str:
     return done.stdout
 
 
-def ask(words: Sequence[str], engine: str = "Slurm") -> subprocess.CompletedProcess[str]:
-    """A command's end, whatever it is. Raises SiteError where it cannot be started, NoAnswer where it does
-    not end.
+def ask(words: Sequence[str], engine: str = "Slurm", text: str = "") -> subprocess.CompletedProcess[str]:
+    """A command's end, whatever it is; ``text`` is its standard input. Raises SiteError where it cannot be
+    started, NoAnswer where it does not end.
     """
     try:
         return subprocess.run(
             words,
             env=environ_outside_jobs(),
-            stdin=subprocess.DEVNULL,
+            input=text,
             capture_output=True,
             text=True,
             errors="replace",

@@ -180,7 +180,7 @@ class _Launch:
         if code is not None and 128 < code < 193:  # as shells have it: a signal's number follows 128
             code = 128 - code
         state = ended or self._reader.end(code)
-        verdict = self.hearing.close(self.hearing.story(job, state, interrupted=interrupted))
+        verdict = self.hearing.close(self.hearing.whole_story(job, state, interrupted=interrupted))
         if verdict.error is not None:
             self.ear(verdict.error)
         return verdict.code
@@ -230,7 +230,7 @@ class _SeriesFollowing(follow.Following):
             return
         fate = json.loads(text)
         if fate.keys() == {"limit_s"}:
-            launch.hearing.listener.run_out_of_time(float(fate["limit_s"]))
+            launch.hearing.run_out_of_time(float(fate["limit_s"]))
         elif "lost" in fate:
             self._lost = fate["lost"]
         elif not fate.get("ended"):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from busbw.errors import ExitCode, UsageError
 from busbw.launch import follow, here, submit
-from busbw.launch.engine import Engine, Job, Work, load
+from busbw.launch.engine import Engine, Facts, Job, Work, load
 from busbw.launch.local import local_request, rank_count
 from busbw.launch.series import Starter
 from busbw.launch.variables import library_folders
@@ -57,7 +57,7 @@ class SeriesPlan:
         return load(str(self.launch.on))
 
     @cached_property
-    def facts(self) -> Mapping[str, str]:
+    def facts(self) -> Facts:
         """What the engine must know of its cluster, asked once."""
         return self.engine.inquire(self.launch, dry=self.settings.dry_run)
 

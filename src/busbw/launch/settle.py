@@ -10,8 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from busbw.errors import UnknownWord, UsageError, nearest, why
-from busbw.plan.flags.engines import ENGINES, FORM_FLAGS
+from busbw.errors import UnknownWord, UsageError, why
 from busbw.plan.flags.flag import flag_of
 from busbw.plan.flags.launch import OF_NEW_JOB, LaunchSettings
 from busbw.units import parse_duration
@@ -26,23 +25,6 @@ PBS_LIMIT_HINT: Final = "write hours:minutes:seconds, as 0:30:00"
 PBS_NODES: Final = "PBS_NODEFILE"
 # A word of a command, and a variable, are at most 128 KiB long on Linux, and the script is one.
 _MOST_SETUP_BYTES: Final = 100_000
-_COUNTS: Final = ("slots", "replicas")
-# What says in Slurm's own words what a key of --set says elsewhere.
-_SLURM_WORDS: Final = {
-    "gpu": "--sbatch-args=--gpus-per-node={}",
-    "memory": "--sbatch-args=--mem={}",
-    "instance-type": "--sbatch-args=--constraint={}",
-    "np": "--ranks {}",
-}
-
-
-def settle(launch: LaunchSettings, environ: Mapping[str, str]) -> tuple[LaunchSettings, tuple[str, ...]]:
-    """The settings with flags in the place of ``set`` where an engine has no form, and with the hosts of a
-    PBS job; and notes for the user. Raises UsageError.
-    """
-    if launch.on is not None and not ENGINES[launch.on].has_form:
-        launch = _as_flags(launch)
-    return with_pbs_hosts(launch, environ)
 
 
 def set_words(
@@ -64,21 +46,6 @@ def set_count(key: str, text: str) -> int:
     if not (text.isascii() and text.isdecimal() and int(text)):
         raise UsageError(f"--set {key}={text} must be a number", hint="give 1 or more")
     return int(text)
-
-
-def _as_flags(launch: LaunchSettings) -> LaunchSettings:
-    """--set over the flags that say the same."""
-    for word in launch.set:
-        key, _, value = word.partition("=")
-        if key not in FORM_FLAGS:
-            meant = _SLURM_WORDS.get(
-                nearest(key, _SLURM_WORDS), "--sbatch-args or --srun-args, as sbatch has it"
-            )
-            raise UsageError(f"Slurm does not use --set {key}", hint=f"give {meant.format(value)}")
-        count = set_count(key, value) if key in _COUNTS else None
-        said: dict[str, Any] = {FORM_FLAGS[key]: count if key == "slots" else value}
-        launch = replace(launch, **said)
-    return replace(launch, set=())
 
 
 def with_pbs_hosts(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
 
 from busbw.launch.engine import JobState, Phase
 from busbw.model.event import EventKind, Joiner
@@ -62,49 +62,11 @@ class Story:
         """By rank, what those say that wait for others in a round of a hunt; they leave, and do not hang."""
         return {int(item["rank"]): item for item in self.errors if item.get("waits")}
 
-
-class Listener:
-    """Takes events and other lines in the order in which they come. Its attributes are for reading."""
-
-    def __init__(self) -> None:
-        self.connected = False  # all ranks were there
-        self.hello: dict[int, str] = {}  # rank -> host
-        self.errors: list[Event] = []  # those that wait for such a rank in a collective may wait for ever
-        self.still: list[HostStill] = []  # of hosts where nothing moved
-        self.left: list[HostStill] = []  # of hosts when a rank ended within a case
-        self.end: Event | None = None  # rank 0's last
-        self.output: list[str] = []  # what was no event
-        self.out_of_time_s: float | None = None
-        self._last_words: tuple[str, ...] = ()
-        self._places: dict[int, str] = {}
-        self._finished = 0
-        self._joiner = Joiner()
-
-    def whole(self, item: Event) -> Event | None:
-        """The event, or the one that this part of it completes; None while parts are missing."""
-        return self._joiner.take(item)
-
-    def hear(self, item: Event) -> None:
-        """Take a whole event."""
-        kind = item["event"]
-        if kind == EventKind.HELLO:
-            self.hello[int(item["rank"])] = str(item["host"])
-        elif kind == EventKind.ERROR:
-            self.errors.append(item)
-        elif kind == EventKind.STALL:
-            still = from_plain(HostStill, item["still"])
-            (self.still if still.quiet_s else self.left).append(still)
-        elif kind == EventKind.END:
-            self.end = item
-        elif kind == EventKind.HEADER:
-            self.connected = True
-            self._places = {int(rank["rank"]): str(rank["host"]) for rank in item["world"]["ranks"]}
-        elif kind == EventKind.CASE:
-            self._finished += 1
-
     @property
     def is_wrong(self) -> bool:
-        """Whether something was said for which the launch is to end."""
+        """Whether something was said for which the launch is to end: who waits for a rank that failed, in a
+        collective, may wait for ever.
+        """
         return bool(self.errors or self.still)
 
     @property
@@ -114,23 +76,47 @@ class Listener:
             each.page.rank for host in self.still for each in host.ranks
         }
 
+
+class Listener:
+    """Takes events and other lines in the order in which they come: ``story`` has what was heard so far.
+    ``replace`` adds what else was seen.
+    """
+
+    def __init__(self) -> None:
+        self.output: list[str] = []  # the story's
+        self.story = Story(output=self.output)
+        self._joiner = Joiner()
+
+    def whole(self, item: Event) -> Event | None:
+        """The event, or the one that this part of it completes; None while parts are missing."""
+        return self._joiner.take(item)
+
+    def hear(self, item: Event) -> None:
+        """Take a whole event."""
+        self.story = replace(self.story, **_changes(item, self.story))
+
     def run_out_of_time(self, limit_seconds: float) -> None:
         """Note that the launch is to be ended, and its last lines before that."""
-        self.out_of_time_s = limit_seconds
-        self._last_words = tuple(line for line in self.output if line.strip())[-LAST_LINES:]
+        last_words = tuple(line for line in self.output if line.strip())[-LAST_LINES:]
+        self.story = replace(self.story, out_of_time_s=limit_seconds, last_words=last_words)
 
-    def story(self) -> Story:
-        """What was heard; ``replace`` adds what else was seen."""
-        return Story(
-            hello=self.hello,
-            places=self._places,
-            connected=self.connected,
-            finished=self._finished,
-            errors=tuple(self.errors),
-            still=tuple(self.still),
-            left=tuple(self.left),
-            end=self.end,
-            output=tuple(self.output),
-            out_of_time_s=self.out_of_time_s,
-            last_words=self._last_words,
-        )
+
+def _changes(item: Event, so_far: Story) -> dict[str, Any]:
+    """The fields of a story that an event changes."""
+    match item["event"]:
+        case EventKind.HELLO:
+            return {"hello": {**so_far.hello, int(item["rank"]): str(item["host"])}}
+        case EventKind.ERROR:
+            return {"errors": (*so_far.errors, item)}
+        case EventKind.STALL:
+            still = from_plain(HostStill, item["still"])
+            name = "still" if still.quiet_s else "left"
+            return {name: (*getattr(so_far, name), still)}
+        case EventKind.END:
+            return {"end": item}
+        case EventKind.HEADER:
+            places = {int(rank["rank"]): str(rank["host"]) for rank in item["world"]["ranks"]}
+            return {"connected": True, "places": places}
+        case EventKind.CASE:
+            return {"finished": so_far.finished + 1}
+    return {}

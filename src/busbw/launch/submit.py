@@ -6,7 +6,6 @@ import contextlib
 import itertools
 import json
 import shlex
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -58,16 +57,10 @@ def submit_files(request: JobRequest, folder: Path) -> Handle:
             close.close(folder, RunStatus.FAILED, now_utc(), error=error.message, hint=error.hint)
         raise
     try:
-        _keep(folder, {**asdict(handle), **size})
+        folders.replace_text(folder / folders.JOB_FILE, (json.dumps({**asdict(handle), **size}), "\n"))
     except OSError as error:
         raise _no_room(folder, _end_unknown(handle), error) from error
     return handle
-
-
-def _keep(folder: Path, job: Mapping[str, Any]) -> None:
-    partial = (folder / folders.JOB_FILE).with_suffix(".new")
-    partial.write_text(json.dumps(job) + "\n")
-    partial.replace(folder / folders.JOB_FILE)
 
 
 def _end_unknown(handle: Handle) -> str:

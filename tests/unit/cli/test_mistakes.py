@@ -66,7 +66,7 @@ MISTAKES: tuple[tuple[str, str, str], ...] = (
         "--set gpus",
         "`busbw run all_reduce --on kubernetes --image i -N 2 --set gpu=8`",
     ),
-    ("run all_reduce --on slurm -N 2 --set gpus=8", "--set gpus", "--sbatch-args=--gpus-per-node=8"),
+    ("run all_reduce --on slurm -N 2 --set gpus=8", "--set", "--sbatch-args=--gpus-per-node=8"),
     ("run --op allreduce", "reduction 'allreduce'", "an operation needs no flag"),
     ("expect nofile.log", "there is no file nofile.log", "`busbw list`"),
     # words of other programs

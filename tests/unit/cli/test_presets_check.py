@@ -50,7 +50,7 @@ def check(body: str, folder: Path) -> int:
         ("tool: hammer", "presets: a: tool: input should be '' or 'nccom-test'"),
         ("launch: {on: slrum}", "presets: a: launch: on: input should be 'hosts', 'slurm'"),
         ("slurm: {on: hosts}", "presets: a: slurm: 'on' is not known"),
-        ("launch: {on: slurm, set: [gqu=8]}", "preset u/a on slurm: Slurm does not use --set gqu"),
+        ("launch: {on: slurm, set: [gqu=8]}", "preset u/a on slurm: Slurm does not use --set"),
         ("hosts: {set: [gqu=8]}", "preset u/a on hosts: --on hosts does not use --set gqu"),
         ("pbs: {set: [gqu=8]}", "preset u/a on pbs: PBS does not use --set gqu"),
         ("launch: {topology: [/nowhere/nodes]}", "preset u/a: cannot read --topology /nowhere/nodes"),

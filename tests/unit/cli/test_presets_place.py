@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -50,29 +49,24 @@ def placed(
 @pytest.fixture
 def gpu_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hosts that have eight GPUs each, and answer."""
-    from dataclasses import asdict
+    from dataclasses import replace
 
     from busbw.launch.engine import load
     from busbw.launch.hosts.list import read_places
+    from busbw.launch.hosts.plan import Site
     from busbw.launch.hosts.ssh import HostFacts
     from busbw.plan.flags.launch import LaunchSettings
 
     own = HostFacts(
         "login", (3, 11), "/p", "x86_64", 8, 0, busbw="1.0", mpi="mpich", mpiexec="/env/bin/mpiexec"
     )
-    here = asdict(own)
     answer = HostFacts("n", (3, 11), "/p", "x86_64", 96, 8, busbw="1.0", mpi="mpich", mpiexec="/m")
 
-    def inquire(launch: LaunchSettings, _command: tuple[str, ...] = (), **_: bool) -> dict[str, str]:
-        hosts = {place.host: {**asdict(answer), "hostname": place.host} for place in read_places(launch)}
-        texts = {"setup": "", "token": "0" * 32}
-        return {**{k: json.dumps(v) for k, v in answers(hosts, here).items()}, **texts}
+    def inquire(launch: LaunchSettings, _command: tuple[str, ...] = (), **_: bool) -> dict[str, Site]:
+        hosts = {place.host: replace(answer, hostname=place.host) for place in read_places(launch)}
+        return {"site": Site(hosts, (), own, token="0" * 32)}
 
     monkeypatch.setattr(load("hosts"), "inquire", inquire)
-
-
-def answers(hosts: object, here: object) -> dict[str, object]:
-    return {"hosts": hosts, "local": [], "here": here, "inherited": {}}
 
 
 P5 = ("--preset", "aws/p5.48xlarge")

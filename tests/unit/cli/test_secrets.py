@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import stat
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,8 +16,8 @@ from busbw_testing.environ import clean_environ
 from busbw_testing.runs import NULL, start
 
 from busbw.cli.main import main
-from busbw.launch.engine import load
-from busbw.launch.hosts.plan import HostFacts
+from busbw.launch.engine import Facts, load
+from busbw.launch.hosts.plan import HostFacts, Site
 
 CANARY: Final = "CANARY"
 PEM: Final = "-----BEGIN OPENSSH PRIVATE KEY-----\nCANARY\n-----END OPENSSH PRIVATE KEY-----"
@@ -195,27 +194,16 @@ def test_a_preset_is_shown_without_its_secrets(tmp_path: Path, monkeypatch: pyte
 # ---- dry runs ----------------------------------------------------------------------------------------------
 
 
-def host(name: str) -> Mapping[str, Any]:
-    known = HostFacts(
-        "n", (3, 11), "/py", "x86_64", 96, 0, busbw="1", mpi="mpich", mpiexec="/env/bin/mpiexec"
-    )
-    return {**asdict(known), "hostname": name}
-
-
-FACTS: Final[Mapping[str, Mapping[str, str]]] = {
+HOST: Final = HostFacts(
+    "h", (3, 11), "/py", "x86_64", 96, 0, busbw="1", mpi="mpich", mpiexec="/env/bin/mpiexec"
+)
+FACTS: Final[Mapping[str, Facts]] = {
     "slurm": {
         "python": "/py", "user_id": "1", "setup": "", "mpi": "pmix none pmi2", "gpus": "0", "family": "mpich",
     },
     "pbs": {"python": "/py", "setup": ""},
     "kubernetes": {"namespace": "team", "token": "0" * 32},
-    "hosts": {
-        "hosts": json.dumps({name: host(name) for name in ("a", "b")}),
-        "local": "[]",
-        "here": json.dumps(host("h")),
-        "setup": "",
-        "inherited": "{}",
-        "token": "0" * 32,
-    },
+    "hosts": {"site": Site(dict.fromkeys(("a", "b"), HOST), (), HOST, token="0" * 32)},
 }  # fmt: skip
 PLACES: Final = {
     "slurm": ("--on", "slurm", "-N", "2", "--sbatch-args", "--comment=token=CANARY"),

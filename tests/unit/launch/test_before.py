@@ -1,50 +1,57 @@
-"""What Slurm is asked before a job is submitted: the pure part, on answers as they come."""
+"""What Slurm says of a job before it is submitted, by stand-ins for its commands."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from busbw.launch.slurm.before import image_findings, read_partitions
-from busbw.launch.slurm.before import judge as judge_partitions
+from busbw.launch.base import Command
+from busbw.launch.engine import JobRequest
+from busbw.launch.slurm.before import image_findings, tried
 from busbw.model.finding import Severity
 
 ERROR, WARNING = Severity.ERROR, Severity.WARNING
-
-# sinfo --noheader --format='%R|%a|%D|%T'
-SINFO = """\
-gpu|up|6|idle
-gpu|up|1|mixed-
-gpu|up|2|down*
-gpu|up|1|drained
-slow|up|4|allocated
-closed|down|4|idle
-"""
+REQUEST = JobRequest(
+    "slurm",
+    "busbw-x",
+    4,
+    2,
+    {"job.sbatch": "#!/bin/bash\n#SBATCH --nodes=2\n"},
+    (Command(("sbatch", "--parsable", "--nodes=2", "/runs/R/request/job.sbatch")),),
+)
 
 
-def test_partitions_are_read_with_their_states() -> None:
-    gpu, slow, closed = read_partitions(SINFO)
-    assert (gpu.name, gpu.is_up, gpu.nodes, gpu.usable) == ("gpu", True, 10, 7)
-    assert (slow.nodes, slow.usable) == (4, 4)
-    assert not closed.is_up
+def sbatch(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    (folder / "sbatch").write_text(f"#!/bin/sh\n{text}\n")
+    (folder / "sbatch").chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=":")
+
+
+def test_slurm_tries_the_job_as_it_would_be_submitted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = f'[ "$*" = "--test-only --nodes=2" ] && cat >{tmp_path}/script'
+    sbatch(tmp_path, monkeypatch, text)
+    assert list(tried(REQUEST)) == []
+    assert (tmp_path / "script").read_text() == REQUEST.files["job.sbatch"]
 
 
 @pytest.mark.parametrize(
-    ("wanted", "nodes", "severity", "claim"),
+    ("said", "words", "hint"),
     [
-        ("gpu", 11, ERROR, "Node count 11 is more than partition gpu has (10)"),
-        ("gpu", 8, WARNING, "7 of 10 nodes of partition gpu can be used, 8 are asked for"),
-        ("closed", 1, WARNING, "partition closed is down: jobs are taken and do not start"),
-        ("fast", 1, ERROR, "invalid partition specified: fast"),
+        ("allocation failure: Invalid partition name specified", "Invalid partition name", "sinfo"),
+        ("sbatch: error: Invalid --time specification", "Invalid --time specification", "--time-limit"),
     ],
 )
-def test_a_partition_that_cannot_serve(wanted: str, nodes: int, severity: Severity, claim: str) -> None:
-    (finding,) = judge_partitions(read_partitions(SINFO), wanted, nodes)
-    assert (finding.severity, finding.claim) == (severity, claim)
-
-
-@pytest.mark.parametrize(("wanted", "nodes"), [("gpu", 7), ("slow,gpu", 7), ("", 99), ("closed,gpu", 1)])
-def test_a_partition_that_can(wanted: str, nodes: int) -> None:
-    assert list(judge_partitions(read_partitions(SINFO), wanted, nodes)) == []
+def test_what_slurm_would_not_start_is_said_in_its_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, words: str, hint: str
+) -> None:
+    sbatch(tmp_path, monkeypatch, f"echo '{said}' >&2; exit 1")
+    (finding,) = tried(REQUEST)
+    assert finding.severity is WARNING
+    assert finding.claim.startswith(f"Slurm would not start this job now: {words}")
+    assert hint in finding.hint
 
 
 def test_an_image_needs_pyxis_and_its_file() -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import shlex
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,10 @@ from hypothesis import strategies as st
 
 from busbw.cli.main import main
 from busbw.errors import SiteError, UsageError
-from busbw.launch.engine import Job, Work
+from busbw.launch.engine import Facts, Job, Work
 from busbw.launch.hosts import engine
 from busbw.launch.hosts.agents import JobSpec
-from busbw.launch.hosts.plan import inherited
+from busbw.launch.hosts.plan import Site, inherited
 from busbw.launch.hosts.ssh import HostFacts, agent_command, read_form, ssh_words
 from busbw.plan.flags.launch import LaunchSettings
 
@@ -28,22 +27,12 @@ WORK = Work(
     ("run", "all_reduce", "-b", "8", "--format=jsonl", "--deliver=/runs/20261122-010203-all_reduce-3f9a")
 )
 ANSWER = HostFacts("n", (3, 11), PYTHON, "x86_64", 8, 0, busbw="1.0", mpi="mpich", mpiexec="/env/bin/mpiexec")
-HERE = asdict(
-    HostFacts("login", (3, 11), PYTHON, "x86_64", 8, 0, busbw="1.0", mpi="mpich", mpiexec="/env/bin/mpiexec")
-)
 
 
-def facts(*names: str, local: tuple[str, ...] = (), setup: str = "", **changes: Any) -> dict[str, str]:
-    here = {**HERE, **changes.pop("here", {})}
-    answer = asdict(replace(ANSWER, **changes))
-    return {
-        "hosts": json.dumps({name: {**answer, "hostname": name} for name in names}),
-        "local": json.dumps(local),
-        "here": json.dumps(here),
-        "setup": setup,
-        "inherited": json.dumps({}),
-        "token": "0123456789abcdef",
-    }
+def facts(*names: str, local: tuple[str, ...] = (), setup: str = "", **changes: Any) -> Facts:
+    here = replace(ANSWER, hostname="login", **changes.pop("here", {}))
+    answers = {name: replace(ANSWER, hostname=name, **changes) for name in names}
+    return {"site": Site(answers, local, here, setup, token="0123456789abcdef")}
 
 
 def job(launch: LaunchSettings, **changes: Any) -> Job:
@@ -51,7 +40,7 @@ def job(launch: LaunchSettings, **changes: Any) -> Job:
     return replace(base, **changes)
 
 
-def spec_for(job: Job, known: dict[str, str]) -> JobSpec:
+def spec_for(job: Job, known: Facts) -> JobSpec:
     spec = engine.request(job, known).payload
     assert isinstance(spec, JobSpec)
     return spec
@@ -201,7 +190,7 @@ def test_where_ranks_meet_may_be_said(mpi: Any) -> None:
         ),
     ],
 )
-def test_what_does_not_fit_is_refused(launch: LaunchSettings, known: dict[str, str], said: str) -> None:
+def test_what_does_not_fit_is_refused(launch: LaunchSettings, known: Facts, said: str) -> None:
     with pytest.raises(SiteError) as caught:
         spec_for(job(launch), known)
     assert said in caught.value.message
@@ -210,11 +199,10 @@ def test_what_does_not_fit_is_refused(launch: LaunchSettings, known: dict[str, s
 
 
 def test_hosts_with_different_mpis_are_refused() -> None:
-    known = facts("h1", "h2")
-    answers = json.loads(known["hosts"])
-    answers["h2"]["mpi"] = "openmpi"
+    one, other = facts("h1")["site"], facts("h2", mpi="openmpi")["site"]
+    known = {"site": replace(one, hosts={**one.hosts, **other.hosts})}
     with pytest.raises(SiteError, match="h1 has mpich, h2 has openmpi"):
-        spec_for(job(replace(FOUR, hosts="h1,h2")), {**known, "hosts": json.dumps(answers)})
+        spec_for(job(replace(FOUR, hosts="h1,h2")), known)
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from busbw.launch.kubernetes.form import Form, read_form
 from busbw.launch.kubernetes.manifest import documents, escaped
 from busbw.launch.kubernetes.words import WORDS, Words, read_words
 from busbw.launch.kubernetes.yaml import from_yaml, to_yaml
-from busbw.launch.topology.order import everything, read
+from busbw.launch.topology.order import order_of, read
 from busbw.machine.place import POD_VARIABLES
 from busbw.plan.flags.launch import LaunchSettings
 
@@ -56,7 +56,7 @@ def job(
 
 
 def objects(one: Job) -> list[dict[str, Any]]:
-    found = everything(read([("nodes", NODES)])) if one.launch.topology else None
+    found = order_of(read([("nodes", NODES)])) if one.launch.topology else None
     return documents(one, read_form(one), "team", found)
 
 

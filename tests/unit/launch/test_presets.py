@@ -5,9 +5,8 @@ Of a family the first is kept whole, and of the others what differs from it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,8 @@ import pytest
 from busbw_testing.golden import difference, is_golden, whole
 
 from busbw.cli.main import main
-from busbw.launch.engine import load
+from busbw.launch.engine import Facts, load
+from busbw.launch.hosts.plan import Site
 from busbw.launch.hosts.ssh import HostFacts
 from busbw.launch.kubernetes.yaml import from_yaml
 from busbw.plan.flags.engines import ENGINES
@@ -25,8 +25,8 @@ from busbw.plan.presets.preset import names, read_preset
 GOLDEN = Path(__file__).parent / "golden" / "presets"
 PYTHON = "/env/bin/python"
 IMAGE = "registry.example/busbw:1"
-HERE = asdict(
-    HostFacts("login", (3, 11), PYTHON, "x86_64", 8, 0, busbw="1.0", mpi="mpich", mpiexec="/env/bin/mpiexec")
+HERE = HostFacts(
+    "login", (3, 11), PYTHON, "x86_64", 8, 0, busbw="1.0", mpi="mpich", mpiexec="/env/bin/mpiexec"
 )
 
 
@@ -44,14 +44,12 @@ def words(name: str, engine: str) -> list[str]:
     return [*found, *(["--image", IMAGE] if engine == "kubernetes" else [])]
 
 
-def facts(engine: str, launch: LaunchSettings) -> Mapping[str, str]:
+def facts(engine: str, launch: LaunchSettings) -> Facts:
     """What a cluster of such nodes would answer; one whose nodes are not said has eight GPUs in each."""
     gpus = read_preset(launch.preset[0]).body.get("node", {"gpus": 8}).get("gpus", 0)
-    answer = HostFacts(
-        "n", (3, 11), PYTHON, "x86_64", 96, gpus, busbw="1.0", mpi="mpich", mpiexec="/env/bin/mpiexec"
-    )
-    hosts = {name: {**asdict(answer), "hostname": name} for name in launch.hosts.split(",")}
-    known: Mapping[str, Mapping[str, str]] = {
+    answer = replace(HERE, cores=96, gpus=gpus)
+    hosts = {name: replace(answer, hostname=name) for name in launch.hosts.split(",")}
+    known: Mapping[str, Facts] = {
         "slurm": {
             "python": PYTHON,
             "user_id": "1000",
@@ -60,14 +58,7 @@ def facts(engine: str, launch: LaunchSettings) -> Mapping[str, str]:
             "gpus": str(gpus),
             "family": "openmpi",
         },
-        "hosts": {
-            "hosts": json.dumps(hosts),
-            "local": "[]",
-            "here": json.dumps(HERE),
-            "setup": "",
-            "inherited": "{}",
-            "token": "0" * 32,
-        },
+        "hosts": {"site": Site(hosts, (), HERE, token="0" * 32)},
         "kubernetes": {"namespace": "team", "token": "0" * 32},
         "pbs": {"python": PYTHON, "setup": ""},
     }

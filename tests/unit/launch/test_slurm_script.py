@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -21,6 +20,7 @@ from busbw.launch.batch import END_MARK
 from busbw.launch.engine import Job, Work
 from busbw.launch.slurm import engine
 from busbw.launch.slurm.script import mpi_plugin, render, shape
+from busbw.launch.topology.order import read
 from busbw.plan.flags.launch import LaunchSettings
 
 GOLDEN = Path(__file__).parent / "golden" / "slurm"
@@ -33,7 +33,7 @@ FACTS: Mapping[str, str] = {
     "family": "mpich",
 }
 GPUS = {**FACTS, "gpus": "8"}
-TOPOLOGY = {"topology": json.dumps([["lines", "h1 s0.s1\nh2 s0.s2\nh3 s0.s1\n"]])}
+TOPOLOGY = {"topology": read([("lines", "h1 s0.s1\nh2 s0.s2\nh3 s0.s1\n")])}
 COMMAND = Work(("train", "--lr", "a b"), is_busbw=False)
 
 

@@ -11,7 +11,7 @@ from busbw_testing.ras_server import answer_of
 
 from busbw.errors import ExitCode, RankFailed
 from busbw.launch.stall import State, explain, stalled_event
-from busbw.launch.story import Listener
+from busbw.launch.story import Listener, Story
 from busbw.launch.verdict import judge
 from busbw.model.event import Event, EventKind, decode, encode, error_event, event, stall_event
 from busbw.model.hang import HangAnswer, LinkSeen, ProcessSeen
@@ -109,13 +109,13 @@ def test_of_two_ranks_in_different_calls_none_is_named() -> None:
     assert found["hint"].startswith("all ranks have one plan: compare the versions")
 
 
-def heard(*events: Event) -> Listener:
+def heard(*events: Event) -> Story:
     listener = Listener()
     for item in events:
         whole = decode(encode(item))
         assert whole is not None
         listener.hear(whole)
-    return listener
+    return listener.story
 
 
 def left(number: int, size: str, **seen: Any) -> HostStill:
@@ -125,10 +125,10 @@ def left(number: int, size: str, **seen: Any) -> HostStill:
 
 def test_who_made_another_call_is_named_where_the_library_ended_a_victim() -> None:
     seen = (left(0, "4 B"), left(1, "4 B", is_gone=True), left(2, "8 B"))
-    listener = heard(*map(stall_event, seen))
-    assert not listener.is_wrong
+    story = heard(*map(stall_event, seen))
+    assert not story.is_wrong
     own = error_event(RankFailed("MPI call failed: Message truncated", rank=1, host="h1"))
-    error = judge(replace(listener.story(), errors=[own], first_dead=1, exits={0: -9})).error
+    error = judge(replace(story, errors=[own], first_dead=1, exits={0: -9})).error
     assert error is not None
     assert (error["rank"], error["host"]) == (2, "h2")
     assert error["message"] == (
@@ -147,14 +147,14 @@ def test_who_made_another_call_is_named_where_the_library_ended_a_victim() -> No
 )
 def test_nobody_is_named_where_a_message_was_cut_and_the_pages_do_not_decide(seen: Any) -> None:
     own = error_event(RankFailed("MPI call failed: Message truncated", rank=1, host="h1"))
-    error = judge(replace(heard(*map(stall_event, seen)).story(), errors=[own], exits={0: -9})).error
+    error = judge(replace(heard(*map(stall_event, seen)), errors=[own], exits={0: -9})).error
     assert error is not None
     assert (error["rank"], error["host"]) == (None, "")
 
 
 def test_a_rank_that_ends_in_the_same_call_as_the_others_is_judged_by_its_end() -> None:
     seen = heard(*map(stall_event, (left(0, "4 B"), left(1, "4 B", is_gone=True))))
-    error = judge(replace(seen.story(), host="h1", process_is_rank=True, exits={1: -9})).error
+    error = judge(replace(seen, host="h1", process_is_rank=True, exits={1: -9})).error
     assert error is not None
     assert error["message"] == "rank 1 on h1 was killed by SIGKILL"
 
@@ -206,9 +206,9 @@ def test_what_a_watcher_reports_is_judged_before_what_ranks_did_then() -> None:
     still = host(
         *(rank(number, 2, **(IN_CALL if number else {**IN_CALL, "state": "T"})) for number in range(2))
     )
-    listener = heard(stall_event(still))
-    assert listener.all_still
-    verdict = judge(replace(listener.story(), exits={0: 5, 1: -9}, someone_ended=True, first_dead=1))
+    story = heard(stall_event(still))
+    assert story.all_still
+    verdict = judge(replace(story, exits={0: 5, 1: -9}, someone_ended=True, first_dead=1))
     assert verdict.code is ExitCode.RANK_FAILED
     assert verdict.error is not None
     assert verdict.error["rank"] == 0

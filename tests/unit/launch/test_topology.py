@@ -25,11 +25,10 @@ from busbw.launch.topology.kinds import Place
 from busbw.launch.topology.order import (
     RankOrder,
     Topology,
-    everything,
     order,
+    order_of,
     read,
-    read_texts,
-    topology_of,
+    read_topology,
 )
 from busbw.plan.flags.launch import LaunchSettings
 
@@ -177,18 +176,17 @@ def test_a_topology_of_another_cluster_is_refused() -> None:
 
 
 def test_files_are_read_before_anything_is_asked(tmp_path: Path) -> None:
-    assert read_texts(LaunchSettings()) == {}
-    assert topology_of({}) is None
+    assert order_of(read_topology(LaunchSettings())) is None
     names = (str(FILES / "aws.json"), str(FILES / "names.txt"))
-    found = topology_of(read_texts(LaunchSettings(topology=names)))
+    found = read_topology(LaunchSettings(topology=names))
     assert found is not None
     assert ordered(found, "h2", "h1") == ["h2", "h1"]
     run = tmp_path / "run"
     run.mkdir()
     (run / "run.json").write_text((FILES / "run.json").read_text())
-    assert read_texts(LaunchSettings(topology=(str(run),)))
+    assert read_topology(LaunchSettings(topology=(str(run),)))
     with pytest.raises(UsageError, match="cannot read --topology"):
-        read_texts(LaunchSettings(topology=(str(tmp_path / "none"),)))
+        read_topology(LaunchSettings(topology=(str(tmp_path / "none"),)))
 
 
 # ---- properties ----------------------------------------------------------------------------------------
@@ -272,7 +270,8 @@ def test_names_of_hosts_are_data_in_the_script() -> None:
 
 
 def test_everything_has_every_name() -> None:
-    found = everything(topology("aws.json", "names.txt"))
+    found = order_of(topology("aws.json", "names.txt"))
+    assert found is not None
     assert found.unknown == ()
     assert "5 hosts at 4 lowest switches" in found.notes[0]
     names = [host for host in found.hosts if host.startswith("h")]

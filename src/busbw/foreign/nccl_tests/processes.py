@@ -139,7 +139,7 @@ def rank_commands(met: Met, launcher: str, line: Line, words: Sequence[str]) -> 
         of_all = (met.rank * each + index, count * each)
         of_host = (met.me.local_rank * each + index, met.here * each)
         environ = {**rank_variables(of_all, of_host, where["root"]), **own}
-        commands.append(Command(argv, environ, secret=frozenset({"BUSBW_TOKEN"})))
+        commands.append(Command(argv, environ))
     return tuple(commands)
 
 

@@ -11,7 +11,6 @@ from typing import Any
 from busbw.launch.base import Command
 from busbw.launch.hosts.ssh import agent_text, part
 from busbw.launch.processes import Exit, Line, Processes
-from busbw.launch.verdict import RankEnd
 
 
 @dataclass(frozen=True)
@@ -50,38 +49,6 @@ class JobSpec:
     watch: str = ""
 
 
-@dataclass(frozen=True)
-class Heard:
-    """A line that a command on ``host`` wrote; ``rank`` where the command is one."""
-
-    host: str
-    rank: int | None
-    text: str
-    is_error: bool
-
-
-@dataclass(frozen=True)
-class Exited:
-    """A command that ended: ``code`` is negative for a signal. ``error`` says why it could not start."""
-
-    host: str
-    rank: int | None
-    code: int
-    error: str = ""
-
-
-@dataclass(frozen=True)
-class Lost:
-    """An agent that ended before it was told to; ``was_ready`` where it had begun."""
-
-    host: str
-    why: str
-    was_ready: bool
-
-
-Happening = Heard | Exited | RankEnd | Lost | None
-
-
 @dataclass
 class Agent:
     """A connection to one host."""
@@ -99,6 +66,18 @@ class Agent:
     def has_exited(self) -> bool:
         """All its commands have."""
         return len(self.exits) == len(self.spec.tasks)
+
+    def take(self, line: Line) -> Mapping[str, Any]:
+        """What it said with a line, empty where that line is not its own: ssh's, or a login script's."""
+        said = {} if line.is_error else _decode(line.text)
+        if not said:
+            self.words = line.text.strip() or self.words
+        self.words = said.get("failed", self.words)
+        self.is_ready = self.is_ready or "ready" in said
+        self.is_done = self.is_done or "done" in said
+        if "exit" in said:
+            self.exits[said["index"]] = said["exit"]
+        return said
 
 
 class Agents:
@@ -131,17 +110,19 @@ class Agents:
         codes = [code for agent in self._agents for code in agent.exits.values()]
         return next((code for code in codes if code), 0) if codes else None
 
-    def follow(self, idle_seconds: float) -> Iterator[Happening]:
-        """What happens, None at least every ``idle_seconds``; ends when all connections have."""
+    def follow(self, idle_seconds: float) -> Iterator[tuple[Agent, Mapping[str, Any]] | None]:
+        """What agents say (``launch.agent``), and ``lost``, with why, of one that ended before it had to;
+        None at least every ``idle_seconds``. Ends when all connections have.
+        """
         for item in self._processes.follow(lambda: idle_seconds):
             if isinstance(item, Line):
-                yield from self._hear(item, self._agents[item.process])
+                agent = self._agents[item.process]
+                yield agent, agent.take(item)
             elif isinstance(item, Exit):
                 agent = self._agents[item.process]
                 agent.is_over = True
                 if not agent.is_done:
-                    why = agent.words or f"its connection ended ({item.code})"
-                    yield Lost(agent.spec.host, why, agent.is_ready)
+                    yield agent, {"lost": agent.words or f"its connection ended ({item.code})"}
             else:
                 self._let_go()
                 yield None
@@ -186,33 +167,10 @@ class Agents:
                 agent.has_gone = True
                 self._say(index, "go")
 
-    def _hear(self, line: Line, agent: Agent) -> Iterator[Heard | Exited | RankEnd]:
-        said = None if line.is_error else _decode(line.text)
-        if said is None:
-            agent.words = line.text.strip() or agent.words
-        elif "line" in said:
-            rank = agent.spec.tasks[said["index"]].rank
-            yield Heard(agent.spec.host, rank, said["line"], said["error"])
-        elif "exit" in said:
-            agent.exits[said["index"]] = said["exit"]
-            rank = agent.spec.tasks[said["index"]].rank
-            yield Exited(agent.spec.host, rank, said["exit"], said.get("error", ""))
-        elif "gone" in said:
-            yield RankEnd(said["gone"], said["said"], said["swept"])
-        elif "ready" in said:
-            agent.is_ready = True
-        elif "failed" in said:
-            agent.words = said["failed"]
-        elif "done" in said:
-            agent.is_done = True
 
-
-def _decode(line: str) -> Mapping[str, Any] | None:
-    """What an agent said, None for a line of somebody else (a login script)."""
-    if not line.startswith("{"):
-        return None
+def _decode(line: str) -> Mapping[str, Any]:
     try:
-        said = json.loads(line)
+        said = json.loads(line) if line.startswith("{") else {}
     except ValueError:
-        return None
-    return said if isinstance(said, dict) else None
+        return {}
+    return said if isinstance(said, dict) else {}

@@ -11,7 +11,7 @@ from busbw.errors import UsageError
 from busbw.launch.base import Command, rank_variables
 from busbw.launch.command import NUMBER
 from busbw.launch.hosts.list import Ranks
-from busbw.launch.local import OPEN_MPI_ENVIRON, SECRET
+from busbw.launch.local import OPEN_MPI_ENVIRON
 from busbw.rank.world.watched import JOB_VARIABLE
 
 # Where ranks without MPI meet, as host or host:port.
@@ -75,7 +75,7 @@ def open_mpi(mpiexec: str, start: Start, ssh: tuple[str, ...]) -> Command:
         options += ["-x", name]
     agent = _words_without_spaces(ssh)
     own = {**OPEN_MPI_ENVIRON, "OMPI_MCA_plm_rsh_agent": agent, "PRTE_MCA_plm_ssh_agent": agent}
-    return Command((mpiexec, *options, *start.mpirun_args, *start.argv), {**own, **environ}, SECRET)
+    return Command((mpiexec, *options, *start.mpirun_args, *start.argv), {**own, **environ})
 
 
 def mpich(mpiexec: str, start: Start, ssh: tuple[str, ...]) -> Command:
@@ -95,7 +95,7 @@ def mpich(mpiexec: str, start: Start, ssh: tuple[str, ...]) -> Command:
     options = (*options, "-hosts", hosts, *each, "-n", str(start.size), "-genvlist", names)
     own = {"HYDRA_RMK": "user", "HYDRA_LAUNCHER_EXTRA_ARGS": _words_without_spaces(ssh[1:])}
     all_of_them = {**own, **environ, _LOST_VARIABLE: "1"}
-    return Command((mpiexec, *options, *start.mpirun_args, *start.argv), all_of_them, SECRET)
+    return Command((mpiexec, *options, *start.mpirun_args, *start.argv), all_of_them)
 
 
 def without_mpi(start: Start, token: str, *, is_busbw: bool) -> tuple[Command, ...]:
@@ -116,7 +116,7 @@ def without_mpi(start: Start, token: str, *, is_busbw: bool) -> tuple[Command, .
             own |= {"LOCAL_WORLD_SIZE": own["BUSBW_LOCAL_SIZE"], NUMBER: str(nodes.index(host))}
         seen[host] += 1
         environ = {**start.environ, **own, "BUSBW_TOKEN": token, JOB_VARIABLE: start.job}
-        commands.append(Command(start.argv, environ, SECRET))
+        commands.append(Command(start.argv, environ))
     return tuple(commands)
 
 

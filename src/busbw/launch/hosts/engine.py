@@ -7,19 +7,18 @@ process that submitted it.
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import socket
 import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from busbw.errors import SiteError, UsageError
 from busbw.launch import agent
-from busbw.launch.engine import Handle, Item, JobRequest, JobState, Phase
+from busbw.launch.engine import Facts, Handle, Item, JobRequest, JobState, Phase
 from busbw.launch.hosts import job as hosts_job
 from busbw.launch.hosts import plan as hosts_plan
 from busbw.launch.hosts.agents import JobSpec
@@ -34,8 +33,9 @@ from busbw.launch.hosts.ssh import (
     ssh_words,
 )
 from busbw.launch.settle import read_setup, refuse_unused, split_words
-from busbw.launch.topology.order import read_texts
+from busbw.launch.topology.order import read_topology
 from busbw.model.plain import from_plain
+from busbw.record.folder import replace_text
 from busbw.record.owner import Owner, is_owned
 
 if TYPE_CHECKING:
@@ -65,33 +65,31 @@ def inquire(
     command: tuple[str, ...] = (),  # noqa: ARG001
     *,
     dry: bool = False,
-) -> Mapping[str, str]:
-    """See Engine. Facts: hosts (what each said), local (those that are this machine), here (this machine's
-    own), setup, inherited (variables of this shell that the ranks get), token, topology (its texts). A dry
-    run connects to no host: each counts as one like this machine.
-    """
+) -> Facts:
+    """See Engine: a ``Site``. A dry run connects to no host: each counts as one like this machine."""
     check(launch)
-    topology = read_texts(launch)
+    topology = read_topology(launch)
     places, form = _that_may_be_used(launch), read_form(launch.set)
     setup = read_setup(launch.setup_script)
     hosts = tuple(dict.fromkeys(place.host for place in places))
-    local = [place.host for place in places if "@" not in place.host and is_this_machine(place.name)]
+    local = {place.host for place in places if "@" not in place.host and is_this_machine(place.name)}
     ssh, python = ssh_words(form), hosts_plan.python_of(launch, sys.executable)
     commands = {
         host: agent_command(host, local=host in local, ssh=ssh, python=python, setup=setup) for host in hosts
     }
     seconds = float(form.get("connect-timeout", CONNECT_SECONDS))
-    answers = _like_this_one(hosts, python) if dry else probe(commands, seconds)
-    return {
-        **({"unasked": "a dry run asks no host"} if dry else {}),
-        "hosts": json.dumps({host: asdict(answer) for host, answer in answers.items()}),
-        "local": json.dumps(sorted(set(local))),
-        "here": json.dumps(agent.probe("")),
-        "setup": setup,
-        "inherited": json.dumps(hosts_plan.inherited(os.environ)),
-        "token": secrets.token_hex(16),
-        **topology,
-    }
+    here = from_plain(HostFacts, agent.probe(""))
+    site = hosts_plan.Site(
+        hosts=_like_this_one(hosts, here, python) if dry else probe(commands, seconds),
+        local=tuple(sorted(local)),
+        here=here,
+        setup=setup,
+        inherited=hosts_plan.inherited(os.environ),
+        token=secrets.token_hex(16),
+        topology=topology,
+        unasked="a dry run asks no host" if dry else "",
+    )
+    return {"site": site}
 
 
 request = hosts_plan.request  # see Engine
@@ -128,12 +126,8 @@ def follow(handle: Handle, folder: Path) -> Iterator[Item]:
 def cancel(handle: Handle, *, now: bool) -> None:
     """See Engine. Whoever runs the job looks for the file."""
     folder = Path(handle.details["folder"])
-    if not is_owned(folder, _LOCK_FILE):
-        return
-    path = folder / hosts_job.CANCEL_FILE
-    partial = path.with_suffix(".new")
-    partial.write_text("now\n" if now else "end\n")
-    partial.replace(path)
+    if is_owned(folder, _LOCK_FILE):
+        replace_text(folder / hosts_job.CANCEL_FILE, ("now\n" if now else "end\n",))
 
 
 def state(handle: Handle) -> JobState:
@@ -172,8 +166,8 @@ def _that_may_be_used(launch: LaunchSettings) -> tuple[Place, ...]:
     return first_nodes(every, max(launch.nodes.split(","), key=int))
 
 
-def _like_this_one(hosts: tuple[str, ...], python: str) -> dict[str, HostFacts]:
-    own = from_plain(HostFacts, {**agent.probe(""), "executable": python, "instance": "", "address": ""})
+def _like_this_one(hosts: tuple[str, ...], here: HostFacts, python: str) -> dict[str, HostFacts]:
+    own = replace(here, executable=python, instance="", address="")
     return {host: replace(own, hostname=host) for host in hosts}
 
 

@@ -10,13 +10,13 @@ import contextlib
 import re
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from busbw.errors import ExitCode
 from busbw.launch.engine import Item, JobState, Output, Phase
-from busbw.launch.hosts.agents import Agents, Exited, Happening, Heard, JobSpec, Lost
+from busbw.launch.hosts.agents import Agent, Agents, JobSpec
 from busbw.launch.hosts.ssh import SILENCE_SECONDS
 from busbw.launch.verdict import RankEnd, SeenOnHosts, name_rank
 from busbw.model.event import decode
@@ -94,20 +94,29 @@ class _Conduct:
         self._launcher_words: deque[str] = deque(maxlen=_LAUNCHER_WORDS)
         self._rank_words: dict[int, deque[str]] = {}
         self._ends: list[RankEnd] = []  # of ranks that agents watch, in the order in which we heard
+        self._seen = SeenOnHosts(
+            spec.hosts_by_rank, spec.announces, self._launcher_words, self._rank_words, self._ends
+        )
 
     def run(self) -> Iterator[Item]:
         """See the function of this name."""
         agents = Agents(self._spec, GRACE_SECONDS)
         try:
             for item in agents.follow(_LOOK_SECONDS):
-                yield from self._take(item, agents)
+                if not self._has_started and (agents.has_gone or (item is not None and "line" in item[1])):
+                    self._has_started = True  # also those that hang before their first word
+                    yield JobState(Phase.RUNNING)
+                if item is None:
+                    yield None
+                else:
+                    yield from self._take(*item)
                 self._decide(agents)
                 if self._end_s is not None and time.monotonic() - self._end_s > self._patience():
                     break
         finally:
             agents.close()
         verdict = self._verdict or JobState(Phase.ENDED, code=agents.code)
-        yield verdict if verdict.why else self._name_rank(verdict)
+        yield verdict if verdict.why else name_rank(verdict, self._seen)
 
     def _patience(self) -> float:
         """What agents get that were told to end. A launcher may give up over a lost host without a word,
@@ -120,36 +129,31 @@ class _Conduct:
     def _is_unexplained(self) -> bool:
         return self._verdict is not None and not self._verdict.why
 
-    def _take(self, item: Happening, agents: Agents) -> Iterator[Item]:
-        if not self._has_started and (agents.has_gone or isinstance(item, Heard)):
-            self._has_started = True  # also those that hang before their first word
-            yield JobState(Phase.RUNNING)
-        if isinstance(item, Heard):
-            yield self._output(item)
-        elif isinstance(item, Exited):
-            if item.code != 0:
-                self._go_wrong(_of_exit(item, is_busbw=self._spec.announces))
-        elif isinstance(item, Lost):
-            yield from self._lose(item)
-        elif isinstance(item, RankEnd):
-            self._ends.append(item)
-        else:
-            yield None
+    def _take(self, agent: Agent, said: Mapping[str, Any]) -> Iterator[Item]:
+        """What an agent said (``launch.agent``), or that it is lost."""
+        if "line" in said:
+            yield self._output(agent, said)
+        elif said.get("exit"):
+            self._go_wrong(_of_exit(agent, said, is_busbw=self._spec.announces))
+        elif "gone" in said:
+            self._ends.append(RankEnd(said["gone"], said["said"], said["swept"]))
+        elif "lost" in said:
+            yield from self._lose(agent, said["lost"])
 
-    def _lose(self, item: Lost) -> Iterator[JobState]:
+    def _lose(self, agent: Agent, words: str) -> Iterator[JobState]:
         """A host that cannot be reached, or cannot any more."""
         if self._ordered and not self._is_unexplained():
             return
-        if not item.was_ready:
-            hint = f"try: ssh -o BatchMode=yes {item.host} true"
-            why = f"{item.host}: {item.why}"
-            yield JobState(Phase.PENDING, why, hopeless=True, hint=hint, unreachable=True)
-            why = f"{item.host} cannot be reached: {item.why}"
+        host = agent.spec.host
+        if not agent.is_ready:
+            hint = f"try: ssh -o BatchMode=yes {host} true"
+            yield JobState(Phase.PENDING, f"{host}: {words}", hopeless=True, hint=hint)
+            why = f"{host} cannot be reached: {words}"
         else:
-            why = f"host {item.host} is lost: {item.why}"
+            why = f"host {host} is lost: {words}"
             hint = "look whether it is up, and at its network"
         code = self._verdict.code if self._verdict is not None else None
-        lost = JobState(Phase.ENDED, why, hint=hint, code=code, host=item.host, unreachable=True)
+        lost = JobState(Phase.ENDED, why, hint=hint, code=code, host=host)
         self._go_wrong(lost, at_once=True)
 
     def _go_wrong(self, verdict: JobState, *, at_once: bool = False) -> None:
@@ -179,14 +183,14 @@ class _Conduct:
         self._end_s = time.monotonic()
         agents.order(word)
 
-    def _output(self, item: Heard) -> Output:
-        text, rank, host = item.text, item.rank, item.host
+    def _output(self, agent: Agent, said: Mapping[str, Any]) -> Output:
+        text, rank, host = said["line"], agent.spec.tasks[said["index"]].rank, agent.spec.host
         if rank is None and self._spec.hosts_by_rank and (match := _TAG.match(text)):
             tagged = int(match[1])
             if tagged < len(self._spec.hosts_by_rank):
                 text, rank, host = text[match.end() :], tagged, self._spec.hosts_by_rank[tagged]
         self._remember(text, rank)
-        return Output(text, host if rank is None else f"{host} rank {rank}", item.is_error)
+        return Output(text, host if rank is None else f"{host} rank {rank}", said["error"])
 
     def _remember(self, text: str, rank: int | None) -> None:
         """Keep what shows later who died."""
@@ -195,26 +199,16 @@ class _Conduct:
         elif decode(text) is None:
             self._rank_words.setdefault(rank, deque(maxlen=_RANK_WORDS)).append(text)
 
-    def _name_rank(self, verdict: JobState) -> JobState:
-        """The rank that died under a launcher."""
-        seen = SeenOnHosts(
-            self._spec.hosts_by_rank,
-            is_busbw=self._spec.announces,
-            launcher_words=tuple(self._launcher_words),
-            rank_words=self._rank_words,
-            ends=self._ends,
-        )
-        return name_rank(verdict, seen)
 
-
-def _of_exit(item: Exited, *, is_busbw: bool) -> JobState:
+def _of_exit(agent: Agent, said: Mapping[str, Any], *, is_busbw: bool) -> JobState:
     """A command that ended badly. A launcher's own end says nothing of who is to blame: its words do. Nor
     does that of a rank of busbw that lost another one: its events do.
     """
-    if item.error:
-        return JobState(Phase.ENDED, f"{item.error} on {item.host}", code=item.code, host=item.host)
-    if item.rank is None or (is_busbw and item.code == ExitCode.RANK_FAILED):
-        return JobState(Phase.ENDED, code=item.code)
-    how = f"exit code {item.code}" if item.code > 0 else f"signal {-item.code}"
-    why = f"rank {item.rank} on {item.host} ended with {how}"
-    return JobState(Phase.ENDED, why, code=item.code, rank=item.rank, host=item.host)
+    code, host, rank = said["exit"], agent.spec.host, agent.spec.tasks[said["index"]].rank
+    if error := said.get("error"):  # it could not start
+        return JobState(Phase.ENDED, f"{error} on {host}", code=code, host=host)
+    if rank is None or (is_busbw and code == ExitCode.RANK_FAILED):
+        return JobState(Phase.ENDED, code=code)
+    how = f"exit code {code}" if code > 0 else f"signal {-code}"
+    why = f"rank {rank} on {host} ended with {how}"
+    return JobState(Phase.ENDED, why, code=code, rank=rank, host=host)

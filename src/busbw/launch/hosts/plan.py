@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -21,14 +20,13 @@ from busbw.launch.hosts.commands import Start
 from busbw.launch.hosts.list import Place, Ranks, distribute, first_nodes, read_places, refuse_idle
 from busbw.launch.hosts.ssh import HostFacts, after_setup, agent_command, read_form, ssh_words
 from busbw.launch.settle import split_words
-from busbw.launch.topology.order import RankOrder, order, topology_of
+from busbw.launch.topology.order import RankOrder, Topology, order
 from busbw.machine.environment import is_recorded
-from busbw.model.plain import from_plain
 from busbw.rank.world.watched import watch_address
 from busbw.redact import REDACTED, redact
 
 if TYPE_CHECKING:
-    from busbw.launch.engine import Job
+    from busbw.launch.engine import Facts, Job
     from busbw.plan.flags.launch import LaunchSettings
 
 # Of the recorded variables, those that say who, where or in which job a process is, or what is installed
@@ -42,27 +40,25 @@ _FAMILIES: Final = ("openmpi", "mpich")
 
 
 @dataclass(frozen=True)
-class _Site:
-    """The facts, read."""
+class Site:
+    """What is known of the hosts: what each said, those that are this machine, and what this machine says of
+    itself. ``inherited`` are the variables of this shell that the ranks get; ``unasked`` says why no host was
+    asked.
+    """
 
     hosts: Mapping[str, HostFacts]
     local: tuple[str, ...]
     here: HostFacts
-    setup: str
-    inherited: Mapping[str, str]
-    token: str
+    setup: str = ""
+    inherited: Mapping[str, str] = field(default_factory=dict)
+    token: str = ""
+    topology: Topology | None = None
+    unasked: str = ""
 
-    @staticmethod
-    def read(facts: Mapping[str, str], wanted: tuple[str, ...]) -> _Site:
-        answers = json.loads(facts["hosts"])
-        return _Site(
-            hosts={host: from_plain(HostFacts, answers[host]) for host in wanted},
-            local=tuple(host for host in json.loads(facts["local"]) if host in wanted),
-            here=from_plain(HostFacts, json.loads(facts["here"])),
-            setup=facts["setup"],
-            inherited=json.loads(facts["inherited"]),
-            token=facts["token"],
-        )
+    def of(self, hosts: tuple[str, ...]) -> Site:
+        """These hosts alone."""
+        local = tuple(host for host in self.local if host in hosts)
+        return replace(self, hosts={host: self.hosts[host] for host in hosts}, local=local)
 
 
 def python_of(launch: LaunchSettings, own: str) -> str:
@@ -83,15 +79,16 @@ def inherited(environ: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def request(job: Job, facts: Mapping[str, str]) -> JobRequest:
+def request(job: Job, facts: Facts) -> JobRequest:
     """See Engine. The commands are what a person would type; busbw has them started by its agents. Raises
     UsageError and SiteError for what does not fit.
     """
     launch = job.launch
-    every, rank_order = _in_order(read_places(launch), facts)
+    known: Site = facts["site"]
+    every, rank_order = _in_order(read_places(launch), known)
     places = first_nodes(every, launch.nodes)
     hosts = tuple(dict.fromkeys(place.host for place in places))
-    site = _Site.read(facts, hosts)
+    site = known.of(hosts)
     _refuse_unequal(job, site)
     gpus = min(answer.gpus for answer in site.hosts.values())
     mpi = _launcher(job, site, gpus)
@@ -118,18 +115,18 @@ def request(job: Job, facts: Mapping[str, str]) -> JobRequest:
         commands=shown,
         payload=spec,
         rank_order=rank_order.within(used) if rank_order is not None else None,
-        notes=(*((idle,) if len(used) < len(hosts) else ()), *_guessed(facts, site.hosts[hosts[0]])),
+        notes=(*((idle,) if len(used) < len(hosts) else ()), *_guessed(site, site.hosts[hosts[0]])),
     )
 
 
-def _guessed(facts: Mapping[str, str], own: HostFacts) -> Iterator[str]:
-    if why := facts.get("unasked"):
+def _guessed(site: Site, own: HostFacts) -> Iterator[str]:
+    if site.unasked:
         like = f"{own.cores} cores, {own.gpus} GPUs, {own.mpi or 'no MPI'}"
         instead = "for 8 GPUs a host give --backend nccl --ranks-per-node 8"
-        yield f"{why}: this is for hosts like this one ({like}); {instead}"
+        yield f"{site.unasked}: this is for hosts like this one ({like}); {instead}"
 
 
-def _start(job: Job, site: _Site, places: tuple[Place, ...], ranks: tuple[Ranks, ...]) -> Start:
+def _start(job: Job, site: Site, places: tuple[Place, ...], ranks: tuple[Ranks, ...]) -> Start:
     path, environ = command.path_apart(job.environ)
     argv = (*path, *job.argv(_python(job, site)))
     root = site.hosts[ranks[0].host].address
@@ -144,25 +141,19 @@ def _start(job: Job, site: _Site, places: tuple[Place, ...], ranks: tuple[Ranks,
     )
 
 
-def _in_order(
-    places: tuple[Place, ...], facts: Mapping[str, str]
-) -> tuple[tuple[Place, ...], RankOrder | None]:
+def _in_order(places: tuple[Place, ...], site: Site) -> tuple[tuple[Place, ...], RankOrder | None]:
     """The places as --topology has them; as they were without it. -N then takes neighbours."""
-    topology = topology_of(facts)
-    if topology is None:
+    if site.topology is None:
         return places, None
-    answers = json.loads(facts["hosts"])
-    names = {
-        place.host: (place.host, answers[place.host]["hostname"], answers[place.host].get("instance", ""))
-        for place in places
-    }
-    found = order(topology, [tuple(filter(None, each)) for each in names.values()])
+    answers = {place.host: site.hosts[place.host] for place in places}
+    names = ((host, answer.hostname, answer.instance) for host, answer in answers.items())
+    found = order(site.topology, [tuple(filter(None, each)) for each in names])
     positions = {host: number for number, host in enumerate(found.hosts)}
     return tuple(sorted(places, key=lambda place: positions[place.host])), found
 
 
 def _for_command(
-    job: Job, site: _Site, places: tuple[Place, ...], ranks: tuple[Ranks, ...]
+    job: Job, site: Site, places: tuple[Place, ...], ranks: tuple[Ranks, ...]
 ) -> Mapping[str, str]:
     """The variables in which a command of the user's finds its hosts. Slots are those that were given, else
     GPUs.
@@ -182,7 +173,7 @@ def _for_command(
     }
 
 
-def _launcher(job: Job, site: _Site, gpus: int) -> str:
+def _launcher(job: Job, site: Site, gpus: int) -> str:
     """What starts the ranks: the user's choice, else nothing where they need no MPI, else the hosts' MPI."""
     wanted = job.launch.mpi
     on_gpus = job.backend == "nccl" or (job.backend == "auto" and gpus > 0)
@@ -215,7 +206,7 @@ def _launcher(job: Job, site: _Site, gpus: int) -> str:
     return family
 
 
-def _refuse_unequal(job: Job, site: _Site) -> None:
+def _refuse_unequal(job: Job, site: Site) -> None:
     """The same busbw everywhere, or what a bundle needs."""
     here = site.here
     for host, answer in site.hosts.items():
@@ -235,7 +226,7 @@ def _refuse_unequal(job: Job, site: _Site) -> None:
             raise SiteError(said, hint=hint, host=host)
 
 
-def _is_crowded(ranks: tuple[Ranks, ...], site: _Site) -> bool:
+def _is_crowded(ranks: tuple[Ranks, ...], site: Site) -> bool:
     totals = dict.fromkeys(site.hosts, 0)
     for each in ranks:
         totals[each.host] += each.count
@@ -251,14 +242,14 @@ def _bundle_folder(job: Job) -> str:
     return f"{folder.rstrip('/')}/{job.name}"
 
 
-def _python(job: Job, site: _Site) -> str:
+def _python(job: Job, site: Site) -> str:
     if bundle := _bundle_folder(job):
         return f"{bundle}/bin/python"
     return job.launch.python or site.here.executable
 
 
 def _with_mpi(
-    job: Job, site: _Site, start: Start, mpi: str
+    job: Job, site: Site, start: Start, mpi: str
 ) -> tuple[tuple[AgentSpec, ...], tuple[Command, ...]]:
     """One command, the launcher; and an agent on every host to watch."""
     ssh = ssh_words(read_form(job.launch.set))
@@ -278,7 +269,7 @@ def _with_mpi(
     return tuple(agents), (launcher,)
 
 
-def _head(site: _Site, start: Start, bundle: str) -> tuple[str, str]:
+def _head(site: Site, start: Start, bundle: str) -> tuple[str, str]:
     """Where the launcher runs, and which one it is: here where this machine is one of the hosts, or has the
     very MPI that they have; else on the first host, which then must reach the others.
     """
@@ -294,7 +285,7 @@ def _head(site: _Site, start: Start, bundle: str) -> tuple[str, str]:
     return first, mpiexec
 
 
-def _without_mpi(job: Job, site: _Site, start: Start) -> tuple[tuple[AgentSpec, ...], tuple[Command, ...]]:
+def _without_mpi(job: Job, site: Site, start: Start) -> tuple[tuple[AgentSpec, ...], tuple[Command, ...]]:
     """A command for each rank, on its host's agent."""
     each_rank = commands.without_mpi(start, _token(site, job), is_busbw=job.work.is_busbw)
     tasks: dict[str, list[Task]] = {}
@@ -304,12 +295,12 @@ def _without_mpi(job: Job, site: _Site, start: Start) -> tuple[tuple[AgentSpec, 
     return agents, commands.over_ssh(each_rank, start.hosts_by_rank, ("ssh",))
 
 
-def _connect(job: Job, site: _Site, host: str) -> tuple[str, ...]:
+def _connect(job: Job, site: Site, host: str) -> tuple[str, ...]:
     ssh = ssh_words(read_form(job.launch.set))
     found = site.hosts[host].executable
     return agent_command(host, local=host in site.local, ssh=ssh, python=found, setup=site.setup)
 
 
-def _token(site: _Site, job: Job) -> str:
+def _token(site: Site, job: Job) -> str:
     """Jobs that were asked for together have one each."""
     return hashlib.sha256(f"{site.token} {job.name}".encode()).hexdigest()[:32]

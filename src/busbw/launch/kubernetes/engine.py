@@ -8,17 +8,17 @@ import io
 import secrets
 import shlex
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from ruamel.yaml.error import YAMLError
 
 from busbw.errors import SiteError, UsageError, why
 from busbw.launch.base import Command
-from busbw.launch.engine import Handle, Item, Job, JobRequest, JobState, LaunchReader
+from busbw.launch.engine import Facts, Handle, Item, Job, JobRequest, JobState, LaunchReader
 from busbw.launch.kubernetes import manifest
 from busbw.launch.kubernetes.api import (
     PARTS,
@@ -47,7 +47,7 @@ from busbw.launch.kubernetes.state import (
     name_of,
 )
 from busbw.launch.kubernetes.yaml import from_yaml, to_yaml
-from busbw.launch.topology.order import order_of, read_texts
+from busbw.launch.topology.order import order_of, read_topology
 from busbw.model.event import decode
 from busbw.plan.flags.engines import ENGINES
 from busbw.plan.flags.launch import LaunchSettings
@@ -85,37 +85,37 @@ def inquire(
     command: tuple[str, ...] = (),  # noqa: ARG001
     *,
     dry: bool = False,  # noqa: ARG001
-) -> Mapping[str, str]:
-    """The namespace, a token for the ranks, the bundle for --bring, and the texts of --patch and --topology.
+) -> Facts:
+    """The namespace, a token for the ranks, the bundle for --bring, the patch, and the topology.
     Asks no server: --dry-run works without one. Raises UsageError.
     """
     named = context_namespace(launch.context)
-    facts = {"namespace": launch.namespace or named, "token": secrets.token_hex(16)}
+    facts: dict[str, Any] = {"namespace": launch.namespace or named, "token": secrets.token_hex(16)}
+    facts["topology"] = read_topology(launch)
     if launch.bring:
         facts["bundle"] = _bundle()
     if launch.patch is not None:
         facts["patch"] = _read_patch(launch.patch)
-    return facts | read_texts(launch)
+    return facts
 
 
-def _read_patch(path: Path) -> str:
+def _read_patch(path: Path) -> manifest.Object:
     """Raises UsageError for what is not one mapping in YAML."""
     try:
-        text = path.read_text(encoding="utf-8")
-        found = from_yaml(text)
+        found = from_yaml(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, YAMLError) as error:
         raise UsageError(f"cannot read --patch {path}: {why(error)}", hint="name a YAML file") from error
     if len(found) != 1 or not isinstance(found[0], dict):
         raise UsageError(
             f"--patch {path} is not one mapping", hint="write the part of the manifest that is to change"
         )
-    return text
+    return found[0]
 
 
-def request(job: Job, facts: Mapping[str, str]) -> JobRequest:
+def request(job: Job, facts: Facts) -> JobRequest:
     """The manifest. Raises UsageError for settings that do not fit."""
     form = read_form(job)
-    order = order_of(facts)
+    order = order_of(facts.get("topology"))
     details = {
         "kind": form.kind,
         "slots": str(form.slots),
@@ -127,8 +127,7 @@ def request(job: Job, facts: Mapping[str, str]) -> JobRequest:
     if job.launch.bring:
         details["bundle"] = facts["bundle"]
     namespace = facts["namespace"]
-    (patch,) = from_yaml(facts.get("patch", "{}"))
-    documents = manifest.documents(job, form, namespace, order, patch)
+    documents = manifest.documents(job, form, namespace, order, facts.get("patch"))
     return JobRequest(
         engine="kubernetes",
         name=manifest.object_name(job),
@@ -140,24 +139,24 @@ def request(job: Job, facts: Mapping[str, str]) -> JobRequest:
     )
 
 
-def start(job: Job, series: Job, facts: Mapping[str, str]) -> Command:
+def start(job: Job, series: Job, facts: Facts) -> Command:
     """See SeriesEngine. The loop is in the launcher's pod, and so is each launch's mpirun, which is that of a
     job of its own on as many workers.
     """
     form = read_form(job)
-    script = launch_script(job, form, order_of(facts))
+    script = launch_script(job, form, order_of(facts.get("topology")))
     if form.workers < int(series.launch.nodes or 1):
         script = on_first_workers(script, form.workers)
     return Command(("/bin/sh", "-c", script, "busbw", *launcher_words(job)), launcher_environ(job, form))
 
 
-def sweep(series: Job, words: tuple[str, ...], facts: Mapping[str, str]) -> tuple[str, ...]:  # noqa: ARG001
+def sweep(series: Job, words: tuple[str, ...], facts: Facts) -> tuple[str, ...]:  # noqa: ARG001
     """See SeriesEngine."""
     text = "for last; do :; done\n" + _EVERYWHERE
     return ("sh", "-c", text, shlex.join(words), *words)
 
 
-def series_request(series: Job, loop: tuple[str, ...], facts: Mapping[str, str]) -> JobRequest:
+def series_request(series: Job, loop: tuple[str, ...], facts: Facts) -> JobRequest:
     """See SeriesEngine. Raises UsageError for a job without a launcher."""
     alone = request(series, facts)
     if (kind := alone.details["kind"]) != "mpijob":

@@ -21,6 +21,7 @@ from busbw.launch.base import Command
 from busbw.launch.batch import END_MARK, Shape
 from busbw.launch.command import HOSTS, entered, path_apart, sourced
 from busbw.launch.engine import (
+    Facts,
     Handle,
     Item,
     Job,
@@ -110,7 +111,7 @@ def inquire(
     command: tuple[str, ...] = (),  # noqa: ARG001
     *,
     dry: bool = False,  # noqa: ARG001
-) -> Mapping[str, str]:
+) -> Facts:
     """See Engine. Nothing is asked: a script can be written anywhere."""
     check(launch)
     return {"python": sys.executable, "setup": read_setup(launch.setup_script)}
@@ -124,18 +125,18 @@ def check(launch: LaunchSettings) -> None:
     refuse_unlike(launch.time_limit, PBS_LIMIT, PBS_LIMIT_HINT)
 
 
-def request(job: Job, facts: Mapping[str, str]) -> JobRequest:
+def request(job: Job, facts: Facts) -> JobRequest:
     """See Engine."""
     return _submitted(job, [_launch(job, facts)])
 
 
-def series_request(series: Job, loop: tuple[str, ...], facts: Mapping[str, str]) -> JobRequest:
+def series_request(series: Job, loop: tuple[str, ...], facts: Facts) -> JobRequest:
     """See SeriesEngine."""
     own = shlex.quote(series.launch.python or facts.get("python", "python3"))
     return _submitted(series, [batch.loop([own], loop)])
 
 
-def start(job: Job, series: Job, facts: Mapping[str, str]) -> Command:  # noqa: ARG001
+def start(job: Job, series: Job, facts: Facts) -> Command:  # noqa: ARG001
     """See SeriesEngine. Of a larger job the launchers take the first nodes."""
     return Command(("bash", "-c", _launch(job, facts)))
 
@@ -145,7 +146,7 @@ def reader(handle: Handle, folder: Path) -> LaunchReader:  # noqa: ARG001
     return LaunchReader()
 
 
-def sweep(series: Job, words: tuple[str, ...], facts: Mapping[str, str]) -> tuple[str, ...]:  # noqa: ARG001
+def sweep(series: Job, words: tuple[str, ...], facts: Facts) -> tuple[str, ...]:  # noqa: ARG001
     """See SeriesEngine. By the launcher of the job's ranks."""
     nodes = str(_shape(series).nodes)
     if read_values(series.launch.set)["launcher"] == "aprun":
@@ -234,7 +235,7 @@ def _directives(job: Job, values: Mapping[str, str], shape: Shape) -> tuple[list
     return lines, [*options, "-o", f"{log}/pbs.out", "-e", f"{log}/pbs.err"]
 
 
-def _launch(job: Job, facts: Mapping[str, str]) -> str:
+def _launch(job: Job, facts: Facts) -> str:
     """The part of a job script that starts the ranks. aprun and MPICH's mpiexec (PALS, hydra) hand on the
     whole environment, Open MPI's what it is told.
     """

@@ -22,6 +22,7 @@ from busbw.errors import SiteError, UsageError
 from busbw.launch.base import Command
 from busbw.launch.batch import Shape
 from busbw.launch.engine import (
+    Facts,
     Handle,
     Item,
     Job,
@@ -53,7 +54,7 @@ from busbw.launch.slurm.script import (
 )
 from busbw.launch.slurm.state import job_state
 from busbw.launch.slurm.words import own_words, value_of
-from busbw.launch.topology.order import order_of, read_texts
+from busbw.launch.topology.order import order_of, read_topology
 from busbw.plan.flags.launch import OF_NEW_JOB
 
 if TYPE_CHECKING:
@@ -68,26 +69,26 @@ _LATE_SECONDS: Final = 5.0
 # The detail of a job that runs a series: its loop is told to end, not the ranks.
 SERIES: Final = "series"
 _UNUSED: Final = {
-    **dict.fromkeys(("hosts", "hostfile", "namespace", "context", "patch", "set"), ""),
+    **dict.fromkeys(("hosts", "hostfile", "namespace", "context", "patch"), ""),
+    "set": "give its flags (-N, --ranks-per-node, --image), or sbatch's: --sbatch-args=--gpus-per-node=8",
     "mpirun_args": "give --srun-args: srun starts the ranks",
 }
 
 
-def inquire(launch: LaunchSettings, command: tuple[str, ...] = (), *, dry: bool = False) -> Mapping[str, str]:
+def inquire(launch: LaunchSettings, command: tuple[str, ...] = (), *, dry: bool = False) -> Facts:
     """See Engine. Facts: python, family (of the MPI that the ranks would load), mpi (what srun offers), gpus
     (on a node), partition, account, user_id, setup (the script's text), job_nodes (of the allocation),
-    topology (its texts).
+    topology.
     """
     from busbw.machine.program import command_family, python_family
 
     check(launch)
     facts = {"python": sys.executable, "user_id": str(os.getuid()), "setup": read_setup(launch.setup_script)}
-    facts |= read_texts(launch)
     facts |= _place(launch, dry=dry)
     facts["family"] = ""  # what an image has is not known here
     if not launch.image:
         facts["family"] = command_family(command) if command else python_family(launch.python)
-    return facts
+    return {**facts, "topology": read_topology(launch)}
 
 
 def check(launch: LaunchSettings) -> None:
@@ -138,26 +139,26 @@ def _place_in_job(launch: LaunchSettings) -> Mapping[str, str]:
     return {"mpi": offered, "job_nodes": str(reading.node_count), "gpus": str(gpus)}
 
 
-def request(job: Job, facts: Mapping[str, str]) -> JobRequest:
+def request(job: Job, facts: Facts) -> JobRequest:
     """See Engine."""
-    rank_order = order_of(facts)
+    rank_order = order_of(facts.get("topology"))
     script = render(job, facts, rank_order)
     refuse_other_count(job.ranks, job.launch.ranks_per_node, shape(job, facts).nodes)
     return replace(_request(job, script, facts), rank_order=rank_order)
 
 
-def series_request(series: Job, loop: tuple[str, ...], facts: Mapping[str, str]) -> JobRequest:
+def series_request(series: Job, loop: tuple[str, ...], facts: Facts) -> JobRequest:
     """See SeriesEngine."""
     asked = _request(series, render_series(series, facts, loop), facts)
     return replace(asked, details={**asked.details, SERIES: "yes"})
 
 
-def start(job: Job, series: Job, facts: Mapping[str, str]) -> Command:  # noqa: ARG001
+def start(job: Job, series: Job, facts: Facts) -> Command:  # noqa: ARG001
     """See SeriesEngine. A launch is a step of the job."""
-    return Command(("bash", "-c", render_launch(job, facts, order_of(facts))))
+    return Command(("bash", "-c", render_launch(job, facts, order_of(facts.get("topology")))))
 
 
-def sweep(series: Job, words: tuple[str, ...], facts: Mapping[str, str]) -> tuple[str, ...]:
+def sweep(series: Job, words: tuple[str, ...], facts: Facts) -> tuple[str, ...]:
     """See SeriesEngine."""
     nodes = int(facts.get("job_nodes", "") or shape(series, facts).nodes)
     held = (f"--jobid={series.launch.job_id}",) if series.launch.job_id else ()
@@ -170,7 +171,7 @@ def reader(handle: Handle, folder: Path) -> LaunchReader:  # noqa: ARG001
     return LaunchReader(kept_nodes(folder))
 
 
-def _request(job: Job, script: Script, facts: Mapping[str, str]) -> JobRequest:
+def _request(job: Job, script: Script, facts: Facts) -> JobRequest:
     size = shape(job, facts)
     return JobRequest(
         "slurm",
@@ -189,7 +190,7 @@ def _command(job: Job, script: Script) -> Command:
     return Command(("bash", place) if job.launch.job_id else ("sbatch", "--parsable", *script.options, place))
 
 
-def _details(job: Job, facts: Mapping[str, str]) -> dict[str, str]:
+def _details(job: Job, facts: Facts) -> dict[str, str]:
     """What a handle keeps."""
     return {
         "step_of": job.launch.job_id,
@@ -201,7 +202,7 @@ def _details(job: Job, facts: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _notes(job: Job, size: Shape, facts: Mapping[str, str]) -> tuple[str, ...]:
+def _notes(job: Job, size: Shape, facts: Facts) -> tuple[str, ...]:
     """What the user should know of the job that is asked for."""
     notes = [unknown_mpi(job, size, facts)]
     if segment_of(job.launch, size.nodes) not in (None, job.launch.segment):

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Final
 
 from busbw.errors import NotHome, SiteError
 from busbw.launch import engine
@@ -42,8 +42,6 @@ _WAIT_SECONDS: Final = 20
 # In log/ of the run folder: the job's nodes as Slurm lists them; the script runs on the first. Slurm knows
 # them for a few minutes after the job's end (MinJobAge); then only its accounting does, where a site has it.
 _NODES: Final = "nodes"
-# In log/ of the run folder: its copies of the output came from a node.
-_COPIED: Final = "copied"
 
 
 def kept_nodes(folder: Path) -> tuple[str, ...]:
@@ -76,7 +74,6 @@ class Follower:
         self._nodes: tuple[str, ...] = ()  # as Slurm has them: the job script runs on the first
         self._source: SharedFiles | NodeReader | None = None
         self._tasks = self._new_tasks()
-        self._copies: tuple[BinaryIO, BinaryIO] | None = None
         self._tries = 0
         self._next_try_s = time.monotonic() + _READER_SECONDS
         self._found_nothing = False  # the last reader, where it looked
@@ -110,9 +107,7 @@ class Follower:
 
     def _open(self, state: JobState | None) -> None:
         """Find the output once the job runs; the files in the run folder are there first, where they are."""
-        if self._copies is not None or isinstance(self._source, SharedFiles):
-            return
-        if state is None or state.phase is Phase.PENDING:
+        if isinstance(self._source, SharedFiles) or state is None or state.phase is Phase.PENDING:
             return
         if not self._nodes:
             with contextlib.suppress(SiteError):
@@ -128,8 +123,8 @@ class Follower:
                 self._start_reader((f"--jobid={self._handle.id}", "--overlap"))
 
     def _is_shared(self) -> bool:
-        """The job writes to the run folder; what a follower copied there says so."""
-        return self._names[0].exists() and not (self._log / _COPIED).exists()
+        """The job writes to the run folder."""
+        return self._names[0].exists()
 
     def _new_tasks(self) -> LaunchReader:
         return LaunchReader(self._nodes)
@@ -152,7 +147,6 @@ class Follower:
             return
         over = source.has_ended  # asked first: then the rest is all there is
         for is_error, line in source.read():
-            self._copy(is_error, line)
             if line.startswith(END_MARK.encode()):
                 self._codes[is_error] = int(line.removeprefix(END_MARK.encode()))
             elif line.startswith(_OF_LAUNCH):
@@ -162,16 +156,6 @@ class Follower:
         if over:
             self._found_nothing = source.found_nothing
             self._close(everything_read=False)
-
-    def _copy(self, is_error: bool, line: bytes) -> None:
-        """Keep in the run folder what came from a node."""
-        if isinstance(self._source, SharedFiles):
-            return
-        if self._copies is None:
-            (self._log / _COPIED).touch()
-            out, err = self._names
-            self._copies = out.open("wb"), err.open("wb")
-        self._copies[is_error].write(line + b"\n")
 
     # ---- the end -------------------------------------------------------------------------------------------
 
@@ -209,10 +193,7 @@ class Follower:
                 " Slurm would not start a job there to read it",
                 hint=f"try again once the node is free: busbw attach {self._folder.name}",
             )
-        if self._copies is None and (self._log / _COPIED).exists():  # an earlier follower brought it all
-            self._source = SharedFiles(*self._names)
-            yield from self._read_on(_TRAIL_SECONDS)
-        elif self._found_nothing:
+        if self._found_nothing:
             self._lost = f"no output was found at {node}:{out}"
 
     def _fetch_words(self) -> tuple[str, ...]:
@@ -274,9 +255,6 @@ class Follower:
         if self._source is not None:
             self._source.close(everything_read=everything_read)
             self._source = None
-        for file in self._copies or ():
-            file.close()
-        self._copies = None
 
 
 # ---- what it means -------------------------------------------------------------------------------------

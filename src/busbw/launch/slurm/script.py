@@ -26,7 +26,7 @@ from busbw.launch.slurm.words import own_words
 from busbw.launch.variables import launched
 
 if TYPE_CHECKING:
-    from busbw.launch.engine import Job
+    from busbw.launch.engine import Facts, Job
     from busbw.launch.topology.order import RankOrder
     from busbw.plan.flags.launch import LaunchSettings
 
@@ -118,7 +118,7 @@ class Script:
     options: tuple[str, ...]
 
 
-def shape(job: Job, facts: Mapping[str, str]) -> Shape:
+def shape(job: Job, facts: Facts) -> Shape:
     """Nodes as -N or the allocation says; on each a rank per GPU, or one. Raises UsageError."""
     launch = job.launch
     nodes = int(launch.nodes or facts.get("job_nodes", "") or 0)
@@ -153,7 +153,7 @@ def segment_of(launch: LaunchSettings, nodes: int) -> int | None:
     return segment
 
 
-def mpi_plugin(job: Job, facts: Mapping[str, str]) -> str | None:
+def mpi_plugin(job: Job, facts: Facts) -> str | None:
     """The value of srun's --mpi; None leaves it to the cluster, for a command whose MPI is not known.
 
     Raises SiteError where Slurm has none for this MPI: with a wrong one, each rank is a world
@@ -176,7 +176,7 @@ def mpi_plugin(job: Job, facts: Mapping[str, str]) -> str | None:
     )
 
 
-def unknown_mpi(job: Job, size: Shape, facts: Mapping[str, str]) -> str:
+def unknown_mpi(job: Job, size: Shape, facts: Facts) -> str:
     """A note for several ranks whose MPI is a guess; empty where it is known."""
     if size.ranks < 2 or job.launch.mpi != "auto":
         return ""
@@ -194,7 +194,7 @@ def unknown_mpi(job: Job, size: Shape, facts: Mapping[str, str]) -> str:
     )
 
 
-def _needs_no_mpi(job: Job, facts: Mapping[str, str]) -> bool:
+def _needs_no_mpi(job: Job, facts: Facts) -> bool:
     """Whether the ranks meet over busbw's own channel: by wish, or because GPUs are measured."""
     needs_mpi = "mpi" in (job.world, job.backend)
     if job.launch.mpi == "none":
@@ -205,7 +205,7 @@ def _needs_no_mpi(job: Job, facts: Mapping[str, str]) -> bool:
     return job.world != "auto" or job.backend in ("nccl", "null") or _wants_gpus(job, facts)
 
 
-def render(job: Job, facts: Mapping[str, str], rank_order: RankOrder | None = None) -> Script:
+def render(job: Job, facts: Facts, rank_order: RankOrder | None = None) -> Script:
     """The script; ranks follow ``rank_order``, where there is one. Raises UsageError for settings that do not
     fit.
     """
@@ -223,7 +223,7 @@ def render(job: Job, facts: Mapping[str, str], rank_order: RankOrder | None = No
     return Script("\n".join(part for part in parts if part), tuple(options))
 
 
-def render_series(job: Job, facts: Mapping[str, str], loop: tuple[str, ...]) -> Script:
+def render_series(job: Job, facts: Facts, loop: tuple[str, ...]) -> Script:
     """The script of a job that runs many launches: it executes a Python with the words ``loop``."""
     size = shape(job, facts)
     top, options = _top(job, size, facts)
@@ -238,7 +238,7 @@ def render_series(job: Job, facts: Mapping[str, str], loop: tuple[str, ...]) -> 
     return Script("\n".join(part for part in parts if part), tuple(options))
 
 
-def render_launch(job: Job, facts: Mapping[str, str], rank_order: RankOrder | None) -> str:
+def render_launch(job: Job, facts: Facts, rank_order: RankOrder | None) -> str:
     """What bash executes for one launch of a series, in the series' job."""
     size, ordered = shape(job, facts), rank_order is not None
     words = {
@@ -261,7 +261,7 @@ def render_launch(job: Job, facts: Mapping[str, str], rank_order: RankOrder | No
     return "\n".join(part for part in parts if part)
 
 
-def _top(job: Job, size: Shape, facts: Mapping[str, str], remove: str = "") -> tuple[list[str], list[str]]:
+def _top(job: Job, size: Shape, facts: Facts, remove: str = "") -> tuple[list[str], list[str]]:
     """The beginning of a script, and the words for sbatch; ``remove`` is part of the script's last act."""
     lines, options = ([], []) if job.launch.job_id else _directives(job, size, facts)
     held = job.launch.job_id
@@ -277,14 +277,14 @@ def _top(job: Job, size: Shape, facts: Mapping[str, str], remove: str = "") -> t
     return ["\n".join(("#!/bin/bash", *lines)) + "\n", _UNSET, top], options
 
 
-def _directives(job: Job, size: Shape, facts: Mapping[str, str]) -> tuple[list[str], list[str]]:
+def _directives(job: Job, size: Shape, facts: Facts) -> tuple[list[str], list[str]]:
     """#SBATCH lines, and sbatch's words: the same, and the user's own. Of two the last holds."""
     options = _asked(job, size, facts)
     lines = [f"#SBATCH {option}" for option in options if _PLAIN.match(option)]
     return lines, [*options, *own_words("--sbatch-args", job.launch.sbatch_args)]
 
 
-def _asked(job: Job, size: Shape, facts: Mapping[str, str]) -> list[str]:
+def _asked(job: Job, size: Shape, facts: Facts) -> list[str]:
     """What sbatch is asked for, but for the user's own words."""
     launch = job.launch
     out, err = (name.format(name=job.name, job="%j") for name in NODE_FILES)
@@ -306,20 +306,20 @@ def _asked(job: Job, size: Shape, facts: Mapping[str, str]) -> list[str]:
     return [*options, "--no-requeue"]
 
 
-def _wants_gpus(job: Job, facts: Mapping[str, str]) -> bool:
+def _wants_gpus(job: Job, facts: Facts) -> bool:
     return bool(int(facts.get("gpus", "") or 0)) and job.backend in ("auto", "nccl")
 
 
-def _exports(job: Job, size: Shape, facts: Mapping[str, str], *, ordered: bool) -> str:
+def _exports(job: Job, size: Shape, facts: Facts, *, ordered: bool) -> str:
     return (batch.TOKEN if job.work.is_busbw else _nodes(job, size, facts, ordered=ordered)) + _setup(facts)
 
 
-def _setup(facts: Mapping[str, str]) -> str:
+def _setup(facts: Facts) -> str:
     setup = facts.get("setup", "")
     return f"export BUSBW_SETUP={shlex.quote(setup)}\n" if setup else ""
 
 
-def _nodes(job: Job, size: Shape, facts: Mapping[str, str], *, ordered: bool) -> str:
+def _nodes(job: Job, size: Shape, facts: Facts, *, ordered: bool) -> str:
     slots = int(facts.get("gpus", "") or 0) or size.per_node
     nodes = 'scontrol show hostnames "$SLURM_JOB_NODELIST"'
     if ordered:
@@ -350,7 +350,7 @@ def _mounts(job: Job) -> str:
     return lines
 
 
-def _srun(job: Job, size: Shape, facts: Mapping[str, str], *, ordered: bool, is_step: bool = False) -> str:
+def _srun(job: Job, size: Shape, facts: Facts, *, ordered: bool, is_step: bool = False) -> str:
     launch = job.launch
     plugin = mpi_plugin(job, facts)
     words = ["srun", "--label", "--kill-on-bad-exit=1", "--export=ALL", f"--job-name={job.name}"]
@@ -378,7 +378,7 @@ def _srun(job: Job, size: Shape, facts: Mapping[str, str], *, ordered: bool, is_
     return (f"{slurm_order.VARIABLE} " if ordered else "") + line + "\n"
 
 
-def _command(job: Job, facts: Mapping[str, str], *, ordered: bool) -> str:
+def _command(job: Job, facts: Facts, *, ordered: bool) -> str:
     """What each task executes, as shell text."""
     launch = job.launch
     number = slurm_order.NUMBER if ordered else "$SLURM_NODEID"
@@ -401,6 +401,6 @@ def _command(job: Job, facts: Mapping[str, str], *, ordered: bool) -> str:
     return command
 
 
-def python(launch: LaunchSettings, facts: Mapping[str, str]) -> str:
+def python(launch: LaunchSettings, facts: Facts) -> str:
     """The Python that has busbw on the nodes: as said, the image's own, or this one by its path."""
     return launch.python or ("python3" if launch.image else facts.get("python", "python3"))

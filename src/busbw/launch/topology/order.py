@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 # The word that stands for what the cluster's own Slurm says.
 SLURM: Final = "slurm"
-# The fact of ``Engine.inquire`` that has the texts.
-FACT: Final = "topology"
 # How many hosts a line for people names.
 _MOST_NAMED: Final = 8
 _NUMERIC: Final = re.compile(r"[\d.]+\Z|.*:")
@@ -118,20 +116,11 @@ class RankOrder:
         }
 
 
-def read_texts(launch: LaunchSettings) -> dict[str, str]:
-    """The fact for ``topology_of``; empty without --topology. Raises UsageError for what cannot be read or
-    is not understood, SiteError where Slurm does not answer.
+def read_topology(launch: LaunchSettings) -> Topology | None:
+    """What --topology names; None without it. Raises UsageError for what cannot be read or is not understood,
+    SiteError where Slurm does not answer.
     """
-    if not launch.topology:
-        return {}
-    texts = [(name, _text(name)) for name in launch.topology]
-    read(texts)
-    return {FACT: json.dumps(texts)}
-
-
-def topology_of(facts: Mapping[str, str]) -> Topology | None:
-    """What the texts say; None without --topology. Pure."""
-    return read(json.loads(facts[FACT])) if FACT in facts else None
+    return read([(name, _text(name)) for name in launch.topology]) if launch.topology else None
 
 
 def _text(name: str) -> str:
@@ -181,14 +170,12 @@ def order(topology: Topology, hosts: Iterable[Sequence[str]]) -> RankOrder:
     return RankOrder(topology.sources, (*_sorted(places), *unknown), unknown, places)
 
 
-def order_of(facts: Mapping[str, str]) -> RankOrder | None:
-    """The order that --topology gives where an engine chooses the hosts later; None without it."""
-    topology = topology_of(facts)
-    return None if topology is None else everything(topology)
-
-
-def everything(topology: Topology) -> RankOrder:
-    """The order of all names that the topology has, for engines that choose the hosts later."""
+def order_of(topology: Topology | None) -> RankOrder | None:
+    """The order of all names that the topology has, for engines that choose the hosts later; None without
+    one.
+    """
+    if topology is None:
+        return None
     names = dict.fromkeys((*topology.places, *topology.also))
     found = order(topology, [(name,) for name in names if topology.find((name,)) is not None])
     return replace(found, count=sum(place != Place() for place in topology.places.values()))

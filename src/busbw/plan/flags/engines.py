@@ -20,7 +20,6 @@ class EngineRow:
     forgets: bool = False  # it deletes what a job printed together with the job: that is read before
     asks: bool = False  # its cancel asks the ranks to end: those that do not are killed by who follows
     shares: bool = False  # its nodes usually share a file system with the host that submits
-    has_form: bool = True  # --set has keys of its own; else those that are flags, too
 
 
 # Name on the command line -> row.
@@ -32,7 +31,6 @@ ENGINES: Final[dict[str, EngineRow]] = {
         runs_series=True,
         asks=True,
         shares=True,
-        has_form=False,
     ),
     "kubernetes": EngineRow(
         "busbw.launch.kubernetes.engine",
