@@ -138,7 +138,7 @@ def test_percentiles_have_single_calls_of_their_own(measured: Measured, scripted
     assert first.singles is not None
     assert second.singles is not None
     assert (first.singles.k, len(first.singles.across)) == (1, 36)  # of the first of nine passes
-    assert cases[0].looks == cases[1].looks == [(10, 4, 10), (20, 36, 1)]
+    assert cases[0].looks == cases[1].looks == [(5, 4, 5), (20, 36, 1)]
     assert first.times_ns.tolist() == [1000.0] * 4
 
 
@@ -162,10 +162,10 @@ def test_single_calls_are_no_more_than_n_and_fit_into_the_time(measured: Measure
     (samples,) = measured([scripted(lambda call: 1000.0)], Limits(calls=24), singles=320)
     assert samples.singles is not None
     assert len(samples.singles.across) == 24
-    (samples,) = measured([scripted(lambda call: 1000.0)], Limits(case_seconds=105e-6), singles=320)
+    (samples,) = measured([scripted(lambda call: 1000.0)], Limits(case_seconds=55e-6), singles=320)
     assert samples.singles is not None
-    # Five passes of two samples fit, and into each 20 calls of 1000 ns and 50 ns for reading time.
-    assert (samples.passes, len(samples.singles.across)) == (5, 20)
+    # Five passes of two samples fit, and into each 10 calls of 1000 ns and 50 ns for reading time.
+    assert (samples.passes, len(samples.singles.across)) == (5, 10)
 
 
 @pytest.mark.parametrize(("calls", "group"), [(20, 1), (100, 1), (5, 1), (12, 4)])
