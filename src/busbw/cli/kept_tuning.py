@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -52,10 +53,12 @@ def emit(words: tuple[str, ...], own: TuneSettings) -> ExitCode:
     if own.emit in ("env", "nccl-conf"):
         table = folder / "tuner.csv"
         store(table, text.encode())
-        export = "export " if own.emit == "env" else ""
         site = os.environ.get("NCCL_TUNER_PLUGIN", "")
         variables = {"NCCL_TUNER_PLUGIN": tuner_path(), "BUSBW_TUNER_FILE": table, "BUSBW_TUNER_SITE": site}
-        text = "".join(f"{export}{name}={value}\n" for name, value in variables.items() if value)
+        given = {name: str(value) for name, value in variables.items() if value}
+        if own.emit == "env":
+            given = {f"export {name}": shlex.quote(value) for name, value in given.items()}
+        text = "".join(f"{name}={value}\n" for name, value in given.items())
     if own.output is None:
         print(text, end="")
     else:

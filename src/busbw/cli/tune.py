@@ -16,20 +16,20 @@ from typing import TYPE_CHECKING, Final
 from busbw.cli.compare_series import compared
 from busbw.cli.compare_setups import measure_here, series_plan, starter
 from busbw.cli.kept_tuning import emit
+from busbw.cli.on import node_counts
 from busbw.cli.run import run
 from busbw.cli.tune_knobs import launches, tune_knobs
 from busbw.errors import ExitCode, UsageError
 from busbw.files import store
 from busbw.judge import knobs
 from busbw.judge.compare_setups import setup_arms
-from busbw.judge.tune import Tuning, confirmed, races, table_text
+from busbw.judge.tune import Tuning, confirmed, lost_arm, nodes_of, races, table_text
 from busbw.launch import series as setup_series
 from busbw.launch.series_job import follow_series, runs_in_one_job, submit_series
 from busbw.machine.backends import choose_backend
 from busbw.machine.plugins import tuner_path
 from busbw.model.arm import FUNCTIONS
 from busbw.model.event import Event, EventKind
-from busbw.model.result import Status
 from busbw.plan.flags.compare import CompareSettings
 from busbw.plan.setups import Setup
 from busbw.plan.swept import operation_names
@@ -42,7 +42,6 @@ from busbw.report.console import print_lines
 if TYPE_CHECKING:
     from busbw.cli.run_command import RunCommand
     from busbw.judge.compare import Comparison
-    from busbw.model.record import RunRecord
     from busbw.plan.flags.tune import TuneSettings
 
 MOST_LOST: Final = 3  # arms; then it is not the arms
@@ -72,11 +71,12 @@ def tune(own: TuneSettings, command: RunCommand) -> ExitCode:
         return code
     record = read_record(folder)
     found = races(record)
-    if code is ExitCode.INTERRUPTED or (code is not ExitCode.OK and not found):
+    is_cut = code in (ExitCode.INTERRUPTED, ExitCode.RANK_FAILED)  # what it showed so far is no answer
+    if is_cut or (code is not ExitCode.OK and not found):
         return code
     world = record.world
     assert world is not None, "a race had ranks"
-    tuning = Tuning(len(world.known_hosts) or 1, world.size, found, lost)
+    tuning = Tuning(nodes_of(world), world.size, found, lost)
     if tuning.winners and own.blocks:
         tuning = _confirm(tuning, own.blocks, command)
     store(folder / TUNING_FILE, json.dumps(asdict(tuning)).encode())
@@ -99,18 +99,11 @@ def _race(command: RunCommand) -> tuple[ExitCode, Path | None, tuple[str, ...]]:
         with redirect_stdout(io.StringIO()):  # rows of arms are no table
             code = run(replace(command, settings=settings, hear=heard.append))
         folder = next((Path(item["folder"]) for item in heard if item["event"] == EventKind.END), None)
-        arm = _lost_arm(read_record(folder)) if folder is not None and code is ExitCode.RANK_FAILED else ""
+        arm = lost_arm(read_record(folder)) if folder is not None and code is ExitCode.RANK_FAILED else ""
         if not arm or len(lost) >= MOST_LOST:
             return code, folder, lost
         lost = (*lost, arm)
         print(f"{arm} did not come back; starting again without it", file=sys.stderr, flush=True)
-
-
-def _lost_arm(record: RunRecord) -> str:
-    """The arm of the first case that was not run; empty where that is NCCL's own choice, or none."""
-    index = next((result.case for result in record.results if result.status is Status.NOT_RUN), None)
-    case = record.plan.cases[index] if index is not None else None
-    return f"{case.collective} {case.arm}" if case is not None and case.arm else ""
 
 
 def _check(command: RunCommand) -> None:
@@ -124,6 +117,7 @@ def _check(command: RunCommand) -> None:
             )
     if not words:
         raise UsageError("no operation given", hint="busbw tune all_reduce,all_gather -b 8 -e 1G")
+    _check_single(command)
     if launch.on is None:
         identity = identify(os.environ)
         if identity is not None and identity.size != 1:
@@ -141,6 +135,21 @@ def _check(command: RunCommand) -> None:
             "NCCL asks its tuner once a captured graph, and not at all for symmetric windows",
             hint="leave -G and -R 2 out",
         )
+
+
+def _check_single(command: RunCommand) -> None:
+    """Raises UsageError for what would be several tables, or a race that nobody waits for."""
+    settings, launch = command.settings, command.launch
+    if launch.detach:
+        raise UsageError("tune cannot run detached: launches follow the race", hint="leave --detach out")
+    nodes = node_counts(launch.nodes) or [0]
+    given = {"-d": settings.datatype, "-o": settings.op, "-r": settings.root, "-N": nodes}
+    for flag, values in given.items():
+        if len(values) != 1:
+            raise UsageError(
+                f"tune takes one value of {flag}",
+                hint="a table has one choice for a size of an operation: run tune once for each value",
+            )
 
 
 def _confirm(tuning: Tuning, blocks: int, command: RunCommand) -> Tuning:

@@ -41,9 +41,12 @@ def tune_knobs(path: Path, compare: Compare, format_name: str) -> ExitCode:
     for name, values in read_knobs(path).items():
         tried = {f"{name}={value}": {**taken, name: value} for value in values}
         setups = (Setup(AS_IT_IS, environ=taken), *(Setup(word, environ=own) for word, own in tried.items()))
-        best, saved = leader(compare(setups))
+        race = compare(setups)
+        best, saved = leader(race)
         taken = tried.get(best, taken)
         told.append(f"{best} saves {format_share(saved)}" if best in tried else f"{name}: {_NONE}")
+        out = [arm.name for arm in race.candidates if arm.failures or arm.wrong]
+        told += [f"{word} is out: a launch failed or had wrong data" for word in out]
     final = compare((Setup(AS_IT_IS), Setup("tuned", environ=taken))) if taken else None
     if format_name == "json":
         print(

@@ -12,7 +12,7 @@ from busbw.judge.compare import Comparison, Verdict
 from busbw.model.arm import FUNCTIONS, Arm
 from busbw.model.case import Case
 from busbw.model.collective import Placement
-from busbw.model.record import RunRecord
+from busbw.model.record import RunRecord, WorldInfo
 from busbw.model.result import CaseResult, Status
 
 # A gain of less is not worth a table that has to be kept.
@@ -50,8 +50,8 @@ class Tuned:
 
 @dataclass(frozen=True)
 class Tuning:
-    """What a whole race came to, on so many nodes and ranks. ``lost`` are arms in which it died or stood
-    still; ``was_confirmed``: fresh launches were made.
+    """What a whole race came to, on so many nodes (as ``nodes_of``) and ranks. ``lost`` are arms in which it
+    died or stood still; ``was_confirmed``: fresh launches were made.
     """
 
     nodes: int
@@ -64,6 +64,14 @@ class Tuning:
     def winners(self) -> tuple[Tuned, ...]:
         """What gained in the race."""
         return tuple(each for each in self.tuned if each.arm)
+
+
+def nodes_of(world: WorldInfo) -> int:
+    """What a table's filter of nodes is: hosts; -1, any, where NVLink goes from host to host, since NCCL may
+    count all hosts of such a domain as one node (init.cc).
+    """
+    hosts = len(world.known_hosts) or 1
+    return -1 if hosts > 1 and any(place.nvlink_domain for place in world.places) else hosts
 
 
 def races(record: RunRecord) -> tuple[Tuned, ...]:
@@ -79,6 +87,18 @@ def races(record: RunRecord) -> tuple[Tuned, ...]:
         if tuned is not None:
             found.append(tuned)
     return tuple(found)
+
+
+def lost_arm(record: RunRecord) -> str:
+    """The arm in which ranks stood still, in whatever pass, else that of the first case that was not run;
+    empty where that is NCCL's own choice, or none.
+    """
+    cases = record.plan.cases
+    seen = " ".join(state.last for state in record.hang.states) if record.hang is not None else ""
+    stuck = set(seen.replace(",", " ").split())
+    not_run = (cases[result.case] for result in record.results if result.status is Status.NOT_RUN)
+    case = next((each for each in cases if each.arm in stuck), None) or next(not_run, None)
+    return f"{case.collective} {case.arm}" if case is not None and case.arm else ""
 
 
 def _race(

@@ -42,7 +42,7 @@ from busbw.rank.measure import (
     measure_window,
 )
 from busbw.rank.process import Deadline
-from busbw.rank.race import losers, race_of
+from busbw.rank.race import in_random_order, losers, race_of
 from busbw.rank.reduce_samples import Grouping
 from busbw.rank.retain import NOTHING_KEPT, Kept, retain
 from busbw.rank.summarize import OWN, reach_of, summarize
@@ -242,6 +242,8 @@ class Session:
                 for nth, (place, each) in enumerate(opened.items())
                 if each.left and is_due(number + nth, left[nth], rounds)
             ]
+            if self._races:
+                due = in_random_order(due, {place: opened[place].case for place in due}, number)
             for place in due:
                 with self._deadline.for_case(opened[place].case):
                     if place == due[0]:
@@ -563,7 +565,7 @@ def _worse(first: Recheck | None, second: Recheck | None) -> Recheck | None:
 def _named(case: Case) -> str:
     """As it is called where a run hangs."""
     size = f" {format_size(case.size_bytes)} {case.dtype}" if case.row.sized else ""
-    return f"{case.collective}{size}"
+    return f"{case.collective}{size} {case.arm}".rstrip()
 
 
 def _guard(prepared: PreparedCase, verified: Verified | None) -> None:

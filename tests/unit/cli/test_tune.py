@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import subprocess
 import sys
@@ -23,7 +24,7 @@ STAND_INS = Path(__file__).parents[1] / "machine" / "stand_ins"
 @pytest.fixture
 def tuning(tmp_path: Path) -> Path:
     """A home with one tuning, in which one size was confirmed."""
-    run = tmp_path / "home" / "20261128-120000-all_reduce-abcd"
+    run = tmp_path / "a home" / "20261128-120000-all_reduce-abcd"
     run.mkdir(parents=True)
     (run / "run.json").write_text("{}")
     ring = Tuned("all_reduce", "float", "sum", 4096, 1000.0, arm="ring/ll128/24", confirmed=0.1)
@@ -44,6 +45,13 @@ def test_the_plugin_is_a_file_that_a_job_can_load(called: Any, tmp_path: Path) -
     [
         (("alltoall",), "NCCL does not ask a tuner about alltoall", "all_reduce"),
         ((), "no operation given", "busbw tune all_reduce,all_gather"),
+        (("all_reduce", "-d", "float,half"), "tune takes one value of -d", "one choice for a size"),
+        (("all_reduce", "--on", "slurm", "-N", "2,4"), "tune takes one value of -N", "for each value"),
+        (
+            ("all_reduce", "--on", "slurm", "-N", "2", "--detach"),
+            "tune cannot run detached",
+            "leave --detach",
+        ),
         (("all_reduce", "--backend", "mpi"), "have no NCCL", "--knobs knobs.yaml"),
         (("nothing", "--emit", "env"), "no run 'nothing'", "busbw list"),
     ],
@@ -67,10 +75,13 @@ def test_what_was_confirmed_is_written_for_its_readers(
     assert "allreduce,4096,5792,ring,ll128,24,1,4,-1,-1" in table.read_text()
     code, out, _ = called(tuning.parent, "tune", tuning.name, "--emit", "env")
     assert code == 0
-    variables = dict(line.removeprefix("export ").split("=", 1) for line in out.splitlines())
+    words = shlex.split(out)  # as a shell reads it: the folder has a blank
+    variables = dict(word.split("=", 1) for word in words if word != "export")
     assert rows_of(Path(variables["BUSBW_TUNER_FILE"])) == 1
     assert Path(variables["NCCL_TUNER_PLUGIN"]).is_file()
     assert variables["BUSBW_TUNER_SITE"] == "/opt/site/tuner.so"  # asked for what the table has not
+    code, out, _ = called(tuning.parent, "tune", tuning.name, "--emit", "nccl-conf")
+    assert dict(line.split("=", 1) for line in out.splitlines()) == variables  # NCCL knows no quotes
 
 
 def test_a_damaged_tuning_is_named(called: Any, tuning: Path) -> None:

@@ -63,6 +63,7 @@ def test_each_variable_is_tried_on_top_of_the_best_so_far_and_all_are_confirmed(
     assert out[0] == "# 1 of 1 cases gain, at most 20.0% (all_reduce 64 KiB out-of-place), with A=2, B=y"
     assert out[1] == "# tried: A=2 saves 20.0%"
     assert out[3].startswith("# tried: C: no value is faster")
+    assert out[-2] == "# tried: C=0 is out: a launch failed or had wrong data"
     assert max(map(len, out)) <= 100
     assert out[-1] == "# next: export A=2 B=y"
 

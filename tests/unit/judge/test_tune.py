@@ -12,12 +12,13 @@ import pytest
 
 from busbw.judge.compare import Verdict
 from busbw.judge.compare_arms import CaseKey
-from busbw.judge.tune import Tuned, Tuning, confirmed, races, table_text
+from busbw.judge.tune import Tuned, Tuning, confirmed, lost_arm, nodes_of, races, table_text
 from busbw.model.arm import FUNCTIONS, Arm, arms_of
 from busbw.model.case import Case
 from busbw.model.collective import Placement
+from busbw.model.hang import HangAnswer, RankState
 from busbw.model.plan import Limits, Plan
-from busbw.model.record import RunRecord, RunStatus
+from busbw.model.record import HostInfo, RankInfo, RunRecord, RunStatus, WorldInfo
 from busbw.model.result import CaseResult, Status
 from busbw.report.tune import lines
 from busbw.stats.passes import estimate_over
@@ -57,6 +58,16 @@ def test_wrong_data_and_what_cannot_be_done_never_win() -> None:
     arms = {"": (99, 100, 101), str(RING): Status.WRONG, str(TREE): Status.NOT_APPLICABLE}
     (found,) = races(record_of((64, arms)))
     assert (found.arm, found.tried, found.wrong) == ("", 0, (str(RING),))
+
+
+def test_the_arm_that_ended_a_race_is_the_one_that_hung_or_the_first_that_did_not_run() -> None:
+    arms: dict[str, Any] = {"": (99, 100, 101), str(RING): (89, 90, 91), str(TREE): (79, 80, 81)}
+    late = record_of((64, arms), (128, {"": Status.NOT_RUN, str(TREE): Status.NOT_RUN}))
+    assert lost_arm(late) == ""  # how NCCL does it by itself
+    state = RankState((0, 1), "", "entered, not returned", f"all_reduce 64 B float {RING}, calls 48 to 53")
+    assert lost_arm(replace(late, hang=HangAnswer(True, "", (state,)))) == f"all_reduce {RING}"
+    died = record_of((64, {**arms, str(RING): Status.NOT_RUN, str(TREE): Status.NOT_RUN}))
+    assert lost_arm(died) == f"all_reduce {RING}"
 
 
 def test_nothing_is_claimed_where_an_interval_is_missing_and_the_size_is_told() -> None:
@@ -169,6 +180,22 @@ def test_a_table_says_for_every_size_what_was_confirmed_and_nothing_else() -> No
         (FUNCTIONS["all_reduce"], "2", "16")
     }
     assert len(rows_as_read(table_text(tuning(*found), only_confirmed=False))) == 3
+
+
+def test_hosts_that_share_nvlink_are_any_number_of_nodes() -> None:
+    def world(hosts: int, domain: str) -> WorldInfo:
+        names = [f"n{number}" for number in range(hosts)]
+        ranks = tuple(RankInfo(rank, name, 1, 0) for rank, name in enumerate(names))
+        return WorldInfo(
+            "nccl", "", hosts, ranks, tuple(HostInfo(name, nvlink_domain=domain) for name in names)
+        )
+
+    assert [nodes_of(world(*own)) for own in ((1, ""), (4, ""), (1, "rack 1"), (4, "rack 1"))] == [
+        1,
+        4,
+        1,
+        -1,
+    ]
 
 
 def test_every_arm_is_read_back_and_its_chunk_is_an_eleventh_column() -> None:

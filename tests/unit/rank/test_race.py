@@ -12,6 +12,7 @@ from busbw_testing.sweeps import OnRanks, plan_of, run_on
 from busbw.model.plan import Limits
 from busbw.plan.swept import with_arms
 from busbw.rank import cases as worker
+from busbw.rank.race import in_random_order
 from busbw.stats.race import PASSES, is_out
 
 
@@ -57,3 +58,15 @@ def test_slow_arms_end_early_and_every_race_is_in_one_window(
         "tree/ll/4": 2,  # 7 % slower is not enough after one pass
     }
     assert {count for arm, count in passes.items() if arm not in ("", "ring/ll/4", "tree/ll/4")} == {1}
+
+
+def test_each_round_visits_a_race_in_another_order_and_the_next_race_behind_it() -> None:
+    case = plan_of("all_reduce", checks=0, limits=Limits()).cases[0]
+    own, other = with_arms((case,)), with_arms((replace(case, size_bytes=2 * case.size_bytes),))
+    cases = dict(enumerate((*own, *other)))
+    orders = [in_random_order(list(cases), cases, number) for number in range(8)]
+    for order in orders:
+        assert sorted(order[: len(own)]) == list(range(len(own)))
+        assert sorted(order) == list(cases)
+    assert len({order[0] for order in orders}) > 4
+    assert orders == [in_random_order(list(cases), cases, number) for number in range(8)]  # on every rank
