@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
     from busbw.rank.world.base import Number, World
 
-# How long a rank keeps its core while it waits. Ranks of 2 GPUs wait 20 us for each other as a rule, and half
-# a millisecond where a case begins; to wake a sleeping core of a virtual machine takes 50 to 100 us. Where
-# others want the core, to keep it makes all wait longer.
+# How long a rank keeps its core while it waits. At most for as long as it takes to wake a sleeping core of a
+# virtual machine (50 to 100 us): it never costs more than twice the best choice. Less where it does not pay:
+# where others want the core, to keep it makes all wait longer.
 _LEAST_SPIN_NS: Final = 20_000
-_MOST_SPIN_NS: Final = 500_000
+_MOST_SPIN_NS: Final = 100_000
 # A rank comes back to Python so often: for signals, and for what the channel reports.
 _SLEEP_NS: Final = 10_000_000
 # Numbers of 8 bytes. A row begins with what the rank calls, on a cache line of its own; the longest look of
