@@ -35,17 +35,17 @@ def alternating(call_ns: float, swing: float) -> Callable[[int], float]:
 def test_constant_times_are_enough_at_the_first_look(measured: Measured, scripted: Any) -> None:
     case = scripted(lambda call: 1000.0)
     (samples,) = measured([case], Limits())
-    # 50 ns is 0.5 % of 10 calls of 1000 ns.
-    assert (samples.taken.k, len(samples.taken.across), samples.stops[-1]) == (10, 4, StopReason.PRECISION)
+    # 50 ns is 1 % of 5 calls of 1000 ns.
+    assert (samples.taken.k, len(samples.taken.across), samples.stops[-1]) == (5, 4, StopReason.PRECISION)
     assert samples.times_ns.tolist() == [1000.0] * 4
-    assert case.looks == [(10, 4, 10)]
+    assert case.looks == [(5, 4, 5)]
 
 
 def test_untimed_calls_before_a_look_take_half_a_millisecond_at_most(
     measured: Measured, scripted: Any
 ) -> None:
     case = scripted(lambda call: 7000.0)
-    measured([case], Limits(), timing_cost_ns=3500.0)
+    measured([case], Limits(), timing_cost_ns=7000.0)
     assert case.looks == [(71, 4, 100)]
 
 
@@ -136,8 +136,8 @@ def test_sampling_starts_again_where_the_warm_up_was_slow(measured: Measured, sc
     """A busy core during the warm-up makes k too small for the true pace."""
     case = scripted(lambda call: 1e6 if call < 8 else 1000.0)
     (samples,) = measured([case], Limits())
-    assert [k for _, _, k in case.looks] == [1, 10]
-    assert (samples.taken.k, len(samples.taken.across)) == (10, 4)
+    assert [k for _, _, k in case.looks] == [1, 5]
+    assert (samples.taken.k, len(samples.taken.across)) == (5, 4)
     assert samples.times_ns.tolist() == [1000.0] * 4
     # The samples taken with the small k count as warm-up; the untimed lead of a look does not.
     assert samples.warmup_calls == 5 + 4
@@ -177,7 +177,7 @@ def test_later_passes_keep_k_and_begin_behind_untimed_calls(
     assert [len(part) for part in samples.times_by_pass] == [4] * 9
     assert samples.stops == (StopReason.PRECISION,) * 9
     # A ninth of the single calls in each pass, behind 20 untimed ones.
-    assert case.looks == [(10, 4, 10), (20, 36, 1), *[(500, 4, 10), (20, 36, 1)] * 8]
+    assert case.looks == [(5, 4, 5), (20, 36, 1), *[(500, 4, 5), (20, 36, 1)] * 8]
     assert samples.singles is not None
     assert len(samples.singles.across) == 12 * 27
 

@@ -341,6 +341,35 @@ def test_whatever_repeats_before_lines_is_a_prefix(
     assert (found.results, kinds(found)) == (wanted.results, kinds(wanted))
 
 
+FRAMES: dict[str, Callable[[str], str]] = {
+    "cells": lambda line: f"| {line} |",
+    "box": lambda line: f"\u2502 {line:160} \u2502",
+    "code": lambda line: f"`{line}`",
+    "line ends": lambda line: f"{line}<br />",
+    "paragraphs": lambda line: f'<p class="x">{line}</p>',
+    "bold in a quote": lambda line: f"> **{line}**",
+    "list of strings": lambda line: f'        "{line}", ',
+}
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_what_pages_and_lists_put_around_lines_is_no_part_of_them(
+    name: str, tool_table: Callable[[int], str], imported: Imported
+) -> None:
+    text = tool_table(1)
+    framed = "".join(f"{FRAMES[name](line)}\n" for line in text.splitlines())
+    wanted, found = (imported(each, op="all_reduce", ranks=16)[0] for each in (text, framed))
+    assert (found.results, kinds(found)) == (wanted.results, kinds(wanted))
+
+
+def test_rows_may_be_those_of_a_page_s_table(imported: Imported) -> None:
+    text = nccl(*ROWS, devices=device(0) + device(1))
+    rows = "".join(f"| {' | '.join(line.split())} |\n" for line in ROWS)
+    for found in (text.replace("".join(ROWS), rows), text.replace(ROWS[-1], f"<b>{ROWS[-1].rstrip()}</b>\n")):
+        (record,) = imported(found)
+        assert (len(record.results), kinds(record)) == (14, [])
+
+
 @pytest.mark.parametrize(
     "mark", ["{}   <-- why so slow?", "{} # slow", "{} *", "--> {}", ">>> {}", "* {} (here)"]
 )
