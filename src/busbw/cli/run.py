@@ -28,7 +28,6 @@ from busbw.model.event import Event, EventKind, event
 from busbw.plan.flags.flag import flag_of
 from busbw.plan.make import check_settings, make_plan
 from busbw.rank.profile import TOOL, profile_words, profiler_environ
-from busbw.rank.watcher import begin
 from busbw.rank.world.identity import Identity, identify
 from busbw.rank.world.watched import Watched
 from busbw.record.folder import NSYS_FOLDER
@@ -245,6 +244,7 @@ def _run_under_launcher(command: RunCommand, identity: Identity) -> ExitCode:
     from busbw.launch.joined import report
     from busbw.rank.entry import Director, live
     from busbw.rank.rank0 import Request
+    from busbw.rank.watcher import begin
     from busbw.record import folder as folders
     from busbw.report.live import display_of, unless_nobody_reads
 
@@ -357,6 +357,7 @@ def run_delivered(asked: RunRequest, argv: tuple[str, ...], world: WorldChoice) 
     from busbw.rank.entry import Director, live
     from busbw.rank.process import emit
     from busbw.rank.rank0 import Request
+    from busbw.rank.watcher import begin
     from busbw.record.deliver import Delivery
     from busbw.report.live import unless_nobody_reads
 

@@ -20,7 +20,6 @@ from busbw.launch.interrupt import Interrupt
 from busbw.launch.leftovers import remove_leftovers
 from busbw.launch.processes import Exit, Line, Processes
 from busbw.launch.story import Listener, Story
-from busbw.launch.verdict import Verdict, judge
 from busbw.launch.witness import Witness
 from busbw.model.event import Emit, Event, EventKind, decode, error_words, event, now_utc
 from busbw.model.record import RunStatus
@@ -33,6 +32,7 @@ from busbw.redact import redact_all, redact_text, redact_words
 
 if TYPE_CHECKING:
     from busbw.launch.base import LaunchRequest
+    from busbw.launch.verdict import Verdict
     from busbw.model.finding import Finding
     from busbw.model.plan import Plan
     from busbw.plan.flags.run import RunSettings
@@ -84,8 +84,12 @@ def measure(
             if not story.all_left:
                 remove_leftovers(began_s)
         except BrokenPipeError:  # the reader of our output has left: nobody wants the rest
+            from busbw.launch.verdict import Verdict
+
             close_record(folder, Verdict(ExitCode.INTERRUPTED))
             raise
+        from busbw.launch.verdict import judge  # the first row need not wait for it
+
         verdict = judge(story)
         close_record(folder, verdict)
     if verdict.error is not None:

@@ -28,7 +28,6 @@ from pathlib import Path
 from typing import Final
 
 from busbw.errors import BusbwError, RankFailed, SiteError
-from busbw.machine.look import ask_ras, look
 from busbw.machine.processes import (
     STOPPED_SECONDS,
     cpu_seconds,
@@ -145,6 +144,8 @@ def with_facts(still: HostStill) -> HostStill:
     """And what bash can find out on this host within some seconds: stacks, connections, links, the kernel's
     log, NCCL's own answer. As it is where there is no bash.
     """
+    from busbw.machine.look import ask_ras, look  # ranks that do not stand still can do without
+
     pids = [each.page.pid for each in still.ranks if not each.is_gone]
     address = next((each.page.ras for each in still.ranks if each.page.ras), "")
     found, ras = HostSeen(), tuple[str, ...]()
