@@ -465,7 +465,12 @@ def _histogram(plot: Plot, colour: Colour) -> Picture:
                 axis=alt.Axis(grid=False, labelOverlap=True, labelSeparation=14, format=".4~r"),
             ),
             x2="high:Q",
-            y=alt.Y("zero:Q", title="samples", scale=alt.Scale(zero=True), axis=alt.Axis(tickMinStep=1)),
+            y=alt.Y(
+                "zero:Q",
+                title="samples",
+                scale=alt.Scale(zero=True),
+                axis=alt.Axis(tickMinStep=1, titlePadding=_TITLE),
+            ),
             y2="count:Q",
             description="text:N",
         )
