@@ -11,7 +11,7 @@ from contextlib import redirect_stdout
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from busbw.cli.compare_series import compared
 from busbw.cli.compare_setups import measure_here, series_plan, starter
@@ -40,6 +40,8 @@ from busbw.report import tune as report
 from busbw.report.console import print_lines
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from busbw.cli.run_command import RunCommand
     from busbw.judge.compare import Comparison
     from busbw.plan.flags.tune import TuneSettings
@@ -99,11 +101,29 @@ def _race(command: RunCommand) -> tuple[ExitCode, Path | None, tuple[str, ...]]:
         with redirect_stdout(io.StringIO()):  # rows of arms are no table
             code = run(replace(command, settings=settings, hear=heard.append))
         folder = next((Path(item["folder"]) for item in heard if item["event"] == EventKind.END), None)
-        arm = lost_arm(read_record(folder)) if folder is not None and code is ExitCode.RANK_FAILED else ""
+        is_lost = folder is not None and code is ExitCode.RANK_FAILED
+        arm = lost_arm(read_record(folder), _visited(heard)) if folder is not None and is_lost else ""
         if not arm or len(lost) >= MOST_LOST:
             return code, folder, lost
         lost = (*lost, arm)
         print(f"{arm} did not come back; starting again without it", file=sys.stderr, flush=True)
+
+
+def _visited(heard: Sequence[Event]) -> int | None:
+    """The case of the arm whose later pass began last; None where ranks were in a first pass since, which
+    tells of itself when it is over.
+    """
+    for item in reversed(heard):
+        if item["event"] == EventKind.PROGRESS and "case" in item:
+            return int(item["case"])
+        if item["event"] == EventKind.PASS or (item["event"] == EventKind.CASE and _is_whole(item["result"])):
+            return None
+    return None
+
+
+def _is_whole(result: dict[str, Any]) -> bool:
+    """Whether a case had all its passes: of a race that is cut short, those that had some are told too."""
+    return len(result["pass_samples"]) >= int(result["passes"])
 
 
 def _check(command: RunCommand) -> None:

@@ -89,15 +89,13 @@ def races(record: RunRecord) -> tuple[Tuned, ...]:
     return tuple(found)
 
 
-def lost_arm(record: RunRecord) -> str:
-    """The arm in which ranks stood still, in whatever pass, else that of the first case that was not run;
-    empty where that is NCCL's own choice, or none.
+def lost_arm(record: RunRecord, visited: int | None) -> str:
+    """The arm of the case that ranks visited when they died or stood still, else that of the first one that
+    was not run; empty where that is NCCL's own choice, or none.
     """
-    cases = record.plan.cases
-    seen = " ".join(state.last for state in record.hang.states) if record.hang is not None else ""
-    stuck = set(seen.replace(",", " ").split())
-    not_run = (cases[result.case] for result in record.results if result.status is Status.NOT_RUN)
-    case = next((each for each in cases if each.arm in stuck), None) or next(not_run, None)
+    not_run = (result.case for result in record.results if result.status is Status.NOT_RUN)
+    index = visited if visited is not None else next(not_run, None)
+    case = record.plan.cases[index] if index is not None else None
     return f"{case.collective} {case.arm}" if case is not None and case.arm else ""
 
 

@@ -50,6 +50,7 @@ from busbw.rank.verify import Issue, Saves, Verified, WrongKeeper, verify, verif
 from busbw.rank.world.base import World, agreed
 from busbw.rank.world.clock import Recheck, recheck, synchronise
 from busbw.rank.world.mpi import MpiWorld
+from busbw.stats.passes import is_due
 from busbw.units import format_size
 
 if TYPE_CHECKING:
@@ -73,6 +74,9 @@ class Watches(Saves, Protocol):
 
     def passed(self, result: CaseResult) -> None:
         """What is known of a case of the window so far."""
+
+    def visits(self, case: Case) -> None:
+        """The arm of a race that comes next."""
 
 
 @dataclass(frozen=True)
@@ -116,15 +120,6 @@ class _Open:
 
 
 Entry = _Open | Done
-
-
-def is_due(number: int, visits: int, rounds: int) -> bool:
-    """Whether a case that is visited so often in so many rounds is visited in this one: visits lie evenly.
-
-    Neighbours count rounds from other numbers, so that they are visited in other rounds and all rounds take
-    about as long. Else the last passes of those with many would crowd where the others have ended.
-    """
-    return (number + 1) * visits // rounds > number * visits // rounds
 
 
 def grouping(plan: Plan, world: World) -> Grouping | None:
@@ -394,6 +389,8 @@ class Session:
             )
 
     def _measured_again(self, opened: _Open) -> _Open:
+        if self._races and self._observer is not None:
+            self._observer.visits(opened.case)
         progress.measuring(_named(opened.case), opened.case.size_bytes)
         prepared, given = self._backend.prepare(opened.case), replace(opened.given, clock=self._given.clock)
         try:

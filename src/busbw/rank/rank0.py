@@ -22,6 +22,7 @@ from busbw.record.write import RunWriter
 
 if TYPE_CHECKING:
     from busbw.hunt.field import Field
+    from busbw.model.case import Case
     from busbw.model.hunt import RoundResult
     from busbw.model.plan import Plan
     from busbw.model.record import HostInfo
@@ -68,6 +69,10 @@ class _Pace:
             self._finished += 1
         if self._work > self._recent[-1][1]:
             self._recent.append((now_s, self._work))
+        return self.fields(now_s)
+
+    def fields(self, now_s: float) -> dict[str, int | float]:
+        """Those of a progress event."""
         (then_s, before), (last_s, after) = self._recent[0], self._recent[-1]
         a_case_s = (last_s - then_s) / (after - before) if after > before else 0.0
         return {
@@ -172,6 +177,13 @@ class Lead:
             self._writer.note(result)
             self._emit(event(EventKind.PASS, result=result))
             self._emit(event(EventKind.PROGRESS, **self._pace.after(result, time.monotonic(), final=False)))
+
+    def visits(self, case: Case) -> None:
+        """The arm of a race that comes next: ranks that die in it can say no more."""
+        with self._lock:
+            if not self._ended:
+                fields = self._pace.fields(time.monotonic())
+                self._emit(event(EventKind.PROGRESS, **fields, case=case.index))
 
     def finished(self, result: CaseResult, kept: Kept) -> None:
         with self._lock:

@@ -23,6 +23,7 @@ from busbw.rank.soak_log import SoakLog, State
 from busbw.rank.summarize import summarize
 
 if TYPE_CHECKING:
+    from busbw.model.case import Case
     from busbw.model.plan import Plan
     from busbw.model.record import RankInfo
     from busbw.model.soak import Soak
@@ -102,6 +103,9 @@ class _Ear:
 
     def passed(self, result: CaseResult) -> None:
         """Never called."""
+
+    def visits(self, case: Case) -> None:
+        """Never called: no race is a soak."""
 
     def looked(self, looked: Looked) -> None:
         """What a look at the open window has shown."""

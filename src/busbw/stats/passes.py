@@ -120,3 +120,12 @@ def no_narrower(found: Estimate, low: float, high: float) -> Estimate:
 def thirds(values: Float64Array) -> tuple[Float64Array, ...]:
     """A series that was taken at once as three passes, which shows a level that moved meanwhile."""
     return tuple(np.array_split(values, 3))
+
+
+def is_due(number: int, visits: int, rounds: int) -> bool:
+    """Whether a case that is visited so often in so many rounds is visited in this one: visits lie evenly.
+
+    Neighbours count rounds from other numbers, so that they are visited in other rounds and all rounds take
+    about as long. Else the last passes of those with many would crowd where the others have ended.
+    """
+    return (number + 1) * visits // rounds > number * visits // rounds

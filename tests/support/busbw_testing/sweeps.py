@@ -27,6 +27,7 @@ class Notes:
         self.method: Any = None
         self.results: list[Any] = []
         self.passes: list[Any] = []
+        self.visited: list[int] = []
         self.kept: list[Any] = []
         self.memory_bytes: dict[str, int] | None = None
         self.findings: list[Any] = []
@@ -40,6 +41,9 @@ class Notes:
 
     def passed(self, result: Any) -> None:
         self.passes.append(result)
+
+    def visits(self, case: Any) -> None:
+        self.visited.append(case.index)
 
     def finished(self, result: Any, kept: Any) -> None:
         self.results.append(result)

@@ -113,6 +113,7 @@ def test_a_whole_tuning_finds_confirms_and_writes_what_is_faster(tmp_path: Path)
         STAND_IN_TIMED="1",
     )
     environ["STAND_IN_HANGS"] = "0/0/4"  # a tree with LL and four channels
+    environ["STAND_IN_DIES"] = "0/0/8"  # in its second pass
     words = ["all_reduce", "-b", "64K", "-e", "64K", "--ranks", "2", "--check", "0", "--format", "json"]
     words += ["--stall", "3s"]
     done = subprocess.run(
@@ -129,7 +130,7 @@ def test_a_whole_tuning_finds_confirms_and_writes_what_is_faster(tmp_path: Path)
     words = ["report", told["run"], "--output", str(page)]
     assert subprocess.run([sys.executable, "-m", "busbw", *words], env=environ, check=False).returncode == 0
     assert "| all_reduce | 64 KiB |" in page.read_text()
-    assert told["lost"] == ["all_reduce tree/ll/4"]
+    assert told["lost"] == ["all_reduce tree/ll/4", "all_reduce tree/ll/8"]
     (found,) = told["tuned"]
     assert found["arm"] == "ring/ll128/24"
     assert found["gain"] == pytest.approx(0.5, abs=0.1)

@@ -10,6 +10,7 @@ from busbw_testing.sweeps import Notes, OnRanks, plan_of, run_on
 from busbw.model.plan import Limits
 from busbw.model.result import Status, StopReason
 from busbw.rank import cases as worker
+from busbw.stats.passes import is_due
 
 
 def shares(
@@ -123,7 +124,7 @@ def test_the_budget_is_spent_by_the_clock_of_the_latest_rank(
 def test_visits_of_a_case_lie_evenly_in_the_rounds_and_rounds_take_alike() -> None:
     rounds, left = 8, [8, 8, 8, 2, 2, 2, 2]
     visited = [
-        [nth for nth, visits in enumerate(left) if worker.is_due(number + nth, visits, rounds)]
+        [nth for nth, visits in enumerate(left) if is_due(number + nth, visits, rounds)]
         for number in range(rounds)
     ]
     assert [sum(nth in each for each in visited) for nth in range(len(left))] == left
