@@ -6,6 +6,7 @@ or turn the direction of writing is taken out of all of it here, whatever comman
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import sys
@@ -124,3 +125,21 @@ def screens() -> Iterator[None]:
     err = sys.stderr and cast("TextIO", Screen(sys.stderr, message))
     with redirect_stdout(out), redirect_stderr(err):
         yield
+
+
+class _StandardError(io.TextIOBase):
+    """Standard error as it is when something is written: a line of progress takes its place for a while."""
+
+    def write(self, text: str) -> int:
+        return sys.stderr.write(redact_text(text))
+
+    def flush(self) -> None:
+        sys.stderr.flush()
+
+    def isatty(self) -> bool:
+        return sys.stderr.isatty()
+
+
+def standard_error() -> TextIO:
+    """Standard error for whoever keeps it, and prints while progress is shown."""
+    return cast("TextIO", _StandardError())

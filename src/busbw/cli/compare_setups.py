@@ -25,7 +25,7 @@ from busbw.plan.make import check_settings
 from busbw.plan.setup_file import read_setups
 from busbw.plan.setups import Setup, blocks, flags_typed, one_at_a_time, resolve, variables
 from busbw.redact import HIDDEN_NOTE
-from busbw.report.progress import standard_error
+from busbw.terminal import standard_error
 
 if TYPE_CHECKING:
     from busbw.cli.run_command import RunCommand

@@ -23,7 +23,7 @@ from busbw.record.owner import is_owned
 from busbw.record.printed import Reading
 from busbw.report.console import print_lines
 from busbw.report.fields import aligned
-from busbw.report.progress import standard_error
+from busbw.terminal import standard_error
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -32,7 +32,7 @@ from busbw.rank.world.identity import Identity, identify
 from busbw.rank.world.watched import Watched
 from busbw.record.folder import NSYS_FOLDER
 from busbw.redact import HIDDEN_NOTE
-from busbw.report.progress import standard_error
+from busbw.terminal import standard_error
 from busbw.units import counted
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 A window is neighbouring cases of the plan. Its first pass visits each of them, the next ones visit those
 again that want more passes, so that the samples of a case lie far apart in time; results come at its end,
-when the passes of its short cases together show how far the host's levels reach.
+when the passes of its host-bound cases together show how far the host's levels reach.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from busbw.model.case import LARGE, Case
+from busbw.model.case import Case
 from busbw.model.plan import Limits
 from busbw.model.record import TWO_RANKS
 from busbw.model.result import FIELD_WORDS, CaseResult, GroupResult, Status, StopReason
@@ -66,7 +66,7 @@ def summarize(
     taken = samples.taken
     evidence = _evidence(samples, judge(passes, target, headline), given, device, clock)
     stats, at_most_ns = _statistics(show, samples, case)
-    issue_ns = median(taken.across.issue[taken.kept]) / taken.k
+    issue_ns = _issue_ns(taken)
     if _is_host_bound(samples, headline.median, issue_ns):
         evidence["host_bound"] = True
     if headline.attained and headline != own:
@@ -103,15 +103,20 @@ def summarize(
 def reach_of(
     sampled: Mapping[int, tuple[Case, Samples]], limits: Limits
 ) -> Mapping[int, tuple[float, float]]:
-    """How far the intervals of the short cases among those of one window reach at least, by place: the host
-    sets the pace of all of them, and they meet its levels together.
+    """How far the intervals of the short cases among those of one window reach at least, by place, where the
+    host sets the pace of all of them: they meet its levels together.
     """
-    short = {
+    paced = {
         place: samples.times_by_pass
-        for place, (case, samples) in sampled.items()
-        if case.size_bytes < LARGE and samples.taken.median_ns < limits.small_ns
+        for place, (_, samples) in sampled.items()
+        if samples.taken.median_ns < limits.small_ns
+        and _is_host_bound(samples, samples.taken.median_ns, _issue_ns(samples.taken))
     }
-    return dict.fromkeys(short, range_of([*short.values()]))
+    return dict.fromkeys(paced, range_of([*paced.values()]))
+
+
+def _issue_ns(taken: Taken) -> float:
+    return median(taken.across.issue[taken.kept]) / taken.k
 
 
 def _estimate(passes: Sequence[Float64Array], samples: Samples, given: Conditions) -> Estimate:

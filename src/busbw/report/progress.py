@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, Protocol, TextIO, cast
+from typing import TYPE_CHECKING, Final, Protocol, TextIO
 
-from busbw.redact import redact_text
 from busbw.report.console import CleanConsole, with_progress
 from busbw.units import format_duration
 
@@ -105,21 +103,3 @@ def progress(total: int, under_way: str = "", done: int = 0) -> Iterator[Step]:
         yield line.step
     finally:
         line.stop()
-
-
-class _StandardError(io.TextIOBase):
-    """Standard error as it is when something is written: a line of progress takes its place for a while."""
-
-    def write(self, text: str) -> int:
-        return sys.stderr.write(redact_text(text))
-
-    def flush(self) -> None:
-        sys.stderr.flush()
-
-    def isatty(self) -> bool:
-        return sys.stderr.isatty()
-
-
-def standard_error() -> TextIO:
-    """Standard error for whoever keeps it, and prints while progress is shown."""
-    return cast("TextIO", _StandardError())

@@ -33,7 +33,7 @@ def test_a_case_that_met_one_level_has_the_interval_of_those_that_met_two(
         def prepare(case: Any) -> Any:
             level = (STAYS if case.index == last else SWITCHES)[visits[case.index]]
             visits[case.index] += 1
-            return scripted(lambda call: level * (1 + 0.001 * (call % 5)))
+            return scripted(lambda call: level * (1 + 0.001 * (call % 5)), issue_share=0.95)
 
         made.prepare = prepare
         return made

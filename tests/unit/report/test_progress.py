@@ -6,7 +6,8 @@ import io
 
 import pytest
 
-from busbw.report.progress import progress, standard_error, time_left_s
+from busbw.report.progress import progress, time_left_s
+from busbw.terminal import standard_error
 
 
 class Terminal(io.StringIO):
