@@ -28,11 +28,12 @@ from busbw.rank.world.clock import GlobalClock
 from busbw.stats import stopping
 from busbw.stats.interval import median
 from busbw.stats.outliers import exclude
+from busbw.stats.stopping import PacedBy
 
 # Without -w calls warm up until a round is no faster than those before, for 3 calls or 20 ms at most.
 WARMUP_CALLS: Final = 3
 WARMUP_NS: Final = 20e6
-WARMUP_ROUND_NS: Final = 2e6
+WARMUP_ROUND_NS: Final = 0.5e6
 STEADY: Final = 0.98  # a round that takes more than this of the fastest one before is steady
 # Untimed calls before the first look of a later pass, since the cases between have used caches and
 # connections, and before other looks at most: ranks that come from a control message are apart by less.
@@ -135,6 +136,24 @@ class Taken:
     def median_ns(self) -> float:
         """Of ``times_ns``."""
         return median(self.times_ns)
+
+    @cached_property
+    def call_issue_ns(self) -> float:
+        """Per call, what the slowest rank's host takes to issue it."""
+        return median(self.across.issue[self.kept]) / self.k
+
+    @property
+    def is_issued_apart(self) -> bool:
+        """Whether issuing a call is not the call itself, as it is on CPU ranks."""
+        return not np.array_equal(self.across.issue, self.across.worst)
+
+    @property
+    def paced(self) -> PacedBy:
+        """Who sets the pace of its calls; samples of one call are isolated, or long."""
+        if self.k == 1 or not self.is_issued_apart:
+            return PacedBy.UNKNOWN
+        is_host = self.call_issue_ns >= stopping.HOST_SHARE * self.median_ns
+        return PacedBy.HOST if is_host else PacedBy.DEVICE
 
     @property
     def spent_ns(self) -> float:
@@ -285,9 +304,10 @@ def measure(prepared: PreparedCase, given: Conditions, limits: Limits) -> Sample
             taken, sampling = Taken.none(k), Sampling(prepared, given, pace.call_ns)
             continue
         sample_ns = taken.spent_ns / len(taken.across)
-        passes = stopping.wanted_passes(limits, taken.median_ns, sample_ns)
-        stop = _enough(taken, limits, passes)
-        wanted = _next_look(taken, stopping.of_pass(limits, passes, taken.median_ns), passes)
+        passes = stopping.wanted_passes(limits, taken.median_ns, sample_ns, taken.paced)
+        stop = _enough(taken, limits, passes, taken.paced)
+        own_limits = stopping.of_pass(limits, passes, taken.median_ns, taken.paced)
+        wanted = _next_look(taken, own_limits, passes)
     samples = Samples(
         taken,
         warmup_calls,
@@ -309,7 +329,8 @@ def measure_again(samples: Samples, prepared: PreparedCase, given: Conditions, l
     sampling = Sampling(prepared, given, samples.call_ns, earlier)
     call_ns = max(1.0, median(samples.taken.across.worst) / k)
     lead: int | None = _calls_in(LEAD_NS, call_ns, sampling)
-    own_limits = stopping.of_pass(limits, passes, call_ns)
+    paced = samples.taken.paced
+    own_limits = stopping.of_pass(limits, passes, call_ns, paced)
     most = min(stopping.first_look(passes), own_limits.max_samples)
     wanted = max(1, min(most, _fitting(own_limits.case_seconds * 1e9, k * call_ns)))
     progress.phase(Phase.TIMING, k * call_ns / 1e9)
@@ -318,7 +339,7 @@ def measure_again(samples: Samples, prepared: PreparedCase, given: Conditions, l
         look = min(wanted - len(taken.across), given.max_samples_per_look)
         taken, lead = sampling.add(taken, look, lead=lead), None
         if len(taken.across) == wanted:
-            stop = _enough(taken, limits, passes)
+            stop = _enough(taken, limits, passes, paced)
             wanted = _next_look(taken, own_limits, passes)
     more = replace(
         samples,
@@ -347,12 +368,12 @@ def warm_up(prepared: PreparedCase, given: Conditions, limits: Limits) -> Pace:
     world, group = given.world, prepared.calls_per_issue
     least_calls, least_ns = untimed(limits)
     adaptive = limits.warmup_calls is None and limits.warmup_seconds is None
-    done, steady = _multiple(WARMUP_CALLS if limits.warmup_calls is None else 1, group), False
+    done, steady = group, False
     call_ns = agreed_call_ns(prepared, world, done)
     spent_ns = done * call_ns
-    while done < least_calls or (spent_ns < least_ns and not steady):
+    while not steady and (done < least_calls or spent_ns < least_ns):
         left_ns = min(least_ns - spent_ns, WARMUP_ROUND_NS) if adaptive else least_ns - spent_ns
-        calls = max(least_calls - done, math.ceil(left_ns / call_ns))
+        calls = max(1 if adaptive else least_calls - done, math.ceil(left_ns / call_ns))
         calls = min(_multiple(min(calls, MOST_CALLS_A_ROUND), group), prepared.max_calls)
         round_ns = agreed_call_ns(prepared, world, calls)
         done, spent_ns = done + calls, spent_ns + calls * round_ns
@@ -442,8 +463,9 @@ def _next_look(taken: Taken, limits: Limits, passes: int) -> int:
     return min(wanted, samples + max(1, _fitting(left_ns, median(taken.across.worst))))
 
 
-def _enough(taken: Taken, limits: Limits, passes: int) -> StopReason | None:
-    return stopping.judge_look(taken.times_ns, len(taken.across), taken.spent_ns / 1e9, limits, passes)
+def _enough(taken: Taken, limits: Limits, passes: int, paced: PacedBy) -> StopReason | None:
+    spent_s = taken.spent_ns / 1e9
+    return stopping.judge_look(taken.times_ns, len(taken.across), spent_s, limits, passes, paced)
 
 
 def _with_singles(samples: Samples, sampling: Sampling, given: Conditions, limits: Limits) -> Samples:

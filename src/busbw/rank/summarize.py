@@ -66,8 +66,7 @@ def summarize(
     taken = samples.taken
     evidence = _evidence(samples, judge(passes, target, headline), given, device, clock)
     stats, at_most_ns = _statistics(show, samples, case)
-    issue_ns = _issue_ns(taken)
-    if _is_host_bound(samples, headline.median, issue_ns):
+    if _is_host_bound(taken):
         evidence["host_bound"] = True
     if headline.attained and headline != own:
         evidence["own_interval_ns"] = [own.low, own.high]
@@ -87,7 +86,7 @@ def summarize(
         wrong=verdict.wrong if verdict is not None else None,
         wrong_at=verdict.wrong_at if verdict is not None else (),
         marks=(*marks, *_marks(stop, given, headline.median, evidence, show)),
-        issue_ns=issue_ns,
+        issue_ns=taken.call_issue_ns,
         skew_ns=_skew_ns(taken),
         first_call_ns=samples.first_call_ns,
         tau=headline.tau,
@@ -109,14 +108,9 @@ def reach_of(
     paced = {
         place: samples.times_by_pass
         for place, (_, samples) in sampled.items()
-        if samples.taken.median_ns < limits.small_ns
-        and _is_host_bound(samples, samples.taken.median_ns, _issue_ns(samples.taken))
+        if samples.taken.median_ns < limits.small_ns and _is_host_bound(samples.taken)
     }
     return dict.fromkeys(paced, range_of([*paced.values()]))
-
-
-def _issue_ns(taken: Taken) -> float:
-    return median(taken.across.issue[taken.kept]) / taken.k
 
 
 def _estimate(passes: Sequence[Float64Array], samples: Samples, given: Conditions) -> Estimate:
@@ -276,7 +270,5 @@ def _marks(
     return tuple(mark for mark, is_found in found.items() if is_found)
 
 
-def _is_host_bound(samples: Samples, time_ns: float, issue_ns: float) -> bool:
-    """Only where issuing is not the call itself."""
-    across = samples.taken.across
-    return not np.array_equal(across.issue, across.worst) and issue_ns >= _HOST_BOUND * time_ns
+def _is_host_bound(taken: Taken) -> bool:
+    return taken.is_issued_apart and taken.call_issue_ns >= _HOST_BOUND * taken.median_ns

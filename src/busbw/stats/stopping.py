@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from enum import Enum
 from typing import Final
 
 from busbw.model.plan import Limits
@@ -37,10 +38,23 @@ SMALL_PASSES: Final = 9
 PASS_SHARE: Final = 0.9
 # Part of the target below which no interval over passes is given: nobody looked closer than that.
 FLOOR_SHARE: Final = 0.5
+# Issuing that takes less of a call's time than this does not set its pace, not even on a host that becomes
+# half as slow again (benchmarks/gpu/README.md has such levels).
+HOST_SHARE: Final = 0.5
 # The largest part of a sample that reading time may cost: half of the 1 % that is allowed in all, because the
 # pace is known only from the warm-up. Calls that are known to 2.5 % have nine passes, so theirs are shorter.
 TIMED_SHARE: Final = 0.005
 SMALL_TIMED_SHARE: Final = 0.01
+
+
+class PacedBy(Enum):
+    """Who sets the pace of back-to-back calls: the host that issues them, whose levels switch, or the device;
+    unknown where issuing is the call itself, and where calls are apart.
+    """
+
+    HOST = "host"
+    DEVICE = "device"
+    UNKNOWN = "unknown"
 
 
 def first_look(passes: int) -> int:
@@ -61,21 +75,27 @@ def target(limits: Limits, median_ns: float) -> float:
     return limits.small_precision if median_ns < limits.small_ns else limits.precision
 
 
-def wanted_passes(limits: Limits, median_ns: float, sample_ns: float) -> int:
+def wanted_passes(
+    limits: Limits, median_ns: float, sample_ns: float, paced: PacedBy = PacedBy.UNKNOWN
+) -> int:
     """In how many passes to sample a case of this time: more where levels switch, no more than leave each two
     samples of ``sample_ns`` and four of the most, and one where the number of calls is fixed.
     """
     if limits.calls is not None:
         return 1
-    usual = SMALL_PASSES if median_ns < limits.small_ns else PASSES
+    switches = median_ns < limits.small_ns and paced is not PacedBy.DEVICE
+    usual = SMALL_PASSES if switches else PASSES
     fitting = min(int(limits.case_seconds * 1e9 / max(sample_ns, 1.0)) // 2, limits.max_samples // PASS_LOOK)
     return max(1, min(usual, fitting))
 
 
-def of_pass(limits: Limits, passes: int, median_ns: float) -> Limits:
-    """What one of so many passes may take, of a case of this time."""
+def of_pass(limits: Limits, passes: int, median_ns: float, paced: PacedBy = PacedBy.UNKNOWN) -> Limits:
+    """What one of so many passes may take, of a case of this time. A pass at the host's pace is one look:
+    passes differ by many times what more samples of one would tell.
+    """
     is_small = passes > 1 and median_ns < limits.small_ns
-    most = min(limits.max_samples, limits.small_samples) if is_small else limits.max_samples
+    small = PASS_LOOK * passes if paced is PacedBy.HOST else limits.small_samples
+    most = min(limits.max_samples, small) if is_small else limits.max_samples
     return replace(limits, max_samples=max(1, most // passes), case_seconds=limits.case_seconds / passes)
 
 
@@ -85,7 +105,12 @@ def floor(limits: Limits, median_ns: float, passes: int) -> float:
 
 
 def judge_look(
-    times_ns: Float64Array, taken: int, spent_seconds: float, limits: Limits, passes: int
+    times_ns: Float64Array,
+    taken: int,
+    spent_seconds: float,
+    limits: Limits,
+    passes: int,
+    paced: PacedBy = PacedBy.UNKNOWN,
 ) -> StopReason | None:
     """Why to end a pass of so many ``passes`` after a look, or None to go on. Every rank calls this, and so
     does the simulation that its promise is from.
@@ -99,7 +124,7 @@ def judge_look(
     median_ns = median(times_ns)
     if len(times_ns) >= first_look(passes) and _is_precise(times_ns, target(limits, median_ns), passes):
         return StopReason.PRECISION
-    own = of_pass(limits, passes, median_ns)
+    own = of_pass(limits, passes, median_ns, paced)
     if taken >= own.max_samples:
         return StopReason.MAX_SAMPLES if taken >= limits.max_samples // passes else StopReason.PASSES
     if spent_seconds >= own.case_seconds:
