@@ -144,9 +144,9 @@ def mark(told: dict[str, Any], owner: type, name: str, when: str) -> None:
 
 
 def front() -> int:
-    from busbw.launch import local
+    from busbw.launch import ahead
 
-    local.RANK_COMMAND = (sys.executable, __file__)
+    ahead.RANK_COMMAND = (sys.executable, __file__)
     from busbw.__main__ import main
 
     sys.argv = ["busbw", *sys.argv[2:]]

@@ -96,9 +96,9 @@ def of_pairs(cases: Cases, kind: str) -> tuple[float, float, float] | None:
 
 def front() -> int:
     """The command ``busbw``, whose ranks are this program."""
-    from busbw.launch import local
+    from busbw.launch import ahead
 
-    local.RANK_COMMAND = (sys.executable, __file__, "rank")
+    ahead.RANK_COMMAND = (sys.executable, __file__, "rank")
     from busbw.__main__ import main as busbw
 
     sys.argv = ["busbw", *sys.argv[2:]]

@@ -45,7 +45,7 @@ def main() -> int:
             code = _join_as_follower(arguments)
             if code is not None:
                 return code
-            _ask_for_gpus(arguments)
+            _begin_with_gpus(arguments)
         from busbw.cli.main import main as cli
 
         return cli(arguments)
@@ -123,17 +123,24 @@ def _report(item: Event) -> None:
     report(item)
 
 
-def _ask_for_gpus(arguments: list[str]) -> None:
-    """Where this process starts ranks, begin to ask the driver for the GPUs while the command line is read:
-    it takes up to half a second.
+def _begin_with_gpus(arguments: list[str]) -> None:
+    """Where this process starts ranks of GPUs, start them and begin to ask the driver for the GPUs while the
+    command line is read: it takes up to half a second.
     """
     from busbw.rank.profile import option
 
     may_start_gpu_ranks = option(arguments, "--backend") in ("", "auto", "nccl")
-    if may_start_gpu_ranks and not option(arguments, "--on"):
-        from busbw.machine.gpus import ask_ahead
+    if not may_start_gpu_ranks or option(arguments, "--on") or _FOR_READERS.intersection(arguments):
+        return
+    from busbw.launch import ahead
 
-        ask_ahead()
+    if arguments[0] != _NCCL_TESTS:
+        gpus = ahead.likely_gpus(os.environ)
+        asked = option(arguments, "--ranks") or os.environ.get("BUSBW_RANKS", "")
+        ahead.begin(min(gpus, int(asked)) if asked.isdecimal() else gpus)
+    from busbw.machine.gpus import ask_ahead
+
+    ask_ahead()
 
 
 def _enter_profiler(arguments: list[str], identity: Identity) -> None:

@@ -7,19 +7,17 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from busbw.errors import SiteError, UsageError
+from busbw.launch import ahead
 from busbw.launch.base import Command, LaunchRequest, rank_variables
 from busbw.plan.flags.values import Between
 from busbw.rank.process import BIND_VARIABLE
 
 if TYPE_CHECKING:
     from busbw.machine.mpi import MpiLibrary
-
-RANK_COMMAND = (sys.executable, "-m", "busbw.rank")
 
 # Open MPI refuses root and more ranks than cores unless told otherwise; MPICH needs nothing. Waiting ranks
 # that spin would take the cores from the ranks they wait for.
@@ -100,7 +98,7 @@ def over_mpi(mpi: MpiLibrary | None, ranks: int, cores: int, request_file: str) 
     is_bundled = mpi.family == "mpich" and mpi.found == "environment"  # the mpich wheel's own
     if is_bundled and ranks <= cores:
         environ[BIND_VARIABLE] = "core"
-    command = Command((mpi.mpiexec, *options, *RANK_COMMAND), environ)
+    command = Command((mpi.mpiexec, *options, *ahead.RANK_COMMAND), environ)
     return LaunchRequest("mpi", ranks, (command,))
 
 
@@ -109,7 +107,7 @@ def without_mpi(ranks: int, token: str, port: int, request_file: str) -> LaunchR
     own = {"BUSBW_REQUEST": request_file, "BUSBW_WORLD": "nccl", "BUSBW_TOKEN": token}
     root = f"127.0.0.1:{port}"
     commands = (
-        Command(RANK_COMMAND, {**own, **rank_variables((rank, ranks), (rank, ranks), root)})
+        Command(ahead.RANK_COMMAND, {**own, **rank_variables((rank, ranks), (rank, ranks), root)})
         for rank in range(ranks)
     )
     return LaunchRequest("nccl", ranks, tuple(commands))

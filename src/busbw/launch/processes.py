@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import IO, Final, Self
 
 from busbw.errors import SiteError
+from busbw.launch import ahead
 from busbw.launch.agent import Pipes, signal_group, start
 from busbw.launch.base import Command
 
@@ -69,11 +70,13 @@ class Processes:
         stdin = subprocess.PIPE if has_input else subprocess.DEVNULL
         for command in commands:
             try:
-                self._processes.append(start(command.argv, command.environ, stdin))
+                waiting = ahead.take(command.argv, command.environ)
+                self._processes.append(waiting or start(command.argv, command.environ, stdin))
             except OSError as error:
                 self.end()
                 program = error.filename or command.argv[0]
                 raise SiteError(f"cannot start {program}: {error.strerror}") from error
+        ahead.dismiss()
         for index, process in enumerate(self._processes):
             self._pipes.add(index, process)
             if process.stdin is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -13,6 +14,7 @@ from busbw.model.event import EventKind, error_event, event
 from busbw.rank import profile, progress
 from busbw.rank.backends.gpu_ahead import begin as begin_with_gpu
 from busbw.rank.process import (
+    AHEAD,
     bind,
     block,
     collect_garbage_seldom,
@@ -38,6 +40,8 @@ def main() -> int:
     """Live as one rank; the front process judges, so a complete run exits 0 whatever was found."""
     collect_garbage_seldom()
     keep_libraries_from_threads(os.environ)
+    if AHEAD in sys.argv and not _hear_variables():
+        return 0
     if is_asked(os.environ.get(profile.VARIABLE, ""), os.environ):
         return _enter_profiler(identify(os.environ))  # before signals are blocked: it would inherit that
     block()
@@ -58,6 +62,20 @@ def main() -> int:
     code = _live(identity, rank)
     watched.leave()
     return 0 if code in (0, 1, 3) else code
+
+
+def _hear_variables() -> bool:
+    """Load what a rank needs, then take the variables that the front process sends; False where it sends
+    none.
+    """
+    block()
+    import busbw.rank.backends.nccl
+    import busbw.rank.entry  # noqa: F401 (both only loaded)
+
+    line = sys.stdin.readline()
+    os.environ.update(json.loads(line or "{}"))
+    os.dup2(os.open(os.devnull, os.O_RDONLY), sys.stdin.fileno())
+    return bool(line)
 
 
 def _enter_profiler(identity: Identity | None) -> int:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 # Set by busbw for ranks that it starts with its own MPI: hydra's -bind-to leaves files in /tmp when it is
 # killed.
 BIND_VARIABLE = "BUSBW_BIND"
+AHEAD = "--ahead"  # a rank that was started before its variables were known
 _INTERNET = (socket.AF_INET, socket.AF_INET6)
 _SIGNALS = frozenset({signal.SIGINT, signal.SIGTERM})
 # A real-time signal: users, launchers and libraries send the others. `machine/look.sh` sends this one.

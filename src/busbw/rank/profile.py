@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from busbw.errors import SiteError
-from busbw.record.folder import NSYS_FOLDER
 
 if TYPE_CHECKING:
     from busbw.rank.world.identity import Identity
@@ -81,6 +80,8 @@ def enter(folder: Path, identity: Identity | None, argv: Sequence[str], more: st
     """Become nsys, which starts ``argv``. Raises SiteError where it is not on PATH, or the run folder cannot
     be written here.
     """
+    from busbw.record.folder import NSYS_FOLDER
+
     rank, local_rank = (identity.rank, identity.local_rank) if identity is not None else (0, 0)
     host = socket.gethostname()
     program = shutil.which(TOOL)
