@@ -57,14 +57,14 @@ def hull(medians: Sequence[float], *_: float) -> tuple[float, float]:
     return medians[0], medians[-1]
 
 
-def taken(draw: Draw, runs: int, gap: int, cases: int = 1) -> list[Run]:
-    """Runs of so many cases, which are visited in turn while one process runs on."""
+def taken(draw: Draw, runs: int, gap: int, cases: int = 1, samples: int = SAMPLES) -> list[Run]:
+    """Runs of so many cases, which are visited in turn, for so many samples, while one process runs on."""
     random = np.random.default_rng(SEED)
-    step = SAMPLES + gap
+    step = samples + gap
     series = (draw(random, SMALL_PASSES * step) * CALL_NS for _ in range(runs))
     return [
         [
-            [each[at : at + SAMPLES] for at in range(number * step // cases, len(each), step)]
+            [each[at : at + samples] for at in range(number * step // cases, len(each), step)]
             for number in range(cases)
         ]
         for each in series
@@ -102,7 +102,7 @@ def main() -> None:
     for name, draw in PROCESSES.items():
         near, far = (taken(draw, options.runs, gap) for gap in (GAP, 3 * GAP))
         cells = [cell(near, between) for between in (ranks, student, hull)]
-        together = cell(taken(draw, options.runs, GAP, CASES), ranks)
+        together = cell(taken(draw, options.runs, GAP, CASES, passes.PASS_LOOK), ranks)
         print(f"| {' | '.join((name, *cells, cell(far, ranks), together))} |", flush=True)
 
 
