@@ -19,6 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final
 
 BEGAN_S: Final = time.time()
@@ -110,7 +111,6 @@ def note_all(steps: Steps) -> None:
 
     def created(*arguments: Any) -> Any:  # noqa: ANN401
         backend = create(*arguments)
-        mark(told, type(backend), "close", "closed")
         steps.note(type(backend), "buffers", "prepare")
         steps.note(type(backend), "device state", "device_state")
         return backend
@@ -125,11 +125,12 @@ def note_all(steps: Steps) -> None:
     main.create = created
     cases.Session.results = counted  # type: ignore[method-assign]
     mark(told, Lead, "end", "recorded")
+    mark(told, main, "_close", "closed")
     for kind in (MpiWorld, NcclWorld):
         mark(told, kind, "close", "left")
 
 
-def mark(told: dict[str, Any], owner: type, name: str, when: str) -> None:
+def mark(told: dict[str, Any], owner: type | ModuleType, name: str, when: str) -> None:
     """Note when this function of ``owner`` has returned; on rank 0, which closes a record, keep it all."""
     inner = getattr(owner, name)
 
