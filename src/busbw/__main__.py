@@ -42,10 +42,9 @@ def main() -> int:
         collect_garbage_seldom()
         keep_libraries_from_threads(os.environ)
         if arguments[:1] and arguments[0] in _OF_RANKS:
-            code = _join_as_follower(arguments)
+            code = _begin(arguments)
             if code is not None:
                 return code
-            _begin_with_gpus(arguments)
         from busbw.cli.main import main as cli
 
         return cli(arguments)
@@ -85,8 +84,8 @@ def _arguments(argv: list[str]) -> list[str]:
     return [_NCCL_TESTS, program, *argv[1:]] if program.endswith(_PROGRAM_ENDS) else argv[1:]
 
 
-def _join_as_follower(arguments: list[str]) -> int | None:
-    """Live as a rank other than 0; None where this process is rank 0 or no rank of a launcher."""
+def _begin(arguments: list[str]) -> int | None:
+    """What need not wait for the command line; the exit code where that is all, of a rank other than 0."""
     from busbw.errors import BusbwError
     from busbw.rank.world.identity import identify
 
@@ -94,8 +93,14 @@ def _join_as_follower(arguments: list[str]) -> int | None:
         identity = identify(os.environ, os.environ.get("BUSBW_LAUNCHER"))
     except BusbwError:
         return None  # the command line tells it, with a hint
-    if identity is None:
-        return None
+    code = None if identity is None else _join_as_follower(arguments, identity)
+    if code is None:
+        _begin_with_gpus(arguments, starts_ranks=identity is None and arguments[0] != _NCCL_TESTS)
+    return code
+
+
+def _join_as_follower(arguments: list[str], identity: Identity) -> int | None:
+    """Live as a rank other than 0; None where this process is rank 0 of a launcher."""
     is_nccl_tests = arguments[0] == _NCCL_TESTS and len(arguments) > 1
     if _FOR_READERS.intersection(arguments) and not is_nccl_tests:
         return None if identity.rank == 0 else 0  # rank 0 says it for all
@@ -123,18 +128,18 @@ def _report(item: Event) -> None:
     report(item)
 
 
-def _begin_with_gpus(arguments: list[str]) -> None:
-    """Where this process starts ranks of GPUs, start them and begin to ask the driver for the GPUs while the
-    command line is read: it takes up to half a second.
+def _begin_with_gpus(arguments: list[str], *, starts_ranks: bool) -> None:
+    """Where there may be ranks of GPUs, start them, and begin to ask the driver for the GPUs, which takes up
+    to half a second, while the command line is read.
     """
     from busbw.rank.profile import option
 
-    may_start_gpu_ranks = option(arguments, "--backend") in ("", "auto", "nccl")
-    if not may_start_gpu_ranks or option(arguments, "--on") or _FOR_READERS.intersection(arguments):
+    may_be_gpu_ranks = option(arguments, "--backend") in ("", "auto", "nccl")
+    if not may_be_gpu_ranks or option(arguments, "--on") or _FOR_READERS.intersection(arguments):
         return
-    from busbw.launch import ahead
+    if starts_ranks:
+        from busbw.launch import ahead
 
-    if arguments[0] != _NCCL_TESTS:
         gpus = ahead.likely_gpus(os.environ)
         asked = option(arguments, "--ranks") or os.environ.get("BUSBW_RANKS", "")
         ahead.begin(min(gpus, int(asked)) if asked.isdecimal() else gpus)
