@@ -45,7 +45,8 @@ PASS_LOOK: Final = 4
 def estimate_over(passes: Sequence[Float64Array], confidence: float) -> Estimate:
     """The median of all samples with an interval that holds over the passes; at least one sample in all.
 
-    ``moved`` is True where the passes differ by more than noise, and the interval is widened for it.
+    ``moved`` is True where the passes differ by more than noise, and the interval is widened for it; it is
+    too where the samples are too alike to have one by themselves, as a dozen seem to be by chance.
     """
     pooled = estimate(np.concatenate(passes), confidence)
     judged = [part for part in passes if len(part) >= PASS_LOOK]
@@ -55,7 +56,8 @@ def estimate_over(passes: Sequence[Float64Array], confidence: float) -> Estimate
     medians = [median(part) for part in judged]
     mean = math.fsum(medians) / len(medians)
     scatter = math.sqrt(math.fsum((median - mean) ** 2 for median in medians) / (len(medians) - 1))
-    if scatter <= LEAST_EXCESS * expected:
+    moved = scatter > LEAST_EXCESS * expected
+    if pooled.attained and not moved:
         return pooled
     low, high = _of_medians(sorted(medians), mean, scatter)
     return replace(
@@ -63,7 +65,7 @@ def estimate_over(passes: Sequence[Float64Array], confidence: float) -> Estimate
         low=max(0.0, min(pooled.low, low)),
         high=max(pooled.high, high),
         attained=True,
-        moved=True,
+        moved=moved,
     )
 
 

@@ -31,6 +31,14 @@ def test_passes_that_differ_have_that_of_their_medians() -> None:
     )
 
 
+def test_a_dozen_samples_that_look_alike_have_the_interval_of_their_passes_too() -> None:
+    passes = [np.linspace(level, level + 0.06, 4) for level in (1.0, 1.03, 1.06)]
+    pooled = estimate(np.concatenate(passes), 0.99)
+    found = estimate_over(passes, 0.99)
+    assert (pooled.attained, found.attained, found.moved) == (False, True, False)
+    assert found.low < pooled.low < pooled.high < found.high
+
+
 def test_few_samples_show_no_level_of_their_own() -> None:
     passes = [np.full(3, level) for level in (6.0, 9.0, 6.0)]
     assert estimate_over(passes, 0.99) == estimate(np.concatenate(passes), 0.99)
