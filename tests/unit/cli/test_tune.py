@@ -49,6 +49,7 @@ def test_the_plugin_is_a_file_that_a_job_can_load(called: Any, tmp_path: Path) -
         (("all_reduce", "--on", "slurm", "-N", "2,4"), "tune takes one value of -N", "for each value"),
         (("all_reduce", "--on", "slurm", "-N", "2", "--detach"), "tune cannot run detached", "leave --det"),
         (("all_reduce", "--backend", "mpi"), "have no NCCL", "--knobs knobs.yaml"),
+        (("all_reduce", "--blocks", "101"), "--blocks is too large", "give 100 or less"),
         (("nothing", "--emit", "env"), "no run 'nothing'", "busbw list"),
     ],
 )
