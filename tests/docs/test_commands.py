@@ -17,6 +17,8 @@ from busbw.plan.make import check_settings
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "benchmarks").rglob("*.md")])
+# On the page "old command to busbw command", whole commands stand in its tables.
+_IN_TABLES = "from-scripts.md"
 _FENCE = re.compile(r"^```\w*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 # The words of the front doors are not cyclopts'.
 NAMES = sorted({name for names in COMMANDS.values() for name in names.split()} - {"nccl-tests", "nccom-test"})
@@ -27,7 +29,9 @@ _END = re.compile(r"\s(?:#|\||>|&&|&).*$")
 
 def commands(page: Path) -> Iterator[list[str]]:
     """The words after ``busbw`` of every command, whatever launcher stands before it."""
-    for block in _FENCE.findall(page.read_text(encoding="utf-8")):
+    text = page.read_text(encoding="utf-8")
+    cells = re.findall(r"`(busbw [^` ]+ [^`]+)`", text) if page.name == _IN_TABLES else []
+    for block in (*_FENCE.findall(text), *cells):
         for line in block.replace("\\\n", " ").splitlines():
             for part in line.split("&&"):
                 yield from _words(part)
@@ -46,6 +50,7 @@ ALL = [(page.relative_to(ROOT).as_posix(), words) for page in PAGES for words in
 
 def test_there_are_commands_to_look_at() -> None:
     assert len({page for page, _ in ALL}) >= 5
+    assert sum(page.endswith(_IN_TABLES) for page, _ in ALL) > 30
     assert ["run", "all_reduce", "-b", "8", "-e", "64M", "-f", "2"] in [words for _, words in ALL]
 
 
@@ -101,34 +106,3 @@ def test_every_command_is_in_a_group_of_the_help() -> None:
     grouped = {name for names in COMMANDS.values() for name in names.split()}
     assert grouped == {name for name in app if not name.startswith("-")} - {"completion"}
     assert grouped >= FIRST_FLAGS.keys()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "hint"),
-    [
-        (["frobnicate"], "hint: see `busbw --help`"),
-        (["run", "all_reduce", "--bogus"], "hint: see `busbw run --help-all`"),
-        (["run", "--backend", "x", "all_reduce"], "hint: use one of: auto, nccl, mpi, null"),
-        (["list", "--limit", "x"], "hint: see `busbw list --help`"),
-    ],
-)
-def test_a_word_that_is_not_known_is_a_usage_error(
-    arguments: list[str], hint: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(arguments) == 2
-    told = capsys.readouterr()
-    assert told.out == ""
-    first, second = told.err.splitlines()
-    assert first.startswith("error: ")
-    assert second == hint
-
-
-def test_variables_stand_for_flags_and_the_rendezvous_address_does_not(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for name, value in (("BUSBW_ROOT", "127.0.0.1:20500"), ("BUSBW_MAXBYTES", "16"), ("BUSBW_OP", "max")):
-        monkeypatch.setenv(name, value)
-    assert main(["run", "all_reduce", "--dry-run", "--backend", "null", "-b", "16", "-o", "min"]) == 0
-    told = capsys.readouterr().out
-    assert "all_reduce float min 16 B (4 elements) out-of-place" in told
-    assert "32 B" not in told

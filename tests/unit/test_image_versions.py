@@ -17,7 +17,6 @@ ROOT = Path(__file__).parents[2]
         ("tag v1.8.1-aws", "v1.8.1-aws"),  # aws-ofi-nccl's tags to 1.9
         ("tag 1.19.0", "v1.19.0"),
         ("tag V2.4.1", "v2.4.1"),
-        ("tag v0.8", "v0.8"),
         ("tag 5b47ede", "5b47ede"),
         ("tag master", "master"),
         ("nccl_tag 2.20.3", "v2.20.3-1"),

@@ -11,30 +11,16 @@ import sys
 from pathlib import Path
 
 import pytest
+from busbw_testing.environ import clean_environ
+from busbw_testing.runs import NULL
 
 import busbw
 
 HEAVY = (
-    "altair",
-    "cyclopts",
-    "jinja2",
-    "kubernetes",
-    "mpi4py",
-    "polars",
-    "pydantic",
-    "rich",
-    "ruamel",
-    "scipy",
+    *("altair", "cyclopts", "jinja2", "kubernetes", "mpi4py"),
+    *("polars", "pydantic", "rich", "ruamel", "scipy"),
 )
-OUTSIDE = (
-    "busbw.api",
-    "busbw.judge",
-    "busbw.cli",
-    "busbw.launch",
-    "busbw.report",
-    "busbw.launch.here",
-    "busbw.plan.flags",
-)
+OUTSIDE = tuple(f"busbw.{room}" for room in ("api", "judge", "cli", "launch", "report", "plan.flags"))
 SOURCE = Path(busbw.__path__[0]).parent
 
 # Runs in every Python that has its folder on the path, and says at exit what was loaded.
@@ -55,19 +41,10 @@ def start(tmp_path: Path, words: list[str], **variables: str) -> subprocess.Pope
     site = tmp_path / "site"
     site.mkdir(exist_ok=True)
     (site / "sitecustomize.py").write_text(SITE_CUSTOMIZE)
-    foreign = ("BUSBW_", "OMPI_", "PMI", "SLURM_", "RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "TORCHELASTIC_")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
-    paths = (str(site), str(SOURCE), os.environ.get("PYTHONPATH", ""))
-    environment = {
-        **kept,
-        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
-        "TOLD": str(tmp_path),
-        "BUSBW_HOME": str(tmp_path / "home"),
-        **variables,
-    }
-    return subprocess.Popen(
-        [sys.executable, "-m", *words], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
-    )
+    environ = clean_environ(TOLD=str(tmp_path), BUSBW_HOME=str(tmp_path / "home"), **variables)
+    environ["PYTHONPATH"] = f"{site}{os.pathsep}{environ['PYTHONPATH']}"
+    words = [sys.executable, "-m", "busbw", *words]
+    return subprocess.Popen(words, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
 
 
 def modules_of(tmp_path: Path, process: subprocess.Popen[bytes]) -> set[str]:
@@ -94,7 +71,7 @@ def torchrun(tmp_path_factory: pytest.TempPathFactory) -> list[set[str]]:
         "TORCHELASTIC_RUN_ID": secrets.token_hex(8),
         "GROUP_RANK": "0",
     }
-    words = ["busbw", "run", "all_reduce", "-e", "64", "--backend", "null"]
+    words = ["run", "all_reduce", "-e", "64", "--backend", "null"]
     ranks = [start(tmp_path, words, RANK=str(i), LOCAL_RANK=str(i), **common) for i in range(2)]
     return [modules_of(tmp_path, rank) for rank in ranks]
 
@@ -112,24 +89,7 @@ def test_the_test_would_see_them_where_they_are(torchrun: list[set[str]]) -> Non
 
 
 def test_ranks_of_our_own_start_load_no_command_line(tmp_path: Path) -> None:
-    front = start(
-        tmp_path,
-        [
-            "busbw",
-            "run",
-            "all_reduce",
-            "-e",
-            "64",
-            "--backend",
-            "null",
-            "--world",
-            "nccl",
-            "--ranks",
-            "2",
-            "--format",
-            "csv",
-        ],
-    )
+    front = start(tmp_path, ["run", "all_reduce", "-e", "64", *NULL, "--format", "csv"])
     seen_by_front = modules_of(tmp_path, front)
     assert "cyclopts" in seen_by_front
     ranks = [
@@ -153,7 +113,7 @@ def test_importing_the_package_imports_nothing_else() -> None:
 
 
 def test_what_starts_the_ranks_loads_neither_numpy_nor_the_display_before(tmp_path: Path) -> None:
-    words = ["busbw", "run", "all_reduce", "-b", "8", "-e", "8", "--backend", "mpi", "--ranks", "2"]
+    words = ["run", "all_reduce", "-b", "8", "-e", "8", "--backend", "mpi", "--ranks", "2"]
     modules = modules_of(tmp_path, start(tmp_path, [*words, "--dry-run"]))
     assert not loaded(modules, ("numpy", "polars", "rich.live", "busbw.report.live", "busbw.judge"))
 

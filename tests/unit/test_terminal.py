@@ -44,10 +44,10 @@ def test_a_console_colours_and_passes_no_escape_of_a_text() -> None:
     assert "]0;titleb[31mc" in text
 
 
-@pytest.fixture
-def foreign(tmp_path: Path) -> Path:
-    """A run of somebody who wants our terminal."""
-    home = tmp_path / "home"
+@pytest.fixture(scope="module")
+def foreign(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home with a run of somebody who wants our terminal; beside it another, with their log imported."""
+    home = tmp_path_factory.mktemp("foreign") / "home"
     assert start(home, "run", "all_reduce", "-b", "8", "-e", "16", *NULL).returncode == 0
     (file,) = home.glob(f"*/{RUN_FILE}")
     body = json.loads(file.read_text())
@@ -59,9 +59,13 @@ def foreign(tmp_path: Path) -> Path:
         {"severity": "warning", "check": "x", "claim": ESCAPES, "evidence": ESCAPES, "hint": ESCAPES}
     ]
     file.write_text(json.dumps(body))
+    log = home.with_name(LOG_NAME)
+    log.write_text(LOG)
+    assert start(home.with_name("imported"), "import", str(log)).returncode == 0
     return home
 
 
+LOG_NAME = "a\x1b]0;t\x07\u202eb.log"
 LOG = """\
 all_reduce_perf -b 8 -e 16
 # nThread 1 nGpus 1 minBytes 8 maxBytes 16 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1 validation: 1 graph: 0
@@ -83,12 +87,9 @@ def is_clean(text: str) -> bool:
 
 
 @pytest.mark.parametrize("command", ["show", "diagnose", "expect", "list", "report", "export", "compare"])
-def test_nothing_foreign_moves_the_terminal(command: str, foreign: Path, tmp_path: Path) -> None:
-    log = tmp_path / "a\x1b]0;t\x07\u202eb.log"
-    log.write_text(LOG)
-    runs = ("last", str(log)) if command not in ("show", "export") else ("last",)
-    assert start(tmp_path / "imported", "import", str(log)).returncode == 0
-    for home, run in ((foreign, runs[0]), (foreign, runs[-1]), (tmp_path / "imported", "last")):
+def test_nothing_foreign_moves_the_terminal(command: str, foreign: Path) -> None:
+    log = "last" if command in ("show", "export") else str(foreign.with_name(LOG_NAME))
+    for home, run in ((foreign, "last"), (foreign, log), (foreign.with_name("imported"), "last")):
         words = {
             "list": (),
             "report": (run, "-o", "-"),

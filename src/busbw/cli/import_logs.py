@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from busbw.plan.flags.logs import ImportSettings
 
 STANDARD_INPUT: Final = "-"
-_TOOLS: Final = {"auto": "a known tool"}
 _COLUMNS: Final = "# {:<36} {:<10} {:<14} {:>6} {:>7}  {:<22} {}"
 
 
@@ -88,11 +87,10 @@ def import_tables(
                 outcome.unread += 1
                 refuse(error, "")
     if not outcome.imported and not outcome.undecided and not outcome.unread:
+        tool = "a known tool" if settings.format == "auto" else settings.format
+        why = outcome.why if len(paths) == 1 else ""
         raise UsageError(
-            _printable(
-                f"no table of {_TOOLS.get(settings.format, settings.format)} in {', '.join(paths)}"
-                + (outcome.why if len(paths) == 1 else "")
-            ),
+            _printable(f"no table of {tool} in {', '.join(paths)}{why}"),
             hint="give logs of nccl-tests, rccl-tests, nccom-test, OSU or IMB; --format names one of them",
         )
     if outcome.folders:
@@ -113,9 +111,6 @@ def _check_words(paths: tuple[str, ...], settings: ImportSettings) -> None:
             )
     if not any(path == STANDARD_INPUT or os.path.lexists(path) for path in paths):
         raise UsageError(f"there is no file {paths[0]}", hint="give logs, or folders of logs")
-    for flag, value in (("--ranks", settings.ranks), ("--nodes", settings.nodes)):
-        if value is not None and value < 1:
-            raise UsageError(f"{flag} is {value}", hint=f"give {flag} a number from 1 on")
 
 
 def _table_numbers(text: str) -> frozenset[int]:

@@ -98,7 +98,7 @@ def _deliver(arguments: list[str]) -> int:
     from busbw.cli.run import run_delivered
     from busbw.rank.entry import world_choice
 
-    return run_delivered(read_request(arguments), command_line(), world_choice(arguments))
+    return run_delivered(*read_request(arguments), command_line(), world_choice(arguments))
 
 
 def _refuse(error: UsageError, arguments: list[str]) -> int:

@@ -21,7 +21,7 @@ from busbw.launch.settle import with_pbs_hosts
 from busbw.launch.variables import library_folders, read_variables
 from busbw.machine.environment import with_given
 from busbw.model.arrival import TRACE
-from busbw.model.event import Emit, Event, EventKind, event
+from busbw.model.event import Emit, EventKind, event
 from busbw.plan.flags.engines import ENGINES
 from busbw.plan.flags.preflight import Asked
 from busbw.plan.flags.skew import COUNTS
@@ -271,12 +271,8 @@ def _follow(
     """The job's exit code, and whether the user stopped it here."""
     with contextlib.closing(display_of(settings)) as display:
         _show(findings, display)
-
-        def show(item: Event) -> None:
-            hear(item)
-            display.handle(item)
-
-        following = follow.Following(handle, folder, Ended(show), sys.stderr, wait=launch.wait)
+        show = Ended(hear, display.handle)
+        following = follow.Following(handle, folder, show, sys.stderr, wait=launch.wait)
         code = following.follow()
     return judged(code, folder, settings), following.stopped
 

@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from busbw.model.plan import Plan
     from busbw.plan.flags.launch import LaunchSettings
     from busbw.plan.flags.run import RunSettings
-    from busbw.plan.request import RunRequest
     from busbw.rank.rank0 import Request
     from busbw.rank.world.select import WorldChoice
     from busbw.report.display import Display
@@ -115,12 +114,7 @@ def _run_here(command: RunCommand, identity: Identity | None) -> ExitCode:
 def _start_here(plan: Plan, command: RunCommand, request_for: Callable[[str], LaunchRequest]) -> ExitCode:
     settings = command.settings
     with contextlib.closing(_LateDisplay(settings)) as display:
-
-        def handle(item: Event) -> None:
-            command.hear(item)
-            display.handle(item)
-
-        show = Ended(handle)
+        show = Ended(command.hear, display.handle)
         measure = _measure(settings, command.before, display, show)
         code = measure(plan, settings, command.argv, request_for, show, standard_error())
     return judged(code, show.folder, settings)
@@ -268,13 +262,7 @@ def _run_under_launcher(command: RunCommand, identity: Identity) -> ExitCode:
         return _plan_of_launcher(command.operations, settings, identity, ranks)
 
     with contextlib.closing(display_of(settings)) as display:
-        handle = unless_nobody_reads(display.handle)
-
-        def shown(item: Event) -> None:
-            command.hear(item)
-            handle(item)
-
-        show = Ended(shown)
+        show = Ended(command.hear, unless_nobody_reads(display.handle))
         code = live(identity, settings.world, Director(request, plan, show), show, None)
     return judged(code, show.folder, settings)
 
@@ -350,7 +338,9 @@ def refuse(error: BusbwError, world: WorldChoice) -> ExitCode:
 # ---- as rank 0 of a job of ours -----------------------------------------------------------------------
 
 
-def run_delivered(asked: RunRequest, argv: tuple[str, ...], world: WorldChoice) -> ExitCode:
+def run_delivered(
+    operations: tuple[str, ...], settings: RunSettings, argv: tuple[str, ...], world: WorldChoice
+) -> ExitCode:
     """Be rank 0 of a job for whose record a front process waits, maybe on another machine. That judges: no
     engine is to start these ranks again for a verdict. Raises BusbwError as ``run``.
     """
@@ -367,7 +357,6 @@ def run_delivered(asked: RunRequest, argv: tuple[str, ...], world: WorldChoice) 
             "this process belongs to a job, but its rank number is not set",
             hint="submit the job again; do not start its ranks by hand",
         )
-    operations, settings = asked.operations, asked.settings
     begin(identity, settings.stall, emit)
     watched = Watched(identity.rank, os.environ)
     delivery = Delivery(Path(settings.deliver), emit)

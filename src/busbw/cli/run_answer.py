@@ -19,8 +19,8 @@ class Ended:
     its record written.
     """
 
-    def __init__(self, show: Emit) -> None:
-        self._show = show
+    def __init__(self, *shows: Emit) -> None:
+        self._shows = shows
         self._prepared: dict[str, Any] | None = None
         self.folder: Path | None = None
 
@@ -36,7 +36,8 @@ class Ended:
             self.folder = Path(item["folder"])
             answer = self._prepared if self._prepared is not None else _kept(self.folder)
             item = {**item, "answer": answer}
-        self._show(item)
+        for show in self._shows:
+            show(item)
 
 
 def load_answer() -> None:

@@ -29,7 +29,7 @@ from busbw.report.console import columns, print_lines
 from busbw.report.events import show_hang
 from busbw.report.fields import UNBOUND, aligned
 from busbw.report.hunt import lost_rounds
-from busbw.report.live import FORMATS, Kind, create
+from busbw.report.live import Kind, create
 from busbw.report.provenance import provenance, provenance_lines
 
 if TYPE_CHECKING:
@@ -59,8 +59,6 @@ def show(
     ``ranks`` compares the ranks of each case, ``histogram`` draws its samples; ``case`` takes one case, and
     alone prints everything about it.
     """
-    if format_name not in FORMATS:
-        raise UsageError(f"unknown format {format_name!r}", hint=f"use one of: {', '.join(FORMATS)}")
     folder = find_run(run, environ_home())
     is_whole = not (ranks or histogram or case is not None)
     if (folder / SERIES_FILE).is_file() and is_whole:

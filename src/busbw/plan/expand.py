@@ -39,10 +39,6 @@ class Grid:
     coalesce: tuple[int, ...] = ()
     even_beside: bool = False
 
-    def table(self, row: Collective, cycle: int) -> CountTable | None:
-        """The collective's table of counts; None where they are even."""
-        return table_of(self.tables, row.name, cycle)
-
 
 def expand(grid: Grid, ranks: int, backend: str, other_sizes: Sequence[int] = ()) -> tuple[Case, ...]:
     """Cases of groups of ``ranks``: where groups differ, of the largest, and ``other_sizes`` are the rest.
@@ -91,7 +87,7 @@ def _refused(row: Collective, group_sizes: Sequence[int]) -> str:
 
 
 def _sizes(row: Collective, grid: Grid, dtype: DataType, refused: str, cycle: int) -> Sequence[int]:
-    table = grid.table(row, cycle)
+    table = table_of(grid.tables, row.name, cycle)
     if not row.sized:
         return (0,)
     if table is not None and table.is_exact and grid.own_sizes:
@@ -101,7 +97,7 @@ def _sizes(row: Collective, grid: Grid, dtype: DataType, refused: str, cycle: in
 
 def _sweep(row: Collective, grid: Grid, ranks: int, backend: str, refused: str, cycle: int) -> Iterable[Case]:
     """The cases of one collective; index and cycle are given later."""
-    table = grid.table(row, cycle)
+    table = table_of(grid.tables, row.name, cycle)
     coalesce = grid.coalesce if row.sized else ()
     for dtype in grid.data_types if row.sized else grid.data_types[:1]:
         reason = refused or unsupported(backend, row, dtype)

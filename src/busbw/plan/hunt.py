@@ -24,22 +24,21 @@ _METRICS: Final = {
 }
 
 
-def check_hunt(settings: RunSettings) -> HuntSettings:
-    """The hunt's own settings. Raises UsageError for what no hunt can have."""
-    own = settings.hunt
-    assert own is not None, "a run that hunts has settings of the hunt"
+def check_hunt(settings: RunSettings) -> None:
+    """Raises UsageError for what no hunt can have."""
     if settings.minbytes is not None and settings.minbytes < _ELEMENT_BYTES:
         raise UsageError(f"-b {settings.minbytes.text} is less than an element", hint="give -b 4 or more")
     make_preflight(settings)
-    return own
 
 
-def make_hunt_plan(settings: RunSettings, backend: str) -> Plan:
+def make_hunt_plan(own: HuntSettings, settings: RunSettings, backend: str) -> Plan:
     """The plan of a hunt. Raises UsageError for what cannot be meant."""
-    own = check_hunt(settings)
+    check_hunt(settings)
     asked_bytes = _DEFAULT_SIZE[backend] if settings.minbytes is None else settings.minbytes
     size_bytes = asked_bytes // _ELEMENT_BYTES * _ELEMENT_BYTES
     seed = secrets.randbits(48) if settings.seed is None else settings.seed
+    loss, slower = float(own.loss), float(own.slower)  # from which on a part is slow
+    floors = Rules().floors | {BANDWIDTH: loss, LATENCY: slower, QUICKEST: slower}
     return Plan(
         backend=backend,
         cases=(),
@@ -56,17 +55,10 @@ def make_hunt_plan(settings: RunSettings, backend: str) -> Plan:
         hunt=Hunt(
             own.kind,
             size_bytes,
-            make_rules(own, seed, metrics=_METRICS[own.kind]),
+            Rules(metrics=_METRICS[own.kind], floors=floors, rounds=own.rounds, seed=seed),
             wait=own.wait,
             timeout_s=float(own.round_timeout),
             nic=own.each_nic,
             halves=own.halves,
         ),
     )
-
-
-def make_rules(own: HuntSettings, seed: int, metrics: tuple[str, ...] = METRICS) -> Rules:
-    """When a part is slow."""
-    loss, slower = float(own.loss), float(own.slower)
-    floors = Rules().floors | {BANDWIDTH: loss, LATENCY: slower, QUICKEST: slower}
-    return Rules(metrics=metrics, floors=floors, rounds=own.rounds, seed=seed)

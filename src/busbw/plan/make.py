@@ -9,7 +9,7 @@ from typing import Final
 from busbw.errors import UsageError
 from busbw.model.arrival import NONE, TRACE, Arrival
 from busbw.model.collective import collective
-from busbw.model.plan import CallOptions, Limits, Plan, Timing
+from busbw.model.plan import CallOptions, Limits, Plan, Stream, Timing
 from busbw.model.result import FIELD_WORDS
 from busbw.plan.flags.ranks import MOST_RANKS
 from busbw.plan.flags.run import RunSettings
@@ -41,22 +41,22 @@ _TIMES: Final = {
     "throughput": ("max", "avg", "min", "rank0", *LOOPS),
     "latency": ("max", "avg", "min", "rank0", "last", "span"),
 }
-_NOT_OF_CPUS: Final = {"nccl", "null", "auto"}
 
 
 def make_plan(operations: tuple[str, ...], settings: RunSettings, backend: str, ranks: int) -> Plan:
     """The plan of a run. Raises UsageError for anything that cannot be meant."""
     Between(1, MOST_RANKS).check("--ranks", ranks)
     if settings.hunt is not None:
-        return make_hunt_plan(settings, backend)
+        return make_hunt_plan(settings.hunt, settings, backend)
     seed = secrets.randbits(48) if settings.seed is None else settings.seed
     settings = replace(settings, seed=seed)  # of what is drawn for the plan, too
     timing = _with_trace(_timing(settings, backend), settings, ranks)
-    streams = make_streams(operations, settings, backend, ranks) if settings.streams else None
-    if streams is None:
+    streams: tuple[Stream, ...] = ()
+    if settings.streams:
+        streams, once = make_streams(operations, settings, backend, ranks)
+    else:
         _require_last_arrival(timing, operation_names(operations))
-    once = swept(operations, settings, backend, ranks) if streams is None else streams.swept
-    _refuse_odd(settings, backend)
+        once = swept(operations, settings, backend, ranks)
     plan = Plan(
         backend=backend,
         cases=once.cases,
@@ -77,7 +77,7 @@ def make_plan(operations: tuple[str, ...], settings: RunSettings, backend: str, 
         save_wrong=settings.save_wrong,
         nccl_topology=settings.nccl_topology,
         pin=settings.pin,
-        streams=() if streams is None else streams.streams,
+        streams=streams,
         preflight=make_preflight(settings),
         evidence=_evidence(settings),
         profile=_profile(settings),
@@ -136,7 +136,6 @@ def check_settings(operations: tuple[str, ...], settings: RunSettings) -> None:
         _require_last_arrival(timing, operation_names(operations))
         check_sweep(operations, settings)
     _with_trace(timing, settings, settings.ranks or 0)
-    _refuse_odd(settings, settings.backend)
     _limits(settings)
     _options(settings, settings.backend)
     _show(settings, timing, settings.backend)
@@ -145,17 +144,6 @@ def check_settings(operations: tuple[str, ...], settings: RunSettings) -> None:
     _profile(settings)
     make_neighbours(settings, settings.backend)
     check_soak(settings)
-
-
-def _refuse_odd(settings: RunSettings, backend: str) -> None:
-    """Flags of what is not measured here."""
-    if settings.shared_output:
-        raise UsageError(
-            "--shared-output is for Neuron devices; CPU and GPU ranks each need an output",
-            hint="leave it out",
-        )
-    if settings.nccl_topology and backend == "mpi":
-        raise UsageError("--nccl-topology needs NCCL, and this run uses MPI", hint="leave it out")
 
 
 def _limits(settings: RunSettings) -> Limits:
@@ -202,12 +190,13 @@ def _options(settings: RunSettings, backend: str) -> CallOptions:
         memory=settings.buffers,
         timeout_s=settings.timeout,
     )
-    if backend not in _NOT_OF_CPUS:
+    if backend == "mpi":
         for flag, asked, what in (
             ("-m", options.aggregate > 1, "MPI has no groups of collectives"),
             ("-G", options.graph > 0, "CUDA graphs need GPUs"),
             ("-R", options.register > 0, "only NCCL registers buffers"),
             ("--buffers", options.memory != "device", "CPU ranks use host memory"),
+            ("--nccl-topology", settings.nccl_topology, "MPI has no topology to keep"),
         ):
             if asked:
                 raise UsageError(f"{flag} does not apply to CPU ranks: {what}", hint=f"leave {flag} out")

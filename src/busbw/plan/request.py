@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from busbw.plan.flags.run import RunSettings
@@ -20,14 +20,6 @@ _OF_THE_FRONT: Final = (
 )
 
 
-@dataclass(frozen=True)
-class RunRequest:
-    """A run whose record a front process waits for: ``settings.deliver`` is its run folder."""
-
-    operations: tuple[str, ...]
-    settings: RunSettings
-
-
 def rank_words(operations: Sequence[str], settings: RunSettings, folder: object) -> tuple[str, ...]:
     """What ranks of a job execute, behind ``python -m busbw``. Sizes are bytes in it, durations seconds."""
     plain = {name: value for name, value in changed(settings).items() if name not in _OF_THE_FRONT}
@@ -40,9 +32,11 @@ def is_request(words: Sequence[str]) -> bool:
     return list(words[:1]) == [RUN] and any(word.startswith(DELIVER) for word in words)
 
 
-def read_request(words: Sequence[str]) -> RunRequest:
-    """The inverse of ``rank_words``."""
+def read_request(words: Sequence[str]) -> tuple[tuple[str, ...], RunSettings]:
+    """The inverse of ``rank_words``: operations and settings, whose ``deliver`` is the run folder for whose
+    record a front process waits.
+    """
     said = {word.partition("=")[0] + "=": word.partition("=")[2] for word in words if word.startswith("--")}
     settings = read_settings(RunSettings, json.loads(said.get(SETTINGS, "{}")))
     operations = tuple(word for word in words[1:] if not word.startswith("--"))
-    return RunRequest(operations, replace(settings, deliver=said[DELIVER]))
+    return operations, replace(settings, deliver=said[DELIVER])

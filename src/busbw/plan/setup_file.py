@@ -19,13 +19,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from busbw.errors import UsageError, why
+from busbw.errors import UsageError
+from busbw.files import read_input
 from busbw.plan.flags.run import RunSettings
 from busbw.plan.flags.values import read_settings
 from busbw.plan.presets.schema import Section, Variable, Word, fitting, matches, refused
-from busbw.plan.yaml_file import read_yaml, refusal
+from busbw.plan.yaml_file import read_model
 
 # In a file name, a table and a shell alike.
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
@@ -89,16 +90,9 @@ class SetupFile(Section):
 
 def read_setups(path: Path) -> SetupFile:
     """A spec file. Raises UsageError where it cannot be read or says what no setup can be."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read {path}: {why(error)}", hint="name a file of setups in YAML") from error
-    return parse_setups(text, str(path))
+    return parse_setups(read_input(path, "name a file of setups in YAML"), str(path))
 
 
 def parse_setups(text: str, where: str) -> SetupFile:
     """A spec file's text. Raises UsageError."""
-    try:
-        return SetupFile.model_validate(read_yaml(text, where))
-    except ValidationError as error:
-        raise refusal(error, text, where, guide="setups") from error
+    return read_model(SetupFile, text, where, guide="setups")

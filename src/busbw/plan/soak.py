@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Final
 
 from busbw.errors import UsageError
-from busbw.model.case import Case
 from busbw.model.plan import Plan
 from busbw.model.soak import Soak
 from busbw.plan.flags.run import RunSettings
+from busbw.plan.swept import in_one_placement
 
 # So many windows make a level known (``stats.levels``) while a short soak lasts. Where there are several
 # cases, each waits for the windows of the others.
@@ -43,7 +43,7 @@ def with_soak(plan: Plan, settings: RunSettings) -> Plan:
         seconds, window_s = plan.limits.budget_seconds, plan.limits.case_seconds
     else:
         seconds = None if own.time is None else float(own.time)
-        cases = _one_each(cases)
+        cases = in_one_placement(case for case in cases if case.applicable)
         window_s = _WINDOW_S if len(cases) == 1 else _OF_SEVERAL_S
     if not any(case.applicable for case in cases):
         raise UsageError(plan.cases[0].reason, hint="choose another operation, type or number of ranks")
@@ -57,12 +57,3 @@ def with_soak(plan: Plan, settings: RunSettings) -> Plan:
         raw_ranks=0,  # of rank 0 and the slowest: enough to see which call was slow
         soak=Soak(seconds, None if own else settings.cycles or None, settings.keep_going),
     )
-
-
-def _one_each(cases: tuple[Case, ...]) -> tuple[Case, ...]:
-    """Of an operation and size the first placement that there is."""
-    found: dict[tuple[object, ...], Case] = {}
-    for case in cases:
-        if case.applicable:
-            found.setdefault((case.collective, case.dtype, case.op, case.root, case.requested_bytes), case)
-    return tuple(replace(case, index=index) for index, case in enumerate(found.values()))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from busbw.errors import UsageError
@@ -21,7 +21,7 @@ from busbw.plan.flags.run import RunSettings
 from busbw.plan.flags.values import Between, read_settings
 from busbw.plan.json_file import INLINE, read_entries, read_text, shown
 from busbw.plan.pattern import Pattern
-from busbw.plan.swept import Swept, check_sweep, swept
+from busbw.plan.swept import Swept, check_sweep, in_one_placement, swept
 
 KEY: Final = "streams"
 OPERATION: Final = "operation"
@@ -64,17 +64,11 @@ FILES: Final = ("groups", "counts", "matrix", "pairs")
 _EITHER: Final = (("stepfactor", "stepbytes"), ("groups", "group_size", "split"))
 
 
-@dataclass(frozen=True)
-class Streams:
-    """The streams of a run, and its cases, step by step."""
-
-    streams: tuple[Stream, ...]
-    swept: Swept
-
-
-def make_streams(operations: tuple[str, ...], settings: RunSettings, backend: str, ranks: int) -> Streams:
-    """Streams and cases of a command line with --streams. Raises UsageError, with the stream where one is the
-    cause.
+def make_streams(
+    operations: tuple[str, ...], settings: RunSettings, backend: str, ranks: int
+) -> tuple[tuple[Stream, ...], Swept]:
+    """Streams of a command line with --streams, and its cases, step by step. Raises UsageError, with the
+    stream where one is the cause.
     """
     streams, sweeps = [], []
     for number, entry in enumerate(_entries(operations, settings)):
@@ -85,7 +79,7 @@ def make_streams(operations: tuple[str, ...], settings: RunSettings, backend: st
     _require_counted(streams, settings)
     cases = _steps(streams, sweeps, settings.iters)
     whole = Swept(Pattern((), (ranks,), (), ()), cases, sum(stream.buffer_bytes for stream in streams))
-    return Streams(tuple(streams), whole)
+    return tuple(streams), whole
 
 
 def check_streams(operations: tuple[str, ...], settings: RunSettings) -> None:
@@ -189,7 +183,8 @@ def _stream(
         pairs=pattern.pairs,
         **_differing(own, settings, backend),
     )
-    return stream, tuple(replace(case, stream=number) for case in _one_placement(once.cases))
+    uneven = (case for case in once.cases if not case.even)  # other traffic is beside these anyway
+    return stream, tuple(replace(case, stream=number) for case in in_one_placement(uneven))
 
 
 def _settings(entry: Mapping[str, Any], settings: RunSettings) -> RunSettings:
@@ -270,13 +265,6 @@ def _copies(calls: int | str, settings: RunSettings) -> int:
             hint=f"give {CALLS}",
         )
     return int(calls)
-
-
-def _one_placement(cases: Sequence[Case]) -> list[Case]:
-    """Of every size the out-of-place form, or the in-place one where there is no other."""
-    both = [case for case in cases if not case.even]  # other traffic is beside these anyway
-    pairs = zip(both[::2], both[1::2], strict=True)  # as ``expand`` orders them
-    return [apart if apart.applicable or not within.applicable else within for apart, within in pairs]
 
 
 def _steps(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -53,7 +53,7 @@ def swept(operations: tuple[str, ...], settings: RunSettings, backend: str, rank
     cases = expand(grid, pattern.group_sizes[-1], backend, pattern.group_sizes[:-1])
     if settings.arms:
         cases = with_arms(cases, settings.arms_out)
-    if settings.beside:
+    if settings.beside:  # what runs beside a call is as much to either
         cases = in_one_placement(cases)
     _, last = _range(settings)
     return Swept(pattern, cases, _buffer_bytes(cases, pattern, last, settings))
@@ -73,12 +73,12 @@ def with_arms(cases: tuple[Case, ...], out: Collection[str] = ()) -> tuple[Case,
     return tuple(replace(case, index=index) for index, case in enumerate(found))
 
 
-def in_one_placement(cases: tuple[Case, ...]) -> tuple[Case, ...]:
-    """Each case once, out-of-place where it has that: what runs beside a call is as much to either."""
+def in_one_placement(cases: Iterable[Case]) -> tuple[Case, ...]:
+    """Each case once, out-of-place where it has that."""
     found: dict[tuple[object, ...], Case] = {}
     for case in cases:
         key = (case.collective, case.dtype, case.op, case.root, case.requested_bytes, case.cycle, case.even)
-        if key not in found or not found[key].applicable:
+        if key not in found or (case.applicable and not found[key].applicable):
             found[key] = case
     return tuple(replace(case, index=index) for index, case in enumerate(found.values()))
 

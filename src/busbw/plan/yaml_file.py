@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from busbw.errors import UsageError
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel, ValidationError
+
+    _Model = TypeVar("_Model", bound=BaseModel)
+
+
+def read_model(kind: type[_Model], text: str, place: str, guide: str) -> _Model:
+    """The text of a file as a pydantic model. Raises UsageError, which names the line and the keys of the
+    first mistake, and what may stand there or else the ``guide`` that says it.
+    """
     from pydantic import ValidationError
+
+    try:
+        return kind.model_validate(read_yaml(text, place))
+    except ValidationError as error:
+        raise _refusal(error, text, place, guide) from error
 
 
 def read_yaml(text: str, place: str) -> Any:  # noqa: ANN401 (YAML)
@@ -41,12 +55,7 @@ def _first_mistake(error: Exception) -> str:
     return f"line {mark.line + 1}: {problem}" if mark is not None else " ".join(str(error).split())
 
 
-def fits(text: str) -> bool:
-    """Whether a process can be given the text, and a terminal shown it."""
-    return not any(letter == "\0" or "\ud800" <= letter <= "\udfff" for letter in text)
-
-
-def refusal(error: ValidationError, text: str, place: str, guide: str = "presets") -> UsageError:
+def _refusal(error: ValidationError, text: str, place: str, guide: str) -> UsageError:
     """The first mistake that a model found in a file's text: its line, its keys, and what may stand there."""
     first = error.errors()[0]
     keys = [str(key) for key in first["loc"] if key != "[key]"]  # pydantic's word for a key that is wrong

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +19,8 @@ from busbw.model.result import CaseResult, Status
 from busbw.plan.flags.run import RunSettings
 from busbw.plan.flags.values import Size
 from busbw.plan.make import make_plan
+from busbw.record.folder import create
+from busbw.record.write import write_record
 
 if TYPE_CHECKING:
     import pytest
@@ -139,7 +143,29 @@ def write(path: Path, text: str) -> Path:
     return path
 
 
+def stored(home: Path, name: str, times_us: Mapping[int, float | Sequence[float]], **fields: Any) -> Path:
+    """A run folder in ``home`` with ``record_of`` these."""
+    folder = create(home, name)
+    write_record(folder, record_of(times_us, name=name, **fields))
+    return folder
+
+
+def csv_rows(text: str) -> list[dict[str, str]]:
+    """What was printed with --format csv, a line each."""
+    return list(csv.DictReader(io.StringIO(text)))
+
+
 def compare(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str]:
     """``busbw compare`` in this process: exit code and standard output."""
-    code = main(["compare", *map(str, words)])
+    return _called(capsys, "compare", *words)
+
+
+def expect(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str]:
+    """``busbw expect``, the same way."""
+    return _called(capsys, "expect", *words)
+
+
+def _called(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str]:
+    capsys.readouterr()
+    code = main(list(map(str, words)))
     return code, capsys.readouterr().out

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from pathlib import Path
 
 import pytest
-from busbw_testing.compared import compare, nccl_tests_log, write
+from busbw_testing.compared import compare, csv_rows, nccl_tests_log, write
 
 from busbw.cli.main import main
 
@@ -71,7 +69,7 @@ def test_every_test_that_failed_alike_is_shown(tmp_path: Path, capsys: pytest.Ca
     assert verdicts.count(("setup 2", "FAILED")) == verdicts.count(("setup 3", "FAILED")) == 6
     assert verdicts.count(("setup 4", "SAME")) == 6
     _, text = compare(capsys, tmp_path / "results_x", "--scaling", "--format", "csv")
-    rows = list(csv.DictReader(io.StringIO(text)))
+    rows = csv_rows(text)
     failed = [(row["collective"], row["setup"]) for row in rows if row["failed"] == "1"]
     assert sorted(failed) == [(test, s) for test in ("all_gather", "all_reduce", "alltoall") for s in "23"]
     assert len([row for row in rows if row["setup"] == "4"]) == 6
@@ -136,7 +134,7 @@ def test_folders_are_compared_setup_by_setup(alcf: Path, capsys: pytest.CaptureF
     assert {row["verdict"] for row in trees["setup 1, 2 nodes"]} == {"MISSING"}
     assert compare(capsys, *folders, "--gate")[0] == 1
     rows = compare(capsys, f"a={folders[0]}", f"b={folders[1]}", "--scaling", "--format", "csv")[1]
-    assert {row["setup"] for row in csv.DictReader(io.StringIO(rows))} == {
+    assert {row["setup"] for row in csv_rows(rows)} == {
         f"{name} {number}" for name in "ab" for number in range(1, 6)
     }
 
@@ -151,7 +149,7 @@ def test_folders_without_a_setup_in_common_are_refused(
 
 def test_a_folder_of_setups_has_a_curve_for_each(alcf: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, text = compare(capsys, alcf, "--scaling", "--format", "csv")
-    rows = list(csv.DictReader(io.StringIO(text)))
+    rows = csv_rows(text)
     assert code == 0
     found = {
         (row["setup"], int(row["nodes"])): float(row["busbw_gb_per_s"])

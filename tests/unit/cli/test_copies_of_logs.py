@@ -6,18 +6,13 @@ import os
 from pathlib import Path
 
 import pytest
-from busbw_testing.compared import HEADING, nccl_tests_log, write
+from busbw_testing.compared import HEADING, expect, nccl_tests_log, write
 
 from busbw.cli.main import main
 from busbw.judge.references.load import built_in
 
 pytestmark = pytest.mark.usefixtures("home")
 MiB = 2**20
-
-
-def expect(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str]:
-    code = main(["expect", *map(str, words)])
-    return code, capsys.readouterr().out
 
 
 def rows_of(name: str, least: int = 0) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-import pytest
+import pytest  # noqa: TC002 (a fixture's type)
 
 from busbw.cli import devices as command
 from busbw.cli.devices import RunDefaults, Survey, lines, sections
@@ -60,46 +60,36 @@ def lines_of(survey: Survey) -> list[str]:
     return [" ".join(line.split()) for line in lines(sections(survey))]
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "takes backend nccl, 1 rank, started on this host",
-        "nccl yes 1 GPU visible; NCCL 2.28.9 at /x/libnccl.so.2 (system)",
-        "mpi no no MPI library found",
-        "hint: pip install mpich",
-        "0 NVIDIA H200 140.0 GiB 9.0 0000:1b:00.0 0 17 of 18 x 26.562 GB/s GPU-1234",
-        "mlx5_0 infiniband ACTIVE 400 Gbit/s mlx5_core 1 ib0",
-        "rdmap0 efa ACTIVE the driver says 100 Gb/sec efa 0",
-        "cxi0 slingshot up BS_200G cxi hsn0",
-        "eth0 ethernet up 25 Gbit/s ena 0",
-        "libnccl.so.2 2.28.9 abcdef012345 /x/libnccl.so.2.28.9",
-        "memory 2.0 TiB available (MemAvailable of the host)",
-    ],
-)
-def test_plain_text_says(line: str) -> None:
-    assert line in lines_of(SURVEY)
+# But an interface that carries nothing: docker0.
+TABLES = """
+    takes backend nccl, 1 rank, started on this host
+    nccl yes 1 GPU visible; NCCL 2.28.9 at /x/libnccl.so.2 (system)
+    mpi no no MPI library found
+    hint: pip install mpich
+    0 NVIDIA H200 140.0 GiB 9.0 0000:1b:00.0 0 17 of 18 x 26.562 GB/s GPU-1234
+    mlx5_0 infiniband ACTIVE 400 Gbit/s mlx5_core 1 ib0
+    rdmap0 efa ACTIVE the driver says 100 Gb/sec efa 0
+    cxi0 slingshot up BS_200G cxi hsn0
+    eth0 ethernet up 25 Gbit/s ena 0
+    libnccl.so.2 2.28.9 abcdef012345 /x/libnccl.so.2.28.9
+    memory 2.0 TiB available (MemAvailable of the host)
+"""
 
 
-def test_an_interface_that_carries_nothing_is_left_out_of_the_table() -> None:
-    assert "docker0" not in " ".join(lines_of(SURVEY))
+def test_plain_text_says_what_there_is() -> None:
+    told = lines_of(SURVEY)
+    assert [line for line in map(str.strip, TABLES.strip().splitlines()) if line not in told] == []
+    assert "docker0" not in " ".join(told)
 
 
-def test_without_gpus_the_reason_stands_where_their_rows_would() -> None:
+def test_what_there_is_not_is_said_in_its_place() -> None:
     presence = GpuPresence(0, "", "no NVIDIA driver: libcuda.so.1 not found", "install one")
-    told = lines_of(replace(SURVEY, gpus=Gpus(presence, "", ())))
-    assert told[told.index("GPUs") + 1] == "no NVIDIA driver: libcuda.so.1 not found"
-
-
-def test_a_refusal_is_said_with_its_hint() -> None:
-    told = lines_of(
-        replace(SURVEY, choice=RunDefaults(problem="backend nccl is not usable: x", hint="try y"))
-    )
+    refusal = RunDefaults(problem="backend nccl is not usable: x", hint="try y")
+    told = lines_of(replace(SURVEY, gpus=Gpus(presence, "", ()), choice=refusal))
     assert told[1:3] == ["refuses backend nccl is not usable: x", "hint try y"]
-
-
-def test_ranks_of_a_launcher_are_joined() -> None:
-    told = lines_of(replace(SURVEY, choice=RunDefaults("nccl", 16, "torchrun")))
-    assert told[1] == "takes backend nccl, 16 ranks, joining torchrun"
+    assert told[told.index("GPUs") + 1] == "no NVIDIA driver: libcuda.so.1 not found"
+    joined = lines_of(replace(SURVEY, choice=RunDefaults("nccl", 16, "torchrun")))
+    assert joined[1] == "takes backend nccl, 16 ranks, joining torchrun"
 
 
 def test_a_narrow_terminal_has_no_uuids() -> None:
@@ -108,24 +98,14 @@ def test_a_narrow_terminal_has_no_uuids() -> None:
     assert "GPU-1234" not in narrow
 
 
-def run(arguments: list[str], survey: Survey, monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(command, "read_survey", lambda nccl: survey)
-    return main(["devices", *arguments])
-
-
-def test_one_usable_backend_is_good_and_none_is_an_environment_error(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run([], SURVEY, monkeypatch) == ExitCode.OK
-    nothing = replace(SURVEY, backends=SURVEY.backends[1:])
-    assert run([], nothing, monkeypatch) == ExitCode.ENVIRONMENT
-    assert capsys.readouterr().err == ""
-
-
 def test_json_has_everything_and_says_usable(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["--format", "json"], SURVEY, monkeypatch) == ExitCode.OK
+    monkeypatch.setattr(command, "read_survey", lambda nccl: replace(SURVEY, backends=SURVEY.backends[1:]))
+    assert main(["devices"]) == ExitCode.ENVIRONMENT
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(command, "read_survey", lambda nccl: SURVEY)
+    assert main(["devices", "--format", "json"]) == ExitCode.OK
     told = json.loads(capsys.readouterr().out)
     assert [(status["name"], status["usable"]) for status in told["backends"]] == [
         ("nccl", True),

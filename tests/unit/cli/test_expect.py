@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from busbw_testing.compared import nccl_tests_log, record_of, write
+from busbw_testing.compared import expect, nccl_tests_log, stored, write
 
 from busbw.cli.main import main
 from busbw.cli.run_expect import judged
@@ -17,36 +16,22 @@ from busbw.errors import ExitCode
 from busbw.judge import kept
 from busbw.judge.compare_arms import CaseKey, key_of
 from busbw.judge.own_reference import reference_of
-from busbw.judge.references.load import built_in, find, save
+from busbw.judge.references.load import find, save
 from busbw.model.record import RunRecord
 from busbw.plan.flags.run import RunSettings
 from busbw.plan.presets.preset import names, read_preset
-from busbw.record.folder import create
 from busbw.record.read import read_record
-from busbw.record.write import write_record
 
 pytestmark = pytest.mark.usefixtures("home")
 
 MiB = 2**20
 
 
-def stored(home: Path, name: str, times: dict[int, object], **fields: object) -> Path:
-    folder = create(home, name)
-    write_record(folder, record_of(times, name=name, **fields))
-    return folder
-
-
-def expect(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str]:
-    code = main(["expect", *map(str, words)])
-    return code, capsys.readouterr().out
-
-
-@pytest.mark.parametrize("busbw", [24.46, 25.92, 26.24])
 def test_the_published_p4de_case_is_not_to_be_expected(
-    tmp_path: Path, busbw: float, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """25 MiB on two p4de nodes: the kit's own curve has 35.0 GB/s there."""
-    log = write(tmp_path / "p4de.log", nccl_tests_log({25 * MiB: busbw}, 16, devices=False))
+    log = write(tmp_path / "p4de.log", nccl_tests_log({25 * MiB: 25.92}, 16, devices=False))
     code, text = expect(capsys, log, "--reference", "aws-p4de-2x8", "--format", "json")
     assert code == 1
     told = json.loads(text)
@@ -62,27 +47,6 @@ def test_the_published_p4de_case_is_not_to_be_expected(
     assert any(
         note.startswith("versions: the run not stated; aws-p4de-2x8 NCCL 2.20.3-1") for note in told["notes"]
     )
-
-
-def test_a_sister_of_a_published_log_is_no_second_opinion(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """By default too: the log is known, so its machine is, and n1000 was measured together with it."""
-    log = write(tmp_path / "n100.log", nccl_tests_log({25 * MiB: 26.0}, 16, devices=False))
-    known = tuple(
-        replace(each, sha256=hashlib.sha256(log.read_bytes()).hexdigest())
-        if each.name == "p4de-2x8-25MiB-n100"
-        else each
-        for each in built_in()
-    )
-    monkeypatch.setattr("busbw.judge.references.load.built_in", lambda: known)
-    code, text = expect(capsys, log)
-    assert code == 1
-    text = " ".join(text.replace("\n#", "").split())
-    assert text.count("25 MiB below, 74% of the expected, where 90% is the least") == 2
-    assert "against aws-p4de-2x8:" in text
-    assert "not held against p4de-2x8-25MiB-n1000: it was measured together with this log" in text
-    assert "versions: the run NCCL 2.22.3-1" in text
 
 
 def test_a_log_that_does_not_tell_its_operation_names_the_command_that_takes_it(
@@ -155,10 +119,7 @@ def test_the_topology_of_nccl_gives_the_limit(
     assert "ring: 2 S (n-1)/n over NVLink inside a node (RING observed)" in text
 
 
-@pytest.mark.parametrize(
-    "element",
-    ['<net speed="abc"/>', '<net speed="nan"/>', '<gpu sm="9.0"/>', '<gpu sm="90"><nvlink count="x"/></gpu>'],
-)
+@pytest.mark.parametrize("element", ['<net speed="nan"/>', '<gpu sm="90"><nvlink count="x"/></gpu>'])
 def test_a_topology_with_a_value_that_is_no_number_is_refused(
     element: str, home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from busbw_testing.runs import start
+from busbw_testing.runs import NULL, start
 
 from busbw.errors import ExitCode
 
@@ -22,19 +22,7 @@ HEALTHY = {
     "rooted": ("broadcast,reduce", "--ranks", "2", "--mode", "latency", "-b", "8", "-e", "64K", *FEW),
     "groups": ("all_reduce", "--ranks", "4", "--group-size", "2", "-b", "1K", "-e", "1M", *FEW),
     "uneven": ("alltoallv", "--ranks", "4", "--skew", "2", "-b", "1K", "-e", "1M", *FEW),
-    "exact times": (
-        "all_reduce",
-        "--backend",
-        "null",
-        "--world",
-        "nccl",
-        "--ranks",
-        "4",
-        "-b",
-        "1K",
-        "-f",
-        "8",
-    ),
+    "exact times": ("all_reduce", *NULL, "-b", "1K", "-f", "8"),
 }
 
 

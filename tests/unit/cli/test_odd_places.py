@@ -32,11 +32,7 @@ def failing(error: BaseException) -> Any:
     [
         (OSError(27, "File too large", "/a/run.json"), "/a/run.json: File too large", "ulimit -f"),
         (OSError(24, "Too many open files"), "Too many open files", "ulimit -n"),
-        (
-            OSError(28, "No space left", "/a/run.json"),
-            "cannot write /a/run.json: No space left",
-            "free space",
-        ),
+        (OSError(28, "No space left", "/a/run.json"), "cannot write /a/run.json: No space", "free space"),
         (PermissionError(13, "Permission denied", "/a"), "/a: Permission denied", "check its permissions"),
         (MemoryError(), "there is not enough memory", "ulimit -v"),
     ],

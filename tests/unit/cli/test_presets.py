@@ -4,6 +4,7 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
+from busbw_testing.facts import answer
 from busbw_testing.presets import ours
 
 from busbw.cli.main import main
@@ -38,19 +39,9 @@ def test_a_preset_stands_under_flags_and_over_defaults(
 def test_folders_of_libraries_add_up_and_the_users_come_first(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    file = tmp_path / "ours.yaml"
-    file.write_text("family: ours\npresets: {nccl: {library_path: [/ours/nccl]}}")
-    monkeypatch.setenv("BUSBW_PRESET_FILES", str(file))
-    words = [
-        "run",
-        "all_reduce",
-        "--on",
-        "pbs",
-        "--preset",
-        "ours/nccl",
-        "--preset",
-        "alcf/polaris-recommended",
-    ]
+    ours(tmp_path, monkeypatch, "family: ours\npresets: {nccl: {library_path: [/ours/nccl]}}")
+    words = ["run", "all_reduce", "--on", "pbs", "--preset", "ours/nccl"]
+    words += ["--preset", "alcf/polaris-recommended"]
     assert main([*words, "--library-path", "/mine", "--library-path", "/too", "--dry-run"]) == 0
     plugin = "/soft/libraries/aws-ofi-nccl/v1.6.0/lib"
     assert f" /mine:/too:/ours/nccl:/soft/libraries/hwloc/lib:{plugin} " in capsys.readouterr().out
@@ -128,16 +119,9 @@ def test_the_engine_that_a_preset_names_counts_as_if_typed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """All that the preset below it says of that engine holds, too; a typed one wins."""
-    from busbw.launch.engine import load
-
-    facts = {"python": "/env/bin/python", "user_id": "1000", "setup": "", "mpi": "pmix", "gpus": "4"}
-    monkeypatch.setattr(load("slurm"), "inquire", lambda _launch, _command=(), **_: facts)
-    kubernetes = {"namespace": "n", "token": "0" * 32}
-    monkeypatch.setattr(load("kubernetes"), "inquire", lambda _launch, _command=(), **_: kubernetes)
-    text = (
-        "family: u\nsource: s\ndate: d\npresets: {a: {extends: coreweave/gb200-nvl72, launch: {on: slurm}}}"
-    )
-    file = ours(tmp_path, monkeypatch, text)
+    answer(monkeypatch)
+    body = "{extends: coreweave/gb200-nvl72, launch: {on: slurm}}"
+    file = ours(tmp_path, monkeypatch, f"family: u\nsource: s\ndate: d\npresets: {{a: {body}}}")
     assert main(["presets", "check", str(file)]) == 0, capsys.readouterr().err
     assert "1 preset of family u is well formed" in capsys.readouterr().out
     words = ["run", "all_reduce", "--preset", "u/a", "--dry-run"]
@@ -159,16 +143,12 @@ def test_a_preset_of_accelerators_that_busbw_cannot_drive_is_refused(
     assert "`busbw nccom-test`" in err
 
 
-@pytest.mark.parametrize("engine", ["hosts", "kubernetes"])
 @pytest.mark.parametrize(
-    ("flag", "count"),
-    [("--ranks-per-node", "-3"), ("--segment", "0"), ("--ranks", "0")],
+    ("flag", "count"), [("--ranks-per-node", "-3"), ("--segment", "0"), ("--ranks", "0")]
 )
-def test_no_engine_starts_less_than_one(
-    engine: str, flag: str, count: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_engine_starts_less_than_one(flag: str, count: str, capsys: pytest.CaptureFixture[str]) -> None:
     for command in (["run", "all_reduce"], ["exec"]):
-        assert main([*command, "--on", engine, f"{flag}={count}", "--dry-run"]) == 2
+        assert main([*command, "--on", "hosts", f"{flag}={count}", "--dry-run"]) == 2
         assert capsys.readouterr().err == f"error: {flag} {count} is too small\nhint: give 1 or more\n"
 
 

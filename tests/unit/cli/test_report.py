@@ -56,16 +56,6 @@ def test_a_page_begins_with_its_answer(home: Path) -> None:
     assert "default-src 'none'" in page
 
 
-def test_text_has_the_same_verdicts_and_numbers(home: Path) -> None:
-    assert report("last", "-o", str(home / "report.md")) == 0
-    text = (home / "report.md").read_text()
-    assert text.startswith(f"# {RUN}: 4.630 GB/s at 32 KiB")
-    assert "- **Is every rank the same?** no: " in text
-    assert "warning: rank 5 (node0)" in text
-    assert text.count("### ") == 5  # bandwidth and time together, ranks, spread, links, a histogram
-    assert all(line.count("|") > 2 for line in text.splitlines() if line.startswith("|"))
-
-
 def test_several_runs_begin_with_the_answer_of_compare(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -104,15 +94,6 @@ def test_pictures_have_names_that_a_person_would_give(home: Path, capsys: pytest
     assert (home / "one.png").read_bytes().startswith(b"\x89PNG")
     assert report("-o", str(home / "one.png"), "--plot", "s") == 2
     assert "fits 4 plots" in capsys.readouterr().err
-
-
-def test_a_log_has_its_curves_and_no_date_that_it_does_not_state(home: Path) -> None:
-    log = write(home / "a.log", nccl_tests_log({2**power: 10.0 for power in range(10, 15)}, 8))
-    assert report(str(log), "-o", str(home / "log.html")) == 0
-    page = (home / "log.html").read_text()
-    assert re.findall(r'<div class="plot" id="([^"]*)"', page) == ["bandwidth", "time"]
-    assert "the times of single ranks are not known" in page[page.index("Not observed: ") :]
-    assert "<dt>measured</dt><dd>not stated (file dated " in page
 
 
 def test_hostile_names_stay_text(home: Path) -> None:

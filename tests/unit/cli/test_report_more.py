@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import pty
 import re
 import subprocess
 import sys
@@ -12,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from busbw_testing import terminal
 from busbw_testing.compared import record_of
 from busbw_testing.diagnosed import digests_of, sampled
 from busbw_testing.environ import clean_environ
@@ -214,44 +213,18 @@ def ranks_map(home: Path, factors: list[float], hosts: int) -> str:
     ("hosts", "said"),
     [
         (12, "12 columns: a column is a host, up to 8 ranks, and shows the furthest of them."),
-        (
-            96,
-            "48 columns: a column is up to 2 neighbouring ranks and shows the furthest of them.",
-        ),
+        (96, "48 columns: a column is up to 2 neighbouring ranks and shows the furthest of them."),
     ],
 )
 def test_columns_of_many_ranks_say_what_they_are(home: Path, hosts: int, said: str) -> None:
     assert f"96 ranks in {said}" in ranks_map(home, [1.0] * 95 + [1.2], hosts)
 
 
-def on_terminal(home: Path, words: list[str], **environ: str) -> str:
-    """What a terminal of 80 columns is sent."""
-    main_end, other_end = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "busbw", *words],
-        env={**clean_environ(BUSBW_HOME=str(home)), "TERM": "xterm-256color", "COLUMNS": "80", **environ},
-        stdout=other_end, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
-    os.close(other_end)
-    said = b""
-    while True:
-        try:
-            more = os.read(main_end, 65536)
-        except OSError:  # the other end is closed
-            break
-        if not more:
-            break
-        said += more
-    os.close(main_end)
-    assert process.wait() == 0
-    return said.decode().replace("\r\n", "\n")
-
-
 def test_a_terminal_gets_what_fits_it(pairs: Path) -> None:
-    said = on_terminal(pairs, ["report", PAIRS, "-o", "-", "--plot", "bandwidth"])
-    lines = re.sub(r"\x1b\[[0-9;]*m", "", said).splitlines()
-    assert any(re.match(r"3 ( *10\.5 #)+ +5\.24 \.$", line) for line in lines), lines
-    assert max(map(len, lines)) <= 80
+    text = terminal.on_terminal(pairs, 80, "report", PAIRS, "-o", "-", "--plot", "bandwidth")
+    shown = terminal.lines(text)
+    assert any(re.match(r"3 ( *10\.5 #)+ +5\.24 \.$", line) for line in shown), shown
+    assert max(map(len, shown)) <= 80
 
 
 def test_letters_need_no_libraries_for_pictures(home: Path) -> None:

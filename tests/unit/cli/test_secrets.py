@@ -6,17 +6,17 @@ commands print and keep.
 from __future__ import annotations
 
 import json
-import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import pytest
 from busbw_testing.environ import clean_environ
+from busbw_testing.facts import answer
 from busbw_testing.runs import NULL, start
 
 from busbw.cli.main import main
-from busbw.launch.engine import Facts, load
+from busbw.foreign.forms.formats import ExportFormat
 from busbw.launch.hosts.plan import HostFacts, Site
 
 CANARY: Final = "CANARY"
@@ -65,19 +65,7 @@ node-a:10:10 [0] NCCL INFO NCCL_AUTH_TOKEN set by environment to token=CANARY.
 #
 {"password": "CANARY"}
 """
-FORMS: Final = (
-    *(
-        "csv",
-        "summary-csv",
-        "json",
-        "nccl-tests",
-        "nccl-tests-json",
-        "nccom",
-        "nccom-json",
-        "markdown",
-    ),
-    "parquet",
-)
+FORMS: Final = get_args(ExportFormat)
 
 
 def no_canary(folder: Path, *texts: str) -> None:
@@ -194,17 +182,7 @@ def test_a_preset_is_shown_without_its_secrets(tmp_path: Path, monkeypatch: pyte
 # ---- dry runs ----------------------------------------------------------------------------------------------
 
 
-HOST: Final = HostFacts(
-    "h", (3, 11), "/py", "x86_64", 96, 0, busbw="1", mpi="mpich", mpiexec="/env/bin/mpiexec"
-)
-FACTS: Final[Mapping[str, Facts]] = {
-    "slurm": {
-        "python": "/py", "user_id": "1", "setup": "", "mpi": "pmix none pmi2", "gpus": "0", "family": "mpich",
-    },
-    "pbs": {"python": "/py", "setup": ""},
-    "kubernetes": {"namespace": "team", "token": "0" * 32},
-    "hosts": {"site": Site(dict.fromkeys(("a", "b"), HOST), (), HOST, token="0" * 32)},
-}  # fmt: skip
+HOST: Final = HostFacts("h", (3, 11), "/py", "x86_64", 96, 0, busbw="1", mpi="mpich", mpiexec="/mpiexec")
 PLACES: Final = {
     "slurm": ("--on", "slurm", "-N", "2", "--sbatch-args", "--comment=token=CANARY"),
     "pbs": ("--on", "pbs", "-N", "2"),
@@ -220,8 +198,7 @@ def dry_run(
 ) -> Callable[..., str]:
     for name, value in clean_environ(BUSBW_HOME=str(tmp_path)).items():
         monkeypatch.setenv(name, value)
-    for name, facts in FACTS.items():
-        monkeypatch.setattr(load(name), "inquire", lambda _launch, _command=(), facts=facts, **_: facts)
+    answer(monkeypatch, hosts={"site": Site(dict.fromkeys(("a", "b"), HOST), (), HOST, token="0" * 32)})
 
     def run(*words: str, tail: tuple[str, ...] = ()) -> str:
         assert main([*words, "--dry-run", *tail]) == 0, capsys.readouterr().err
@@ -255,10 +232,3 @@ def test_a_dry_run_of_a_command_hides_its_secrets(dry_run: Callable[..., str]) -
 def test_a_dry_run_without_secrets_says_nothing_of_them(dry_run: Callable[..., str]) -> None:
     out = dry_run("run", "all_reduce", *PLACES["pbs"], "--env", "NCCL_DEBUG=WARN")
     assert "secret" not in out
-
-
-def test_what_a_job_needs_whole_is_for_its_owner_alone(tmp_path: Path) -> None:
-    from busbw.files import store_private
-
-    store_private(tmp_path / "job.sbatch", "export HF_TOKEN=CANARY\n")
-    assert stat.S_IMODE((tmp_path / "job.sbatch").stat().st_mode) == 0o600

@@ -156,12 +156,6 @@ def test_a_cut_file_is_said_and_what_is_whole_is_shown(run: Path, capsys: pytest
     ]
 
 
-def test_why_a_run_failed_is_said_after_its_parts(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_record(run, replace(read_record(run), status=RunStatus.FAILED, error="rank 1 died"))
-    assert show("last", "table", ranks=True, case=0) is ExitCode.OK
-    assert capsys.readouterr().err == "the run failed: rank 1 died\n"
-
-
 @pytest.mark.parametrize("flag", ["ranks", "histogram"])
 def test_a_series_says_where_its_launches_samples_are(
     run: Path, capsys: pytest.CaptureFixture[str], flag: str
@@ -190,19 +184,6 @@ def said(capsys: pytest.CaptureFixture[str], format_name: str = "table") -> list
 
 def cut(path: Path, left_bytes: int) -> None:
     path.write_bytes(path.read_bytes()[:left_bytes])
-
-
-@pytest.mark.parametrize(
-    ("left_bytes", "warning"),
-    [
-        (200 * SAMPLE_DTYPE.itemsize + 5, "200 whole records are kept, 5 bytes of another"),
-        (300 * SAMPLE_DTYPE.itemsize, "samples of case 1 are missing: 60 of 240 records are there"),
-        (0, "samples of case 2 are missing: 0 of"),
-    ],
-)
-def test_cut_samples(run: Path, capsys: pytest.CaptureFixture[str], left_bytes: int, warning: str) -> None:
-    cut(run / SAMPLES_FILE, left_bytes)
-    assert any(line.startswith("warning: ") and warning in line for line in said(capsys))
 
 
 def test_no_samples_file(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,8 +23,6 @@ SWEEP = ("all_reduce", "broadcast", "-b", "4", "-e", "256M", "-f", "64", *NULL)
 HUNT = ("--ranks", "6", "-b", "64K", *NULL[:4])
 JOB = "20261128-101112-alltoall-ab12"
 READING = (
-    "--help",
-    "run --help",
     "devices",
     "presets list",
     "presets show aws/p5.48xlarge",
@@ -33,7 +31,6 @@ READING = (
     "jobs",
     "show {run}",
     "show {run} --case 0",
-    "compare {run} {run}",
     "compare {run} {run} --all",
     "expect {run}",
     "expect {run} --all",
@@ -91,17 +88,6 @@ def test_what_is_measured_fits_with_its_progress(measured: Path, words: tuple[st
         shown = lines(on_terminal(measured, columns, *words))
         assert max(map(len, shown)) <= columns
         assert sum(line.startswith("# next") for line in shown) == 1
-
-
-def test_show_keeps_the_numbers_of_a_pipe(measured: Path) -> None:
-    run = named(measured)["run"]
-    piped = start(measured, "show", run).stdout.splitlines()
-    numbers = [word for line in piped if not line.startswith("#") for word in line.split() if "." in word]
-    shown = lines(on_terminal(measured, 80, "show", run))
-    on_screen = [word for line in shown if not line.startswith("#") for word in line.split()]
-    # The full table has one column more with a point, the imbalance.
-    assert numbers
-    assert {word for word in numbers if word != "0.00"} <= set(on_screen)
 
 
 ROWS = """\

@@ -47,12 +47,9 @@ def test_the_plugin_is_a_file_that_a_job_can_load(called: Any, tmp_path: Path) -
         ((), "no operation given", "busbw tune all_reduce,all_gather"),
         (("all_reduce", "-d", "float,half"), "tune takes one value of -d", "one choice for a size"),
         (("all_reduce", "--on", "slurm", "-N", "2,4"), "tune takes one value of -N", "for each value"),
-        (
-            ("all_reduce", "--on", "slurm", "-N", "2", "--detach"),
-            "tune cannot run detached",
-            "leave --detach",
-        ),
+        (("all_reduce", "--on", "slurm", "-N", "2", "--detach"), "tune cannot run detached", "leave --det"),
         (("all_reduce", "--backend", "mpi"), "have no NCCL", "--knobs knobs.yaml"),
+        (("all_reduce", "--blocks", "101"), "--blocks is too large", "give 100 or less"),
         (("nothing", "--emit", "env"), "no run 'nothing'", "busbw list"),
     ],
 )
@@ -134,7 +131,5 @@ def test_a_whole_tuning_finds_confirms_and_writes_what_is_faster(tmp_path: Path)
     (found,) = told["tuned"]
     assert found["arm"] == "ring/ll128/24"
     assert found["gain"] == pytest.approx(0.5, abs=0.1)
-    assert found["verdict"] in (
-        "FASTER",
-        "AMBIGUOUS",
-    )  # on a busy machine three launches a side leave it open
+    # On a busy machine three launches a side leave it open.
+    assert found["verdict"] in ("FASTER", "AMBIGUOUS")

@@ -43,10 +43,6 @@ def test_requested_and_rounded_sizes_are_both_kept() -> None:
     assert (case.requested_bytes, case.size_bytes, case.count) == (128, 96, 8)
 
 
-def test_collectives_without_a_root_print_minus_one() -> None:
-    assert {case.root for case in expand(grid("all_reduce", "sendrecv"), 2, "mpi")} == {-1}
-
-
 @pytest.mark.parametrize("root", [-1, 2])
 def test_a_root_must_be_a_rank(root: int) -> None:
     with pytest.raises(UsageError, match=rf"root {root} is not one of the ranks 0\.\.1"):

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import contextlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,8 +12,6 @@ from busbw.model.plan import CallOptions, Limits
 from busbw.plan.flags.run import RunSettings
 from busbw.plan.flags.values import DataTypes, ReduceOps, Size, read_settings
 from busbw.plan.make import check_settings, make_plan
-from busbw.rank.backends.buffers import BufferPair, CaseBuffers
-from busbw.rank.backends.host_memory import HostMemory
 
 OPERATIONS = ("all_reduce",)
 
@@ -36,16 +33,6 @@ def test_the_null_backend_has_nothing_to_check() -> None:
     assert make_plan(OPERATIONS, settings(check=3), "null", 2).checks == 0
 
 
-def test_lists_of_types_and_reductions() -> None:
-    plan = make_plan(OPERATIONS, settings(datatype="float, bf16,", op="sum,max", maxbytes="8"), "nccl", 2)
-    assert [(case.dtype, case.op) for case in plan.cases[::2]] == [
-        ("float", "sum"),
-        ("float", "max"),
-        ("bfloat16", "sum"),
-        ("bfloat16", "max"),
-    ]
-
-
 def test_a_precision_holds_for_small_times_too() -> None:
     limits = make_plan(OPERATIONS, settings(precision="0.5%"), "mpi", 2).limits
     assert (limits.precision, limits.small_precision) == (0.005, 0.005)
@@ -59,22 +46,13 @@ def test_fixed_calls_and_warmup() -> None:
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"minbytes": "1K", "maxbytes": "8"}, "larger than the last"),
-        ({"datatype": "float8"}, "unknown type 'float8'"),
-        ({"op": "xor"}, "unknown reduction 'xor'"),
-        ({"minbytes": "8MB"}, "ambiguous size"),
         ({"stepfactor": 2.0, "stepbytes": "8"}, "cannot be combined"),
-        ({"iters": -1}, "-n -1 is too small"),
         ({"precision": "200%"}, "--precision: '200%' is not between 0 and 1"),
-        ({"root": "2"}, "root 2 is not one of the ranks"),
         ({"root": "first"}, "'first' is not a root"),
         ({"root": ","}, "no root given"),
-        ({"stepfactor": 0.5}, "the factor between sizes is 0.5"),
-        ({"stepfactor": 1.0, "stepbytes": "0"}, "step between sizes is 0"),
         ({"budget": "0s"}, "--budget leaves no time"),
         ({"local_register": 3}, "-R 3 is unknown"),
         ({"timeout": -1.0}, "-T: -1 seconds are not between 0 and 100 years"),
-        ({"stats": ("p101",)}, "p101 is not between 0 and 100"),
         ({"stats": ("p99,median",)}, "not a statistic: 'median'"),
         ({"agg_iters": 2}, "-m does not apply to CPU ranks"),
         ({"cudagraph": 1}, "-G does not apply to CPU ranks"),
@@ -115,12 +93,6 @@ def test_a_damaged_file_is_refused_before_the_ranks_are_known(
     assert text is not None or refused.value.hint == "give --arrival trace:FILE"
 
 
-def test_an_operation_is_needed() -> None:
-    with pytest.raises(UsageError, match="no operation given") as refused:
-        make_plan((), settings(), "mpi", 2)
-    assert "all_gather" in refused.value.hint
-
-
 def sizes_of(**changed: object) -> list[int]:
     plan = make_plan(OPERATIONS, settings(datatype="int8", **changed), "mpi", 2)
     assert plan.buffer_bytes >= max(case.size_bytes for case in plan.cases)
@@ -140,13 +112,10 @@ def test_one_end_alone_is_the_only_size(one: str) -> None:
     ("changed", "sizes"),
     [
         ({"minbytes": "1K", "maxbytes": "4K"}, [1024, 2048, 4096]),
-        ({"minbytes": "1K", "maxbytes": "4K", "stepfactor": 4.0}, [1024, 4096]),
         # nccl-tests steps by 1 MiB where it has no factor.
         ({"minbytes": "8", "maxbytes": "2M", "stepfactor": 1.0}, [8, 2**20 + 8]),
         ({"minbytes": "8", "maxbytes": "40", "stepfactor": 1.0, "stepbytes": "16"}, [8, 24, 40]),
         ({"minbytes": "8", "maxbytes": "40", "stepbytes": "16"}, [8, 24, 40]),
-        ({"minbytes": "0", "maxbytes": "32", "stepbytes": "16"}, [0, 16, 32]),
-        ({"minbytes": "8", "maxbytes": "8", "stepfactor": 2.0}, [8]),
     ],
 )
 def test_steps(changed: dict[str, object], sizes: list[int]) -> None:
@@ -209,18 +178,11 @@ def test_z_is_a_mode(blocking: int, mode: str, barrier: bool) -> None:
     assert (timing.mode, timing.barrier) == (mode, barrier)
 
 
-@pytest.mark.parametrize(
-    ("average", "time"), [(0, "rank0"), (1, "avg"), (2, "min"), (3, "max"), (None, "max")]
-)
-def test_a_is_a_time(average: int | None, time: str) -> None:
-    assert make_plan(OPERATIONS, settings(average=average), "mpi", 2).timing.time == time
-    assert make_plan(OPERATIONS, settings(average=average, time=time), "mpi", 2).timing.time == time
-
-
 @pytest.mark.parametrize(("average", "time"), [(0, "rank0"), (1, "avg"), (2, "min"), (3, "max")])
-def test_a_of_a_loop_is_what_nccl_tests_prints(average: int, time: str) -> None:
-    asked = settings(average=average, time="loop", iters=20)
-    assert make_plan(OPERATIONS, asked, "mpi", 2).timing.time == f"loop-{time}"
+def test_a_is_a_time_also_of_a_loop(average: int, time: str) -> None:
+    for said, meant in ((None, time), (time, time), ("loop", f"loop-{time}")):
+        asked = settings(average=average, time=said, iters=20)
+        assert make_plan(OPERATIONS, asked, "mpi", 2).timing.time == meant
 
 
 TIMES = {
@@ -277,23 +239,7 @@ def test_only_device_memory_can_be_registered(memory: str) -> None:
 def test_every_call_has_a_buffer_of_the_largest_size(changed: dict[str, object], calls: int) -> None:
     asked = settings(maxbytes="4K", unique_buffers=True, **changed)
     plan = make_plan(("all_reduce",), asked, "null", 2)
-    assert plan.buffer_bytes == 4096 * calls
-    assert plan.rotate
-    largest = max(case.size_bytes for case in plan.cases)
-    with contextlib.closing(Pair(plan.buffer_bytes)) as pair:
-        case = next(case for case in plan.cases if case.size_bytes == largest)
-        buffers = CaseBuffers.of(pair.pair, case, case.role(0, 2), None, rotate=plan.rotate)
-        assert (buffers.slots, buffers.stride_bytes) == (calls, largest)  # call i works on slot i
-
-
-class Pair:
-    """Buffers of host memory."""
-
-    def __init__(self, size_bytes: int) -> None:
-        self.pair = BufferPair.allocate(HostMemory(), size_bytes)
-
-    def close(self) -> None:
-        self.pair.release()
+    assert (plan.buffer_bytes, plan.rotate) == (4096 * calls, True)
 
 
 @pytest.mark.parametrize("changed", [{}, {"iters": 0}, {"iters": 5, "hot": True}, {"warmup_iters": 5}])

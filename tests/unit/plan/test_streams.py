@@ -229,13 +229,7 @@ def test_files_that_cannot_be_meant(plans: Plans, entries: Any, said: str) -> No
 
 @pytest.mark.parametrize(
     "settings",
-    [
-        {"coalesce": "1,2"},
-        {"agg_iters": 2},
-        {"cudagraph": 1},
-        {"mode": "latency"},
-        {"time": "loop"},
-    ],
+    [{"coalesce": "1,2"}, {"agg_iters": 2}, {"cudagraph": 1}, {"mode": "latency"}, {"time": "loop"}],
 )
 def test_what_is_of_one_operation_is_refused(plans: Plans, settings: dict[str, Any]) -> None:
     assert "cannot be combined" in refusal(plans, [ALL_REDUCE], **settings)

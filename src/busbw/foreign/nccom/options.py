@@ -185,7 +185,7 @@ class Options:
     coalesced_cc_size_ratio: Annotated[
         tuple[int, ...], Flag("parallel parts of an operation: [1,2,1]", _ratios, own=_until_bracket)
     ] = ()
-    shared_output_buff: Annotated[bool, Flag("one output buffer for two cores")] = False
+    shared_output_buff: Annotated[bool, Flag("one output buffer for two cores", group=NEURON)] = False
     variable_size_op_metadata: Annotated[
         str,
         Flag("JSON file of the counts of alltoallv, all_gatherv", _text, aliases=("alltoallv-metadata",)),

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 from cyclopts import Parameter
 
 from busbw.plan.flags.flag import Group
-from busbw.plan.flags.values import Between, Fraction, Seconds, check_ranges
+from busbw.plan.flags.values import Between, Fraction, Ranged, Seconds
 
 COMPARE = Group("Comparing", sort_key=0)
 # How long a launch of a setup may run, where nobody says it and no queue limits it.
@@ -43,7 +43,7 @@ class CiSettings:
 
 @Parameter(name="*", group=COMPARE)
 @dataclass(frozen=True)
-class CompareSettings(CiSettings):
+class CompareSettings(CiSettings, Ranged):
     """What counts as different, and how setups are launched."""
 
     ops: Annotated[str, Parameter(help="Operations to measure with each setup.")] = ""
@@ -88,10 +88,6 @@ class CompareSettings(CiSettings):
         Parameter(help="Write the best setup to this file, for `source`, and to FILE.nccl.conf, for NCCL."),
     ] = None
     export_setup: Annotated[str, Parameter(help="Write this setup with --save-env. [default: the best]")] = ""
-
-    def __post_init__(self) -> None:
-        """Raises UsageError."""
-        check_ranges(self)
 
 
 @Parameter(name="*", group=EXPECT)

@@ -7,14 +7,14 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from busbw.plan.flags.flag import Group
-from busbw.plan.flags.values import Between, Seconds, Size, check_ranges
+from busbw.plan.flags.values import Between, Ranged, Seconds, Size
 
 HISTORY = Group("Which series", sort_key=1)
 
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class HistorySettings:
+class HistorySettings(Ranged):
     """Filters; a series is shown where all of them fit."""
 
     size: Annotated[Size | None, Parameter(group=HISTORY, help="Only this size, launch by launch.")] = None
@@ -30,10 +30,6 @@ class HistorySettings:
         Literal["table", "csv", "json"],
         Parameter(group=HISTORY, help="How to print it; csv and json have every launch."),
     ] = "table"
-
-    def __post_init__(self) -> None:
-        """Raises UsageError for a number outside of its flag's range."""
-        check_ranges(self)
 
     @property
     def terms(self) -> tuple[str, ...]:

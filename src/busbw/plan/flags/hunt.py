@@ -9,7 +9,7 @@ from cyclopts import Parameter
 from busbw.plan.flags.flag import Group
 from busbw.plan.flags.preflight import PreflightSettings
 from busbw.plan.flags.ranks import OUTPUT, RankSettings
-from busbw.plan.flags.values import Between, Fraction, Growth, LeavesTime, Seconds, Size, check_ranges
+from busbw.plan.flags.values import Between, Fraction, Growth, LeavesTime, Ranged, Seconds, Size
 
 HUNT = Group("Hunt", sort_key=0)
 
@@ -46,7 +46,7 @@ class IsolateRanks(HuntRanks):
 
 @Parameter(name="*", group=HUNT)
 @dataclass(frozen=True)
-class RoundFlags:
+class RoundFlags(Ranged):
     """How rounds of tests go."""
 
     round_timeout: Annotated[
@@ -62,10 +62,6 @@ class RoundFlags:
             show_choices=False,
         ),
     ] = "auto"
-
-    def __post_init__(self) -> None:
-        """Raises UsageError for a number outside of its flag's range."""
-        check_ranges(self)
 
 
 @Parameter(name="*", group=HUNT)

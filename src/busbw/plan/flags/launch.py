@@ -15,7 +15,7 @@ from cyclopts import Parameter
 
 from busbw.plan.flags.engines import EngineName
 from busbw.plan.flags.flag import Group
-from busbw.plan.flags.values import Between, Seconds, check_ranges
+from busbw.plan.flags.values import Between, Ranged, Seconds
 
 ENGINE = Group("Engine (--on)", sort_key=6)
 
@@ -36,7 +36,7 @@ def _preset_names(context: object) -> tuple[str, ...]:  # noqa: ARG001 (cyclopts
 
 @Parameter(name="*", group=ENGINE)
 @dataclass(frozen=True)
-class LaunchSettings:
+class LaunchSettings(Ranged):
     """Settings of one launch on an engine."""
 
     on: Annotated[
@@ -131,10 +131,6 @@ class LaunchSettings:
     detach: Annotated[
         bool, Parameter(help="Submit and return; `busbw attach` shows the table and fetches the record.")
     ] = False
-
-    def __post_init__(self) -> None:
-        """Raises UsageError."""
-        check_ranges(self)
 
     def given(self) -> tuple[str, ...]:
         """Names of the settings that are not at their defaults, but for ``on`` and ``preset``."""

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from busbw.plan.flags.flag import Group
-from busbw.plan.flags.values import Between, Seconds, check_ranges
+from busbw.plan.flags.values import Between, Ranged, Seconds
 
 LIST = Group("Which runs", sort_key=1)
 StatusName = Literal["complete", "wrong", "running", "failed", "interrupted", "killed", "not started"]
@@ -15,7 +15,7 @@ StatusName = Literal["complete", "wrong", "running", "failed", "interrupted", "k
 
 @Parameter(name="*", group=LIST)
 @dataclass(frozen=True)
-class ListSettings:
+class ListSettings(Ranged):
     """Filters; a run is listed where all of them fit."""
 
     tag: Annotated[tuple[str, ...], Parameter(help="With this tag. May be repeated.")] = ()
@@ -29,10 +29,6 @@ class ListSettings:
     status: Annotated[StatusName | None, Parameter(help="With this status; wrong means wrong data.")] = None
     since: Annotated[Seconds | None, Parameter(help="No older than this: 7d, 12h, 30min.")] = None
     limit: Annotated[int, Between(1), Parameter(name=["--limit", "-n"], help="Show at most this many.")] = 20
-
-    def __post_init__(self) -> None:
-        """Raises UsageError for a number outside of its flag's range."""
-        check_ranges(self)
 
     @property
     def terms(self) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from cyclopts import Group, Parameter
 
 from busbw.plan.flags.names import NameSettings
+from busbw.plan.flags.values import Between
 
 _READ = Group("Reading", sort_key=1)
 _LABELS = Group("Labels", sort_key=2)
@@ -30,7 +31,9 @@ class ImportSettings(NameSettings):
         Parameter(group=_READ, show_default=False, help="Operation, even if a log names another."),
     ] = ""
     ranks: Annotated[
-        int | None, Parameter(group=_READ, help="Number of ranks, even if a log or its rows show another.")
+        int | None,
+        Between(1),
+        Parameter(group=_READ, help="Number of ranks, even if a log or its rows show another."),
     ] = None
     table: Annotated[
         str,
@@ -47,7 +50,7 @@ class ImportSettings(NameSettings):
         ),
     ] = ""
     setup: Annotated[str, Parameter(group=_LABELS, show_default=False, help="Setup of these logs.")] = ""
-    nodes: Annotated[int | None, Parameter(group=_LABELS, help="Nodes that took part.")] = None
+    nodes: Annotated[int | None, Between(1), Parameter(group=_LABELS, help="Nodes that took part.")] = None
     system: Annotated[str, Parameter(group=_LABELS, show_default=False, help="Name of the system.")] = ""
     library_version: Annotated[
         str, Parameter(group=_LABELS, show_default=False, help="Version of the library that was measured.")

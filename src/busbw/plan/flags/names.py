@@ -9,7 +9,7 @@ from cyclopts import Parameter
 
 from busbw.errors import UsageError
 from busbw.plan.flags.flag import Group
-from busbw.plan.flags.values import check_ranges
+from busbw.plan.flags.values import Ranged
 
 NAME: Final = Group("Name", sort_key=8)
 # It becomes part of a folder's name, and must not look like another word of a command line.
@@ -32,7 +32,7 @@ class Words:
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class NameSettings:
+class NameSettings(Ranged):
     """Kept in the record; the name is also part of the run's id."""
 
     name: Annotated[
@@ -48,7 +48,3 @@ class NameSettings:
         Words(),
         Parameter(group=NAME, help="A word to find the run by with `busbw list --tag`. May be repeated."),
     ] = ()
-
-    def __post_init__(self) -> None:
-        """Raises UsageError for a word that cannot be one."""
-        check_ranges(self)

@@ -102,10 +102,6 @@ class PatternSettings:
         bool,
         of_buffers(help="Give every call its own buffer instead of rotating through the largest size."),
     ] = False
-    shared_output: Annotated[
-        bool,
-        of_buffers(help="One output buffer for two cores of one memory (Neuron devices only)."),
-    ] = False
     outer_iters: Annotated[
         int | None,
         Between(1),

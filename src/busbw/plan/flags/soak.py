@@ -13,11 +13,11 @@ from busbw.plan.flags.values import (
     Countable,
     DataTypes,
     LeavesTime,
+    Ranged,
     ReduceOps,
     Roots,
     Seconds,
     Size,
-    check_ranges,
 )
 
 SOAK = Group("Soak", sort_key=0)
@@ -25,7 +25,7 @@ SOAK = Group("Soak", sort_key=0)
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class SoakSettings:
+class SoakSettings(Ranged):
     """One soak."""
 
     time: Annotated[
@@ -33,10 +33,6 @@ class SoakSettings:
         LeavesTime(),
         Parameter(group=SOAK, help="How long: 8h, 30min. [default: until Ctrl-C]"),
     ] = None
-
-    def __post_init__(self) -> None:
-        """Raises UsageError for a number outside of its flag's range."""
-        check_ranges(self)
 
     @property
     def text(self) -> str:

@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal
 from cyclopts import Parameter
 
 from busbw.plan.flags.flag import Group
-from busbw.plan.flags.values import Between
+from busbw.plan.flags.values import Between, Ranged
 
 _TUNING: Final = Group("Tuning", sort_key=0)
 Form = Literal["nccl-csv", "rccl-csv", "nccl-conf", "env"]
@@ -17,7 +17,7 @@ Form = Literal["nccl-csv", "rccl-csv", "nccl-conf", "env"]
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class TuneSettings:
+class TuneSettings(Ranged):
     """How winners are confirmed, and what is written."""
 
     blocks: Annotated[

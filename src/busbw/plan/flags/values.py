@@ -285,12 +285,15 @@ def _checks(kind: type[DataclassInstance]) -> tuple[tuple[str, str, Check], ...]
     )
 
 
-def check_ranges(settings: DataclassInstance) -> None:
-    """Raises UsageError for a number outside of its flag's range."""
-    for name, flag, check in _checks(type(settings)):
-        value = getattr(settings, name)
-        if value is not None:
-            check.check(flag, value)
+class Ranged:
+    """Settings some of which have a range."""
+
+    def __post_init__(self) -> None:
+        """Raises UsageError for a value outside of its flag's range."""
+        for name, flag, check in _checks(type(self)):  # type: ignore[arg-type]  # a dataclass of settings
+            value = getattr(self, name)
+            if value is not None:
+                check.check(flag, value)
 
 
 # ---- settings to plain values, and back ---------------------------------------------------------------

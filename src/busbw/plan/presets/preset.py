@@ -15,9 +15,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
-from busbw.errors import UnknownWord, UsageError, why
+from busbw.errors import UnknownWord, UsageError
+from busbw.files import read_input
 from busbw.plan.flags.engines import ENGINES, FORM_FLAGS
-from busbw.plan.yaml_file import read_yaml, refusal
+from busbw.plan.yaml_file import read_model
 
 ENGINE_SECTIONS: Final = tuple(ENGINES)
 # What a preset does not hand to those that extend it.
@@ -309,24 +310,13 @@ def _own_entries() -> _Known:
 
 def load_file(path: Path) -> Mapping[str, Any]:
     """A user's preset file, checked. Raises UsageError."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(
-            f"cannot read the preset file {path}: {why(error)}", hint="name a readable UTF-8 file"
-        ) from error
-    return parse(text, str(path))
+    return parse(read_input(path, "name a readable UTF-8 file of presets"), str(path))
 
 
 def parse(text: str, place: str) -> Mapping[str, Any]:
     """A preset file's content: only what was written, numbers of a node as numbers, all else as text. Raises
     UsageError naming the place.
     """
-    from pydantic import ValidationError
-
     from busbw.plan.presets.schema import PresetFile
 
-    try:
-        return PresetFile.model_validate(read_yaml(text, place)).model_dump(exclude_unset=True)
-    except ValidationError as error:
-        raise refusal(error, text, place) from error
+    return read_model(PresetFile, text, place, guide="presets").model_dump(exclude_unset=True)

@@ -14,7 +14,6 @@ from busbw.plan.flags.engines import ENGINES, EngineName
 from busbw.plan.flags.launch import VARIABLE, LaunchSettings
 from busbw.plan.flags.run import RunSettings
 from busbw.plan.flags.values import Written
-from busbw.plan.yaml_file import fits
 
 _NAME: Final = re.compile(r"\w[\w.+-]*")
 _DATE: Final = re.compile(r"\d{4}(-\d{2}){0,2}")
@@ -30,7 +29,7 @@ _COUNTS: Final = ("ranks", "ranks_per_node", "segment")
 
 
 def refused(message: str, hint: str) -> PydanticCustomError:
-    """An error of a validator, which ``yaml_file.refusal`` shows with its place and hint."""
+    """An error of a validator, which ``yaml_file.read_model`` shows with its place and hint."""
     return PydanticCustomError("refused", "{message}", {"message": message, "hint": hint})
 
 
@@ -47,7 +46,7 @@ def matches(pattern: re.Pattern[str], what: str, hint: str) -> AfterValidator:
 
 def fitting(text: str) -> str:
     """The text, if a process can be given it and a terminal shown it."""
-    if not fits(text):
+    if any(letter == "\0" or "\ud800" <= letter <= "\udfff" for letter in text):
         raise refused(f"{text!r} has a character that a variable cannot hold", "leave it out")
     return text
 

@@ -146,8 +146,8 @@ def test_a_report_of_somebody_else_is_not_taken_apart(read: Callable[..., Readin
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        (["--ranks", "0"], "error: --ranks is 0\nhint: give --ranks a number from 1 on"),
-        (["--nodes", "-2"], "error: --nodes is -2"),
+        (["--ranks", "0"], "error: --ranks 0 is too small\nhint: give 1 or more"),
+        (["--nodes", "-2"], "error: --nodes -2 is too small"),
         (["--table", "7"], "a.log: it has 1 table, but --table is 7"),
         (["--format", "osu"], "error: no table of osu in "),
     ],

@@ -39,7 +39,6 @@ def settings(line: str, **environ: str) -> RunSettings:
         ("--custom-replica-group g.json", {"groups": "g.json", "time": "max"}),
         ("--seed 7", {"seed": 7}),
         ("-d bf16 -t p50 avg", {"datatype": "bf16", "stats": ["p50", "avg"]}),
-        ("--shared-output-buff", {"shared_output": True}),
     ],
 )
 def test_flags_are_settings(line: str, expected: dict[str, object]) -> None:

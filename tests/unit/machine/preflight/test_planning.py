@@ -61,8 +61,8 @@ def test_it_travels_with_the_plan() -> None:
 
 def test_its_settings_travel_to_a_job() -> None:
     settings = RunSettings(preflight=False, strict=True, expect_use=("net=ib",), stop_after="only")
-    got = read_request(rank_words(("all_reduce",), settings, "/runs/1"))
-    assert got.settings == replace(settings, deliver="/runs/1")
+    _, got = read_request(rank_words(("all_reduce",), settings, "/runs/1"))
+    assert got == replace(settings, deliver="/runs/1")
 
 
 @pytest.mark.parametrize("name", names())

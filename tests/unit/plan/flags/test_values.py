@@ -88,7 +88,8 @@ def test_every_flag_of_a_run_is_read_exactly_once(
         assert readings == Counter([*TEXTS.values(), *place[5:]])
     asked = read_settings(RunSettings, TEXTS)
     readings.clear()
-    assert read_request(rank_words(("all_reduce",), asked, "/r")).settings == replace(asked, deliver="/r")
+    _, got = read_request(rank_words(("all_reduce",), asked, "/r"))
+    assert got == replace(asked, deliver="/r")
     assert not readings
 
 
@@ -123,9 +124,7 @@ def test_ranks_get_values_and_records_texts() -> None:
     )
     assert words == ("run", "all_reduce", "sendrecv", f"--settings={text}", "--deliver=/runs/1")
     assert is_request(words)
-    got = read_request(words)
-    assert got.operations == ("all_reduce", "sendrecv")
-    assert got.settings == replace(settings, deliver="/runs/1")
+    assert read_request(words) == (("all_reduce", "sendrecv"), replace(settings, deliver="/runs/1"))
     written = settings.written()
     assert {name: written[name] for name in ("minbytes", "datatype", "root", "coalesce", "case_time")} == {
         "minbytes": "1K",
@@ -145,7 +144,7 @@ def test_what_the_front_process_does_itself_stays_there() -> None:
 @pytest.mark.parametrize("text", ["-1", "$(x)", "--iters", "q\"'", "line\nline"])
 def test_any_text_reaches_the_ranks(text: str) -> None:
     settings = RunSettings(groups=text, stats=(text, "-x"), nccl=text)
-    got = read_request(rank_words(("all_reduce",), settings, "/r")).settings
+    _, got = read_request(rank_words(("all_reduce",), settings, "/r"))
     assert (got.groups, got.stats, got.nccl) == (text, (text, "-x"), text)
 
 
