@@ -63,7 +63,6 @@ signal 9 (Killed).
         (OPEN_MPI_4, Death("node7", 0, 1, -11)),
         (OPEN_MPI_5, Death("node7", 4242, 1, -9)),
         ("a rank's own words\nsignal 9\n", None),
-        ("", None),
     ],
 )
 def test_what_launchers_print(text: str, death: Death | None) -> None:
@@ -74,7 +73,6 @@ def test_what_launchers_print(text: str, death: Death | None) -> None:
     ("number", "last", "said"),
     [
         (11, "Segmentation fault (signal 11)", {"code": -11}),
-        (6, "Terminated (signal 15)", {"code": -6}),
         (7, "Terminated (signal 15)", {"code": -7}),
         (3, "Killed (signal 9)", {"code": 3}),
         (1, "Killed (signal 9)", {"number": 1}),

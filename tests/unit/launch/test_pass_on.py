@@ -16,11 +16,6 @@ def run(*scripts: str, is_over: bool = False, leave_seconds: float = 5.0) -> dic
     return pass_on(commands, lambda: is_over, leave_seconds)
 
 
-def test_all_that_end_well_are_heard(capfd: pytest.CaptureFixture[str]) -> None:
-    assert run("echo one", "echo two >&2") == {0: 0, 1: 0}
-    assert capfd.readouterr() == ("one\n", "two\n")
-
-
 def test_who_stays_after_a_bad_end_is_ended() -> None:
     begun = time.monotonic()
     assert run("exec sleep 100", "exit 4", leave_seconds=0.2) == {1: 4}
