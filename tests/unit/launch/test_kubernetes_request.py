@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import re
+import socket
 import subprocess
 import sys
 import tarfile
@@ -31,6 +32,9 @@ from busbw.launch.kubernetes.yaml import from_yaml, to_yaml
 from busbw.launch.topology.order import RankOrder, order_of, read
 from busbw.machine.place import POD_VARIABLES
 from busbw.plan.flags.launch import LaunchSettings
+from busbw.plan.flags.run import RunSettings
+from busbw.plan.flags.values import Size
+from busbw.plan.request import rank_words
 
 GOLDEN = Path(__file__).parent / "golden" / "kubernetes"
 WORK = Work(("run", "all_reduce", "-e", "8G", "--format=jsonl", "--deliver=/home/me/runs/x y"))
@@ -402,32 +406,53 @@ def test_what_is_brought_fits_into_a_config_map() -> None:
     assert "busbw/launch/local.py" in names
 
 
-def test_what_is_brought_is_unpacked_by_the_pods_own_words(tmp_path: Path) -> None:
-    """And it is whole: it runs, from where a pod has it."""
+# Before anything is imported: what finds busbw's own sources would also find what is not in the bundle.
+NOT_FROM_SOURCES = """
+import sys
+sys.meta_path[:] = [each for each in sys.meta_path if "editable" not in type(each).__module__]
+"""
 
+
+def test_what_is_brought_is_unpacked_by_the_pods_own_words(tmp_path: Path) -> None:
+    """And it is whole: the pod's ranks run from it."""
     facts = engine.inquire(LaunchSettings(bring=True, namespace="team"))
-    one = job(mpi="none", bring=True, python=sys.executable)
+    settings = RunSettings(minbytes=Size(8), maxbytes=Size(8), backend="null", world="nccl")
+    one = job(
+        mpi="none",
+        bring=True,
+        python=sys.executable,
+        nodes="1",
+        ranks_per_node=2,
+        work=Work(rank_words(("all_reduce",), settings, tmp_path / "far/run")),
+    )
     request = engine.request(one, facts)
     kept = {name: request.details[name] for name in ("bundle", "token")}
     assert kept == {name: facts[name] for name in kept}
     assert not any(value in str(request) for value in kept.values())  # neither is printed
     assert "token" not in engine.request(job(), facts).details  # mpirun's ranks need none
     (body,) = (each for each in documents(one, read_form(one), "team") if each["kind"] == "Job")
-    *words, source, place = body["spec"]["template"]["spec"]["initContainers"][0]["command"]
+    pod = body["spec"]["template"]["spec"]
+    *words, source, place = pod["initContainers"][0]["command"]
     packed, brought = tmp_path / Path(source).name, tmp_path / "busbw"
     packed.write_bytes(base64.b64decode(facts["bundle"]))
     assert place == "/busbw"
     subprocess.run([*words, str(packed), str(brought)], check=True)
-    run = "run all_reduce --backend null --world nccl --ranks 2 -b 8 -e 8 --format jsonl"
+    (brought / "sitecustomize.py").write_text(NOT_FROM_SOURCES)
+    (tmp_path / "far").mkdir()
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        root = f"127.0.0.1:{probe.getsockname()[1]}"
+    variables = {"JOB_COMPLETION_INDEX": "0", "BUSBW_WORLD_SIZE": "2", "BUSBW_ROOT": root}
     done = subprocess.run(
-        [sys.executable, "-m", "busbw", *run.split()],
-        env=clean_environ(PYTHONPATH=str(brought), BUSBW_HOME=str(tmp_path / "home")),
+        pod["containers"][0]["command"],
+        env=clean_environ(PYTHONPATH=str(brought), BUSBW_TOKEN=facts["token"], **variables),
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
     assert done.returncode == 0, done.stderr
+    assert '"event":"end"' in done.stdout
 
 
 def launched(one: Job, folder: Path, **programs: str) -> subprocess.CompletedProcess[str]:
