@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import time
 
-import pytest
-
-from busbw.errors import SiteError
 from busbw.launch.base import Command
 from busbw.launch.processes import pass_on
 
@@ -24,8 +21,3 @@ def test_who_stays_after_a_bad_end_is_ended() -> None:
 
 def test_who_is_asked_to_stop_ends_them() -> None:
     assert run("exec sleep 100", is_over=True) == {}
-
-
-def test_one_that_cannot_be_started_ends_the_others() -> None:
-    with pytest.raises(SiteError, match="cannot start /absent"):
-        pass_on((Command(("sleep", "100")), Command(("/absent",))), lambda: False, 5.0)

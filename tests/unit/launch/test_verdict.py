@@ -309,9 +309,12 @@ def test_the_rank_that_a_launcher_names_counts_more_than_the_pod_of_the_launcher
     assert (error["message"], error["rank"], error["host"]) == (f"rank 1 on node7 {FIRST}", 1, "node7")
 
 
+# What a survivor prints at times.
+PEER = ("An MPI communication peer process has unexpectedly disconnected.  This", "  Peer host:  h3")
+
+
 def test_the_rank_that_others_lost_is_named_where_nobody_knows_better() -> None:
-    lost = ("An MPI communication peer process has unexpectedly disconnected.", "  Peer host:  h3")
-    seen = {"output": [*WORDS, *lost], "hello": {1: "h3", 0: "h2"}}
+    seen = {"output": [*WORDS, *PEER], "hello": {1: "h3", 0: "h2"}}
     error = failure(killed(ended(code=14), **seen))
     assert error["message"] == "rank 1 on h3 ended: the other ranks lost their connection to it"
     known = ended("killed by SIGKILL", code=14, rank=2, host="h1")
@@ -511,6 +514,7 @@ def gone(rank: int, *, said: bool = False, swept: bool = False) -> RankEnd:
         # A survivor that aborts is not the cause, though its abort was heard first.
         ((gone(0), gone(1), gone(2, said=True)), {0: CLOSED}, 1),
         ((gone(0), gone(1), gone(2)), {0: CLOSED}, 1),  # a third was killed before it could say anything
+        ((gone(2), gone(0), gone(1)), {2: PEER}, 1),
         ((gone(2, swept=True), gone(0), gone(1)), {0: CLOSED}, 1),
         # One that aborts by itself is.
         ((gone(0), gone(1, said=True), gone(2, said=True)), {1: ("other words",)}, 0),
