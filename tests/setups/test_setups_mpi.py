@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,23 +10,10 @@ from pathlib import Path
 import pytest
 from busbw_testing.compared import write
 from busbw_testing.environ import clean_environ
+from busbw_testing.fronts import FRONT, needs_mpich
+from busbw_testing.marked import marked
 
-MPIEXEC = shutil.which("mpiexec", path=str(Path(sys.executable).parent))
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.timeout(900),
-    pytest.mark.skipif(MPIEXEC is None, reason="the bundled mpich is not installed here"),
-]
-
-# The command line with an engine whose cluster is this machine in the place of "hosts".
-FRONT = """
-import sys
-from busbw.plan.flags import engines
-row = engines.EngineRow("busbw_testing.here_engine")
-engines.ENGINES["hosts"] = engines.ENGINES["here"] = row
-from busbw.cli.main import main
-sys.exit(main(sys.argv[1:]))
-"""
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), needs_mpich]
 
 
 def compare(home: Path, spec: str, *words: str) -> subprocess.CompletedProcess[str]:
@@ -42,18 +28,6 @@ def compare(home: Path, spec: str, *words: str) -> subprocess.CompletedProcess[s
         check=False,
         stdin=subprocess.DEVNULL,
     )
-
-
-def ranks_left(home: Path) -> list[str]:
-    """Processes that were started for runs in this home and still live."""
-    found = []
-    for place in Path("/proc").iterdir():
-        try:
-            if place.name.isdigit() and f"BUSBW_REQUEST={home}".encode() in (place / "environ").read_bytes():
-                found.append((place / "cmdline").read_text())
-        except OSError:
-            continue
-    return found
 
 
 def test_a_slower_setup_is_ranked_right_and_an_equal_one_is_never_called(tmp_path: Path) -> None:
@@ -106,7 +80,7 @@ setups:
         in done.stdout
     )
     assert "# cases    4 FAILED" in done.stdout
-    assert ranks_left(tmp_path) == []
+    assert not marked(f"BUSBW_REQUEST={tmp_path}")
 
 
 def test_a_setups_environment_reaches_the_ranks_and_its_record(tmp_path: Path) -> None:

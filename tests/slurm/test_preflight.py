@@ -31,19 +31,10 @@ def test_one_rank_too_few(front: Any) -> None:
     assert "3 ranks take part, but 4 were requested" in done.error
 
 
-def test_a_variable_that_one_node_lacks(front: Any) -> None:
-    script = front.shared / "set up for all but one.sh"
-    script.write_text('if [ "$SLURMD_NODENAME" != h2 ]; then export FI_PROVIDER=efa; fi\n')
-    done = front.run(*RUN, "-N", "3", "--setup-script", str(script))
-    assert done.code == 4, done
-    assert "FI_PROVIDER: unset on rank 1 (h2), 'efa' on the other 2" in done.error
-
-
 @pytest.mark.parametrize(
     ("words", "error"),
     [
         (("-N", "9", "--strict"), "Slurm would not start this job now: "),
-        (("-N", "2", "--partition", "gpu", "--strict"), "Slurm would not start this job now: "),
         (("-N", "2", "--image", "ubuntu"), "this Slurm cannot start containers"),
     ],
 )

@@ -98,11 +98,8 @@ class JobRequest:
     notes: tuple[str, ...] = ()  # what the user should know of it; told on standard error
 
     def __str__(self) -> str:
-        """What --dry-run prints: every file under its name, then the commands."""
-        parts = [
-            f"# {name}\n{text.rstrip()}\n" if len(self.files) > 1 else text.rstrip() + "\n"
-            for name, text in self.files.items()
-        ]
+        """What --dry-run prints: the file, then the commands."""
+        parts = [text.rstrip() + "\n" for text in self.files.values()]
         lines = [f"# {command.whole}" if self.files else command.whole for command in self.commands]
         return "\n".join((*parts, *lines))
 

@@ -244,14 +244,10 @@ def _some_wait(story: Story) -> Verdict | None:
     if death is not None and death.rank not in waiting and death.code != ExitCode.RANK_FAILED:
         return _of_death(death, story)
     some = RankFailed(
-        f"only {rank_numbers(sorted(waiting))} waited: {_first_words(waiting)}",
+        f"only {rank_numbers(sorted(waiting))} waited: {next(iter(waiting.values()))['message']}",
         hint=f"{_LOOK} for what ended the others",
     )
     return _failed(some)
-
-
-def _first_words(waiting: Mapping[int, Event]) -> str:
-    return str(next(iter(waiting.values()))["message"])
 
 
 def _words_of_others(story: Story) -> Verdict | None:

@@ -9,8 +9,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from busbw_testing.environ import clean_environ
+from busbw_testing.here_engine import has_mpiexec
+
+needs_mpich = pytest.mark.skipif(not has_mpiexec, reason="the bundled mpich is not installed here")
 
 # The command line with one more engine in the place of "hosts".
 FRONT = """
@@ -74,3 +80,22 @@ def wait_for_run(home: Path) -> None:
             return
         time.sleep(0.02)
     raise AssertionError("no job within 60 s")
+
+
+def begun(home: Path, *words: str, **variables: str) -> tuple[subprocess.Popen[str], Path]:
+    """A front process that has heard its ranks, and its run folder."""
+    process = front(home, *words, **variables)
+    wait_for_run(home)
+    folder = only_run(home)
+    wait_for(folder / "log" / "stream.jsonl", '"event":"header"')
+    return process, folder
+
+
+def record(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "run.json").read_text())
+    return found
+
+
+def sizes(out: str) -> list[str]:
+    """Of the rows of a table."""
+    return [line.split()[0] for line in out.splitlines() if line[:1] == " " and line.split()[0].isdigit()]

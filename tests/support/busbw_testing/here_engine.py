@@ -31,7 +31,8 @@ OUT, FILL = "BUSBW_TEST_OUT", "BUSBW_TEST_FILL"
 # While this file is there, the cluster does not answer those who want to cancel a job.
 SILENT = "BUSBW_TEST_SILENT"
 TO_STDERR = "to stderr"
-MPIEXEC = shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or "mpiexec"
+_BUNDLED = shutil.which("mpiexec", path=str(Path(sys.executable).parent))
+MPIEXEC, has_mpiexec = _BUNDLED or "mpiexec", _BUNDLED is not None
 
 
 def inquire(launch: LaunchSettings, command: tuple[str, ...] = (), *, dry: bool = False) -> Mapping[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from busbw_testing.stand_ins import stand_in
 
 from busbw.launch.base import Command
 from busbw.launch.engine import JobRequest
@@ -22,17 +23,11 @@ REQUEST = JobRequest(
 )
 
 
-def sbatch(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    (folder / "sbatch").write_text(f"#!/bin/sh\n{text}\n")
-    (folder / "sbatch").chmod(0o755)
-    monkeypatch.setenv("PATH", str(folder), prepend=":")
-
-
 def test_slurm_tries_the_job_as_it_would_be_submitted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = f'[ "$*" = "--test-only --nodes=2" ] && cat >{tmp_path}/script'
-    sbatch(tmp_path, monkeypatch, text)
+    stand_in(tmp_path, "sbatch", f'[ "$*" = "--test-only --nodes=2" ] && cat >{tmp_path}/script')
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     assert list(tried(REQUEST)) == []
     assert (tmp_path / "script").read_text() == REQUEST.files["job.sbatch"]
 
@@ -47,7 +42,8 @@ def test_slurm_tries_the_job_as_it_would_be_submitted(
 def test_what_slurm_would_not_start_is_said_in_its_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, words: str, hint: str
 ) -> None:
-    sbatch(tmp_path, monkeypatch, f"echo '{said}' >&2; exit 1")
+    stand_in(tmp_path, "sbatch", f"echo '{said}' >&2; exit 1")
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     (finding,) = tried(REQUEST)
     assert finding.severity is WARNING
     assert finding.claim.startswith(f"Slurm would not start this job now: {words}")

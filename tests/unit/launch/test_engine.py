@@ -1,14 +1,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict
 from importlib import import_module
+from typing import Any
 
 import pytest
 
-from busbw.launch.base import Command
-from busbw.launch.engine import Handle, Job, JobRequest, Work, load
-from busbw.model.plain import from_plain
+from busbw.errors import UsageError
+from busbw.launch.engine import Job, Work, load
 from busbw.plan.flags.engines import ENGINES
 from busbw.plan.flags.launch import LaunchSettings
 from busbw.record.folder import new_run_id
@@ -25,22 +24,20 @@ def test_job_names_are_legal_everywhere_and_unique(name: str) -> None:
     assert all(LEGAL.match(job) for job in names), names
 
 
-def test_work_of_busbw_gets_the_python_that_has_it() -> None:
-    assert Work(("run", "all_reduce")).argv("/x/python") == ("/x/python", "-m", "busbw", "run", "all_reduce")
-    assert Work(("sh", "-c", "echo $A"), is_busbw=False).argv("/x/python") == ("sh", "-c", "echo $A")
-
-
-def test_a_handle_survives_its_file() -> None:
-    handle = Handle("slurm", "17", "busbw-1", {"host": "a"})
-    assert from_plain(Handle, asdict(handle)) == handle
-
-
-def test_a_request_prints_its_files_and_what_submits_them() -> None:
-    command = Command(("sbatch", "a b/job.sbatch"))
-    one = JobRequest("slurm", "n", 2, 2, {"job.sbatch": "#!/bin/bash\n"}, (command,))
-    assert str(one) == "#!/bin/bash\n\n# sbatch 'a b/job.sbatch'"
-    two = JobRequest("hosts", "n", 2, 2, {"hostfile": "a\n", "rank.sh": "x"}, (command,))
-    assert str(two).startswith("# hostfile\na\n\n# rank.sh\nx\n")
+@pytest.mark.parametrize(
+    ("name", "flags", "said"),
+    [
+        ("hosts", {"hosts": "h1", "partition": "gpu"}, "--on hosts does not use --partition"),
+        ("kubernetes", {"nodes": "2", "partition": "gpu"}, "Kubernetes does not use --partition"),
+        ("pbs", {"nodes": "2", "image": "x"}, "PBS does not use --image"),
+        ("slurm", {"nodes": "2", "namespace": "x"}, "Slurm does not use --namespace"),
+    ],
+)
+def test_flags_of_other_engines_are_refused(name: str, flags: dict[str, Any], said: str) -> None:
+    row = ENGINES[name]
+    with pytest.raises(UsageError, match=said) as refused:
+        import_module(row.check or row.module).check(LaunchSettings(on=name, **flags))
+    assert refused.value.hint
 
 
 @pytest.mark.parametrize("name", sorted(ENGINES))

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
 from pathlib import Path
 
 import pytest
-from busbw_testing.fronts import finish, front, only_run, wait_for, wait_for_run
+from busbw_testing.fronts import finish, front, needs_mpich, only_run, record, wait_for, wait_for_run
 
-MPIEXEC = shutil.which("mpiexec", path=str(Path(sys.executable).parent))
-pytestmark = pytest.mark.skipif(MPIEXEC is None, reason="the bundled mpich is not installed here")
+pytestmark = needs_mpich
 
 EXEC = ("exec", "--on", "hosts")
 SAYS = ("sh", "-c", "echo to stdout, $0; echo to stderr, $0; exit $0")
@@ -25,12 +22,13 @@ def test_standard_error_comes_to_standard_error(tmp_path: Path) -> None:
     assert (code, out, said(err)) == (0, "to stdout, 0\n" * 2, ["to stderr, 0"] * 2)
 
 
-@pytest.mark.slow
 def test_every_attach_shows_the_same(tmp_path: Path) -> None:
+    """A command that failed ends as in the foreground."""
     assert finish(front(tmp_path, *EXEC, "--detach", "--", *SAYS, "3"))[0] == 0
     for _ in range(2):  # followed to its end, and from what was kept
         code, out, err = finish(front(tmp_path, "attach"))
-        assert (code, set(out.splitlines()), set(said(err))) == (3, {"to stdout, 3"}, {"to stderr, 3"}), err
+        assert (code, out, said(err)) == (3, "to stdout, 3\n" * 2, ["to stderr, 3"] * 2), err
+    assert record(only_run(tmp_path))["status"] == "failed"
 
 
 # Ends when its file is there.

@@ -7,7 +7,6 @@ import io
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -21,18 +20,21 @@ from busbw_testing.fronts import (
     FRONT,
     LONG,
     SHORT,
+    begun,
     finish,
     front,
     job_is_gone,
+    needs_mpich,
     only_run,
+    record,
+    sizes,
     wait_for,
     wait_for_run,
 )
 
 from busbw.record.folder import JOB_FILE, REQUEST_FILE
 
-MPIEXEC = shutil.which("mpiexec", path=str(Path(sys.executable).parent))
-pytestmark = pytest.mark.skipif(MPIEXEC is None, reason="the bundled mpich is not installed here")
+pytestmark = needs_mpich
 
 
 def test_a_run_on_an_engine_shows_its_table_and_brings_its_record(tmp_path: Path) -> None:
@@ -40,12 +42,10 @@ def test_a_run_on_an_engine_shows_its_table_and_brings_its_record(tmp_path: Path
         front(tmp_path, "run", "all_reduce", "-b", "1K", "-e", "2K", "-n", "20", "--on", "hosts")
     )
     assert code == 0, err
-    rows = [line.split() for line in out.splitlines() if line[:1] == " "]
-    assert [row[0] for row in rows] == ["1024", "2048"]
-    record = json.loads((only_run(tmp_path) / "run.json").read_text())
-    assert record["status"] == "complete"
-    assert record["argv"][-2:] == ["--on", "hosts"]
-    assert "--on" in record["argv"]
+    assert sizes(out) == ["1024", "2048"]
+    kept = record(only_run(tmp_path))
+    assert kept["status"] == "complete"
+    assert kept["argv"][-2:] == ["--on", "hosts"]
     assert "submitted here job" in err
 
 
@@ -58,24 +58,10 @@ def test_the_front_process_dies_and_another_one_attaches(tmp_path: Path) -> None
     first.communicate()
     code, out, err = finish(front(tmp_path, "attach"))
     assert code == 0, err
-    rows = [line.split()[0] for line in out.splitlines() if line[:1] == " " and line.split()[0].isdigit()]
-    assert rows == [str(1024 << step) for step in range(7)]  # each row once, from the start
-    record = json.loads((folder / "run.json").read_text())
-    assert [result["status"] for result in record["results"]] == ["good"] * 14
-    assert [result["case"] for result in record["results"]] == list(range(14))
-
-
-def test_ctrl_c_cancels_the_job_and_keeps_what_was_measured(tmp_path: Path) -> None:
-    process = front(tmp_path, *LONG)
-    wait_for_run(tmp_path)
-    folder = only_run(tmp_path)
-    wait_for(folder / "log" / "stream.jsonl", '"event":"header"')
-    process.send_signal(signal.SIGINT)
-    code, _, err = finish(process)
-    assert code == 130
-    assert "cancelling the job" in err
-    assert job_is_gone(folder)
-    assert json.loads((folder / "run.json").read_text())["status"] == "interrupted"
+    assert sizes(out) == [str(1024 << step) for step in range(7)]  # each row once, from the start
+    kept = record(folder)
+    assert [result["status"] for result in kept["results"]] == ["good"] * 14
+    assert [result["case"] for result in kept["results"]] == list(range(14))
 
 
 def test_ctrl_c_in_attach_leaves_the_job_alone(tmp_path: Path) -> None:
@@ -97,10 +83,7 @@ def test_ctrl_c_in_attach_leaves_the_job_alone(tmp_path: Path) -> None:
 
 
 def test_a_rank_that_is_killed_is_named(tmp_path: Path) -> None:
-    process = front(tmp_path, *LONG)
-    wait_for_run(tmp_path)
-    folder = only_run(tmp_path)
-    wait_for(folder / "log" / "stream.jsonl", '"event":"header"')
+    process, folder = begun(tmp_path, *LONG)
     ranks = {}
     for line in (folder / "log" / "stream.jsonl").read_text().splitlines():
         item = json.loads(line)
@@ -110,22 +93,19 @@ def test_a_rank_that_is_killed_is_named(tmp_path: Path) -> None:
     code, _, err = finish(process)
     assert code == 5
     assert "rank 1" in err
-    record = json.loads((folder / "run.json").read_text())
-    assert record["status"] == "failed"
-    assert "rank 1" in record["error"]
+    kept = record(folder)
+    assert kept["status"] == "failed"
+    assert "rank 1" in kept["error"]
     assert finish(front(tmp_path, "attach"))[0] == 5  # as a script wants it, from the record too
 
 
 def test_a_job_that_was_cancelled_elsewhere_was_interrupted(tmp_path: Path) -> None:
-    process = front(tmp_path, *LONG)
-    wait_for_run(tmp_path)
-    folder = only_run(tmp_path)
-    wait_for(folder / "log" / "stream.jsonl", '"event":"header"')
+    process, folder = begun(tmp_path, *LONG)
     assert finish(front(tmp_path, "cancel", "last"))[0] == 0
     code, _, err = finish(process)
     assert (code, "error:" in err, "the job goes on" in err) == (130, False, False)
     assert job_is_gone(folder)
-    assert json.loads((folder / "run.json").read_text())["status"] == "interrupted"
+    assert record(folder)["status"] == "interrupted"
     assert finish(front(tmp_path, "attach"))[0] == 130
     code, _, err = finish(front(tmp_path, "cancel", "last"))
     assert (code, "has ended already" in err) == (0, True)
@@ -142,9 +122,7 @@ def test_ctrl_c_ends_all_jobs_of_one_command(tmp_path: Path) -> None:
     folders = sorted(tmp_path.glob("2*"))
     assert len(folders) == 3
     assert all(job_is_gone(folder) for folder in folders)
-    assert [json.loads((folder / "run.json").read_text())["status"] for folder in folders] == [
-        "interrupted"
-    ] * 3
+    assert [record(folder)["status"] for folder in folders] == ["interrupted"] * 3
 
 
 @pytest.mark.slow
@@ -172,16 +150,6 @@ def test_a_batch_of_jobs_is_listed_with_what_each_measures(tmp_path: Path) -> No
         code, out, err = finish(front(tmp_path, "jobs", "--format", form))
         assert code == 0, err
         assert all(text in out for text in (damaged, ids[1])), form
-
-
-def test_a_detached_command_ends_as_in_the_foreground(tmp_path: Path) -> None:
-    words = ("exec", "--on", "hosts", "--detach", "--", "sh", "-c", "echo it says; exit 3")
-    assert finish(front(tmp_path, *words))[0] == 0
-    for _ in range(2):  # followed to its end, and from what was kept
-        code, out, err = finish(front(tmp_path, "attach"))
-        assert code == 3, err
-        assert out.splitlines()[:2] == ["it says"] * 2
-    assert json.loads((only_run(tmp_path) / "run.json").read_text())["status"] == "failed"
 
 
 TICKING = ("exec", "--on", "hosts", "--", "sh", "-c", "while sleep 0.05; do echo tick; done")
@@ -232,7 +200,7 @@ def test_jobs_before_a_refused_one_are_cancelled_and_named(tmp_path: Path) -> No
     assert "hint: ask for less" in err
     (folder,) = [path.parents[1] for path in tmp_path.glob("*/request/job.json")]
     assert job_is_gone(folder)
-    assert json.loads((folder / "run.json").read_text())["status"] == "interrupted"
+    assert record(folder)["status"] == "interrupted"
 
 
 def test_clean_brings_the_record_of_an_ended_job_home(tmp_path: Path) -> None:
@@ -247,8 +215,8 @@ def test_clean_brings_the_record_of_an_ended_job_home(tmp_path: Path) -> None:
     assert code == 0
     assert f"{folder.name}: fetched its record (complete)" in err
     assert f"{folder.name}: clean" in err
-    record = json.loads((folder / "run.json").read_text())
-    assert [result["status"] for result in record["results"]] == ["good"] * 4
+    kept = record(folder)
+    assert [result["status"] for result in kept["results"]] == ["good"] * 4
 
 
 def test_ctrl_c_while_a_detached_job_is_submitted_says_that_it_was_cancelled(tmp_path: Path) -> None:
@@ -280,4 +248,4 @@ def test_a_terminal_that_is_closed_ends_the_job_and_closes_the_record(tmp_path: 
     os.close(ours)  # the kernel sends SIGHUP, and there is nothing to write to any more
     assert process.wait(60) == 130
     assert job_is_gone(folder)
-    assert json.loads((folder / "run.json").read_text())["status"] == "interrupted"
+    assert record(folder)["status"] == "interrupted"

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from busbw_testing.marked import marked
 
 from busbw.errors import SiteError
 from busbw.launch.engine import Handle, Item, JobRequest, JobState, Output, Phase
@@ -35,21 +36,10 @@ def job() -> Iterator[str]:
     """A job's name; nothing that carries it is left."""
     name = f"busbw-test-{secrets.token_hex(4)}"
     yield name
-    left = marked(name)
+    left = marked(f"BUSBW_JOB={name}")
     for pid in left:
         os.kill(pid, signal.SIGKILL)
     assert not left
-
-
-def marked(job: str, variable: str = "BUSBW_JOB") -> list[int]:
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            if f"{variable}={job}".encode() in (entry / "environ").read_bytes().split(b"\0"):
-                found.append(int(entry.name))
-        except OSError:
-            continue
-    return found
 
 
 def submit(folder: Path, spec: JobSpec) -> tuple[Handle, Iterator[Item]]:
@@ -57,6 +47,16 @@ def submit(folder: Path, spec: JobSpec) -> tuple[Handle, Iterator[Item]]:
     (folder / "request").mkdir(parents=True)
     handle = engine.submit(JobRequest("hosts", spec.job, None, None, payload=spec), folder)
     return handle, engine.follow(handle, folder)
+
+
+def agent(host: str, *tasks: Task) -> AgentSpec:
+    return AgentSpec(host, LOCAL, tasks)
+
+
+def outcome(folder: Path, spec: JobSpec) -> tuple[list[Output], JobState]:
+    """What a job that is left alone prints, and its end."""
+    outputs, states = finish(submit(folder, spec)[1])
+    return outputs, states[-1]
 
 
 def finish(items: Iterator[Item]) -> tuple[list[Output], list[JobState]]:
@@ -79,7 +79,7 @@ def until_output(items: Iterator[Item], lines: int = 1) -> None:
 
 def test_output_and_the_end_are_heard(tmp_path: Path, job: str) -> None:
     tasks = (shell("echo one; echo two >&2", job, 0), shell("printf 'no end'", job, 1))
-    handle, items = submit(tmp_path, JobSpec(job, (AgentSpec("h1", LOCAL, tasks),)))
+    handle, items = submit(tmp_path, JobSpec(job, (agent("h1", *tasks),)))
     assert engine.state(handle).phase is Phase.RUNNING
     outputs, states = finish(items)
     assert sorted(outputs, key=lambda output: output.text) == [
@@ -102,9 +102,8 @@ def test_a_job_of_a_process_that_is_gone(tmp_path: Path) -> None:
 
 def test_tags_of_launchers_name_the_rank_and_its_host(tmp_path: Path, job: str) -> None:
     text = "echo '[1,1]<stdout>: a'; echo '[0] [x] b'; echo '[7] c'; echo '[mpiexec@h1] d'"
-    spec = JobSpec(job, (AgentSpec("head", LOCAL, (shell(text, job),)),), hosts_by_rank=("h1", "h2"))
-    _, items = submit(tmp_path, spec)
-    outputs, _ = finish(items)
+    spec = JobSpec(job, (agent("head", shell(text, job)),), hosts_by_rank=("h1", "h2"))
+    outputs, _ = outcome(tmp_path, spec)
     assert [(output.source, output.text) for output in outputs] == [
         ("h2 rank 1", "a"),
         ("h1 rank 0", "[x] b"),
@@ -114,19 +113,10 @@ def test_tags_of_launchers_name_the_rank_and_its_host(tmp_path: Path, job: str) 
 
 
 def test_a_rank_that_fails_is_named_and_ends_the_others(tmp_path: Path, job: str) -> None:
-    spec = JobSpec(
-        job,
-        (
-            AgentSpec("h1", LOCAL, (shell("sleep 1000", job, 0),)),
-            AgentSpec("h2", LOCAL, (shell("exit 7", job, 1),)),
-        ),
-    )
-    _, items = submit(tmp_path, spec)
-    _, states = finish(items)
-    assert states[-1] == JobState(
-        Phase.ENDED, "rank 1 on h2 ended with exit code 7", code=7, rank=1, host="h2"
-    )
-    assert not marked(job)
+    agents = agent("h1", shell("sleep 1000", job, 0)), agent("h2", shell("exit 7", job, 1))
+    _, end = outcome(tmp_path, JobSpec(job, agents))
+    assert end == JobState(Phase.ENDED, "rank 1 on h2 ended with exit code 7", code=7, rank=1, host="h2")
+    assert not marked(f"BUSBW_JOB={job}")
 
 
 # A launcher on this machine whose words blame nobody: a rank dies, another one aborts over it and says so,
@@ -175,46 +165,38 @@ sys.exit(14)
 @pytest.mark.parametrize("dies", ["first", "after the survivor was seen to end"])
 def test_a_rank_that_its_launcher_does_not_name(tmp_path: Path, job: str, dies: str) -> None:
     task = Task((sys.executable, "-c", LAUNCHER, dies), {"BUSBW_JOB": job})
-    spec = JobSpec(
-        job,
-        (AgentSpec("head", LOCAL, (task,)), AgentSpec("h1", LOCAL)),
-        hosts_by_rank=("h1", "h2", "h3"),
-        watch=watch_address(job),
-    )
-    _, items = submit(tmp_path, spec)
-    outputs, states = finish(items)
+    agents, hosts = (agent("head", task), agent("h1")), ("h1", "h2", "h3")
+    spec = JobSpec(job, agents, hosts_by_rank=hosts, watch=watch_address(job))
+    outputs, end = outcome(tmp_path, spec)
     why = "rank 1 on h2 ended first, and the launcher ended the others"
-    assert (states[-1].why, states[-1].rank, states[-1].host) == (why, 1, "h2")
-    assert states[-1].hint == "its last words: up", outputs
-    assert not marked(job)
+    assert (end.why, end.rank, end.host) == (why, 1, "h2")
+    assert end.hint == "its last words: up", outputs
+    assert not marked(f"BUSBW_JOB={job}")
 
 
 def test_a_command_that_is_not_there(tmp_path: Path, job: str) -> None:
-    spec = JobSpec(job, (AgentSpec("h1", LOCAL, (Task(("/no/such",), {}, 0),)),))
-    _, items = submit(tmp_path, spec)
-    _, states = finish(items)
-    assert states[-1].why == "/no/such: No such file or directory on h1"
-    assert states[-1].host == "h1"
+    _, end = outcome(tmp_path, JobSpec(job, (agent("h1", Task(("/no/such",), {}, 0)),)))
+    assert (end.why, end.host) == ("/no/such: No such file or directory on h1", "h1")
 
 
 @pytest.mark.parametrize("now", [False, True])
 def test_cancelling_ends_all_that_carries_the_mark(tmp_path: Path, job: str, now: bool) -> None:
     """Also what has left its parent and its session."""
     text = "setsid sleep 1000 & trap 'echo ended; exit 0' TERM; echo up; while :; do sleep 0.05; done"
-    handle, items = submit(tmp_path, JobSpec(job, (AgentSpec("h1", LOCAL, (shell(text, job, 0),)),)))
+    handle, items = submit(tmp_path, JobSpec(job, (agent("h1", shell(text, job, 0)),)))
     until_output(items)
     engine.cancel(handle, now=now)
     outputs, states = finish(items)
     assert ("ended" in [output.text for output in outputs]) is not now
     assert states[-1].why == "cancelled"
-    assert not marked(job)
+    assert not marked(f"BUSBW_JOB={job}")
 
 
 def test_a_connection_that_ends_is_a_lost_host(tmp_path: Path, job: str) -> None:
     spec = JobSpec(
         job,
         (
-            AgentSpec("h1", LOCAL, (shell("echo up; sleep 1000", job, 0),)),
+            agent("h1", shell("echo up; sleep 1000", job, 0)),
             # Nobody can end what runs on a host that is lost.
             AgentSpec("h2", ("env", f"TEST_AGENT={job}", *LOCAL), (shell("echo up; exec sleep 5", "", 1),)),
         ),
@@ -222,19 +204,19 @@ def test_a_connection_that_ends_is_a_lost_host(tmp_path: Path, job: str) -> None
     )
     _, items = submit(tmp_path, spec)
     until_output(items, lines=2)
-    agent = min(marked(job, "TEST_AGENT"))  # its rank came after it
-    os.kill(agent, signal.SIGKILL)
+    its_agent = min(marked(f"TEST_AGENT={job}"))  # its rank came after it
+    os.kill(its_agent, signal.SIGKILL)
     _, states = finish(items)
     assert states[-1].why.startswith("host h2 is lost: ")
     assert states[-1].host == "h2"
-    assert not marked(job)
+    assert not marked(f"BUSBW_JOB={job}")
 
 
 def test_a_host_that_cannot_be_reached_is_hopeless(tmp_path: Path, job: str) -> None:
     refuse = ("/bin/sh", "-c", "echo ssh: no route >&2; exit 255")
     spec = JobSpec(
         job,
-        (AgentSpec("h1", LOCAL, (shell("sleep 1000", job),)), AgentSpec("h2", refuse)),
+        (agent("h1", shell("sleep 1000", job)), AgentSpec("h2", refuse)),
         hosts_by_rank=("h1",),
     )
     _, items = submit(tmp_path, spec)
@@ -246,20 +228,20 @@ def test_a_host_that_cannot_be_reached_is_hopeless(tmp_path: Path, job: str) -> 
 
 
 def test_nothing_outlives_who_follows(tmp_path: Path, job: str) -> None:
-    agent = AgentSpec("h1", LOCAL, (shell("trap '' TERM; echo up; while :; do sleep 1; done", job, 0),))
-    handle, items = submit(tmp_path, JobSpec(job, (agent,)))
+    deaf = agent("h1", shell("trap '' TERM; echo up; while :; do sleep 1; done", job, 0))
+    handle, items = submit(tmp_path, JobSpec(job, (deaf,)))
     until_output(items)
     del items
-    assert not marked(job)
+    assert not marked(f"BUSBW_JOB={job}")
     assert engine.state(handle).phase is Phase.ENDED
 
 
 def test_a_job_waits_for_its_hosts(tmp_path: Path, job: str) -> None:
-    agent = AgentSpec("h1", LOCAL, (shell("echo up; sleep 1000", job, 0),))
+    agents = (agent("h1", shell("echo up; sleep 1000", job, 0)),)
     locks = (tmp_path / "locks" / "h1",)
-    _, first = submit(tmp_path / "first", JobSpec(job, (agent,), locks=locks))
+    _, first = submit(tmp_path / "first", JobSpec(job, agents, locks=locks))
     until_output(first)
-    handle, second = submit(tmp_path / "second", JobSpec(f"{job}-2", (agent,), locks=locks))
+    handle, second = submit(tmp_path / "second", JobSpec(f"{job}-2", agents, locks=locks))
     assert next(second) == JobState(Phase.PENDING, "another job of busbw uses h1")
     assert next(second) is None
     engine.cancel(handle, now=False)
@@ -279,10 +261,8 @@ def test_a_bundle_is_a_python_of_its_own_and_removed(
     monkeypatch.setattr("busbw.launch.hosts.bring.make_bundle", lambda: bundle)
     place = str(tmp_path / "brought it's")
     task = Task((f"{place}/bin/python", "-c", "import brought; print(brought.where)"), {"BUSBW_JOB": job}, 0)
-    _, items = submit(tmp_path, JobSpec(job, (AgentSpec("h1", LOCAL, (task,)),), bundle_folder=place))
-    outputs, states = finish(items)
-    assert [output.text for output in outputs] == ["here"]
-    assert states[-1].code == 0
+    outputs, end = outcome(tmp_path, JobSpec(job, (agent("h1", task),), bundle_folder=place))
+    assert ([output.text for output in outputs], end.code) == (["here"], 0)
     assert not Path(place).exists()
 
 

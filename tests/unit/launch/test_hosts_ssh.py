@@ -21,7 +21,6 @@ def run(setup: str) -> tuple[int, str, str]:
 @pytest.mark.parametrize(
     "setup",
     [
-        "export A='b c'",
         "export A='b c'\nreturn 0\nexport A=late",
         "declare -x A='b c'; [ -n \"$A\" ] && return",
         "f() { export A='b c'; }; f; set -- other words",

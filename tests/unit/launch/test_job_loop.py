@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from busbw_testing.marked import marked
 
 from busbw.launch import job_loop
 
@@ -50,16 +51,9 @@ class Job:
         return out.splitlines(), job.returncode
 
     @property
-    def left(self) -> list[str]:
+    def left(self) -> dict[int, str]:
         """Its processes that are still there."""
-        found = []
-        for path in Path("/proc").glob("[0-9]*"):
-            try:
-                if f"BUSBW_SERIES={self.mark}".encode() in (path / "environ").read_bytes():
-                    found.append((path / "cmdline").read_text())
-            except OSError:
-                continue
-        return found
+        return marked(f"BUSBW_SERIES={self.mark}")
 
 
 @pytest.fixture
@@ -104,7 +98,7 @@ def test_nothing_of_a_launch_is_there_when_the_next_one_starts(job: Job) -> None
     lines, _ = job.run()
     assert time.monotonic() - started_s < 30
     assert [fate["code"] for fate in fates(lines).values()] == [0, 0]
-    assert job.left == []
+    assert not job.left
 
 
 def test_a_launch_ends_by_its_limit(job: Job) -> None:
@@ -166,7 +160,7 @@ def test_a_signal_ends_the_launch_and_the_series(job: Job) -> None:
     assert "@1 o last" in lines
     assert fates(lines)[1] | {"seconds": 0} == {"code": 9, "seconds": 0, "ended": True}
     assert 2 not in fates(lines)
-    assert job.left == []
+    assert not job.left
 
 
 def test_a_program_that_is_not_there(job: Job) -> None:

@@ -20,41 +20,36 @@ from busbw.machine.mpi import MpiLibrary
 WORKER = (sys.executable, "-m", "busbw.rank")
 
 
-def test_mpich_needs_nothing_but_the_number() -> None:
-    request = over_mpi(MpiLibrary("", "system", "mpich", "/env/bin/mpiexec"), 4, 2, "/run/request.json")
+def mpirun(family: str, ranks: int, found: str = "system") -> Command:
+    """Of ranks on two cores."""
+    request = over_mpi(MpiLibrary("", found, family, "/env/bin/mpiexec"), ranks, 2, "/run/request.json")
+    assert (request.world, request.ranks, request.process_is_rank) == ("mpi", ranks, False)
     (command,) = request.commands
+    assert (command.environ["BUSBW_REQUEST"], command.environ["BUSBW_WORLD"]) == ("/run/request.json", "mpi")
+    return command
+
+
+def test_mpich_needs_nothing_but_the_number() -> None:
+    command = mpirun("mpich", 4)
     assert command.argv == ("/env/bin/mpiexec", "-n", "4", *WORKER)
-    assert command.environ["BUSBW_REQUEST"] == "/run/request.json"
-    assert command.environ["BUSBW_WORLD"] == "mpi"
-    assert (request.world, request.ranks) == ("mpi", 4)
-    assert not request.process_is_rank
+    # hydra stays on this host in a Slurm job
+    assert (command.environ["HYDRA_LAUNCHER"], command.environ["HYDRA_RMK"]) == ("fork", "user")
 
 
 @pytest.mark.parametrize(
     ("family", "launcher"), [("mpich", "mpich"), ("openmpi", "openmpi"), ("mpiabi", ""), ("", "")]
 )
 def test_ranks_believe_their_mpiexec_and_not_what_it_was_started_among(family: str, launcher: str) -> None:
-    (command,) = over_mpi(MpiLibrary("", "system", family, "/env/bin/mpiexec"), 2, 2, "r").commands
-    assert command.environ["BUSBW_LAUNCHER"] == launcher
+    assert mpirun(family, 2).environ["BUSBW_LAUNCHER"] == launcher
 
 
-def test_hydra_stays_on_this_host_in_a_slurm_job() -> None:
-    (command,) = over_mpi(MpiLibrary("", "system", "mpich", "/env/bin/mpiexec"), 2, 2, "r").commands
-    assert (command.environ["HYDRA_LAUNCHER"], command.environ["HYDRA_RMK"]) == ("fork", "user")
-
-
-@pytest.mark.parametrize(("ranks", "bound"), [(2, True), (3, False)])
-def test_the_bundled_mpich_binds_where_every_rank_has_a_core(ranks: int, bound: bool) -> None:
-    (command,) = over_mpi(MpiLibrary("", "environment", "mpich", "/env/bin/mpiexec"), ranks, 2, "r").commands
-    assert ("BUSBW_BIND" in command.environ) is bound
-
-
-@pytest.mark.parametrize(("ranks", "oversubscribed"), [(2, False), (3, True)])
-def test_open_mpi_is_told_about_root_and_too_few_cores(ranks: int, oversubscribed: bool) -> None:
-    (command,) = over_mpi(MpiLibrary("", "system", "openmpi", "/usr/bin/mpiexec"), ranks, 2, "r").commands
+@pytest.mark.parametrize(("ranks", "is_crowded"), [(2, False), (3, True)])
+def test_what_follows_from_the_number_of_cores(ranks: int, is_crowded: bool) -> None:
+    assert ("BUSBW_BIND" in mpirun("mpich", ranks, "environment").environ) is not is_crowded
+    command = mpirun("openmpi", ranks)
     assert command.environ["OMPI_ALLOW_RUN_AS_ROOT"] == "1"
-    assert ("--oversubscribe" in command.argv) is oversubscribed
-    assert ("mpi_yield_when_idle" in command.argv) is oversubscribed
+    assert ("--oversubscribe" in command.argv) is is_crowded
+    assert ("mpi_yield_when_idle" in command.argv) is is_crowded
 
 
 def test_no_mpiexec() -> None:
@@ -70,27 +65,21 @@ def test_plain_processes_get_their_places_and_one_token() -> None:
     assert {command.environ["BUSBW_ROOT"] for command in request.commands} == {"127.0.0.1:4711"}
     assert {command.environ["BUSBW_TOKEN"] for command in request.commands} == {"0123abc"}
     assert request.process_is_rank
+    assert str(request).count("\n") == 1
+    assert "0123abc" not in str(request)
 
 
 def test_what_is_printed_can_be_typed_but_keeps_the_secret() -> None:
     command = Command(("prog", "a b"), {"NAME": "x y", "MY_TOKEN": "hush"})
     assert str(command) == "NAME='x y' MY_TOKEN=... prog 'a b'"
-    text = str(without_mpi(2, "0123abc", 4711, "r"))
-    assert text.count("\n") == 1
-    assert "0123abc" not in text
 
 
-def test_cpu_ranks_are_as_many_as_wanted() -> None:
+def test_how_many_cpu_ranks() -> None:
     assert rank_count(5000, "mpi") == 5000
     assert 2 <= rank_count(None, "mpi") <= MOST_DEFAULT_RANKS
-
-
-@pytest.mark.parametrize(
-    ("wanted", "words"), [(0, "--ranks 0 is too small"), (100_000_000, "--ranks is too large")]
-)
-def test_no_number_of_ranks(wanted: int, words: str) -> None:
-    with pytest.raises(UsageError, match=words):
-        rank_count(wanted, "null")
+    for wanted, words in ((0, "--ranks 0 is too small"), (100_000_000, "--ranks is too large")):
+        with pytest.raises(UsageError, match=words):
+            rank_count(wanted, "null")
 
 
 def test_one_rank_per_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from busbw_testing.golden import is_golden
+from busbw_testing.stand_ins import stand_in
 
 from busbw.errors import SiteError, UsageError
 from busbw.launch import engine as contract
@@ -64,8 +65,7 @@ def test_the_whole_request_has_a_script_that_bash_understands(name: str) -> None
 
 def test_a_variable_of_the_ranks_is_none_of_the_scripts(tmp_path: Path) -> None:
     """Whatever it is called; the script is executed with a stand-in for mpiexec."""
-    (tmp_path / "mpiexec").write_text('#!/bin/sh\nenv -0 >"${0%/*}/ranks"\nexec "$@"\n')
-    (tmp_path / "mpiexec").chmod(0o755)
+    stand_in(tmp_path, "mpiexec", 'env -0 >"${0%/*}/ranks"\nexec "$@"')
     for folder in ("request", "log"):
         (tmp_path / folder).mkdir()
     (tmp_path / "nodes").write_text("h1\n")
@@ -114,11 +114,8 @@ def test_ranks_that_would_leave_a_node_idle_are_refused(
     with pytest.raises(UsageError, match=message) as caught:
         pbs.request(job(nodes=nodes, ranks=ranks, ranks_per_node=each), FACTS)
     assert hint in caught.value.hint
-
-
-def test_the_last_node_may_have_fewer_ranks() -> None:
     (script,) = pbs.request(job(nodes="4", ranks=7), FACTS).files.values()
-    assert "-n 7 -ppn 2 " in script
+    assert "-n 7 -ppn 2 " in script  # the last node may have fewer
 
 
 @pytest.mark.parametrize("needing", [{"world": "mpi"}, {"backend": "mpi"}])
@@ -131,11 +128,6 @@ def test_ranks_are_told_of_no_mpi_once_and_a_command_is_not() -> None:
     for made in (job(mpi="none", world="nccl"), job(mpi="none", words=("train",))):
         (script,) = pbs.request(made, FACTS).files.values()
         assert "--world=nccl" not in script  # where it was said, it is among the words already
-
-
-def test_flags_of_other_engines_are_refused() -> None:
-    with pytest.raises(UsageError, match="PBS does not use --image"):
-        pbs.inquire(LaunchSettings(on="pbs", image="x"))
 
 
 QSTAT = """\
@@ -155,9 +147,20 @@ Job Id: 12.server
             "",
             JobState(Phase.PENDING, why="Not Running: notenough nodes"),
         ),
+        ("H", "", "", JobState(Phase.PENDING, hopeless=True, hint="release it (qrls), then attach")),
+        (
+            "Q",
+            "Can Never Run: no such resource",
+            "",
+            JobState(
+                Phase.PENDING,
+                "Can Never Run: no such resource",
+                hopeless=True,
+                hint="ask for less, or another --partition",
+            ),
+        ),
         ("R", "Job run at 10:15", "", JobState(Phase.RUNNING)),
-        ("F", "Job run and finished", "0", JobState(Phase.ENDED, code=0)),
-        ("F", "", "5", JobState(Phase.ENDED, code=5)),
+        ("F", "Job run and finished", "5", JobState(Phase.ENDED, code=5)),
         ("F", "", "271", JobState(Phase.ENDED, code=-15)),
     ],
 )
@@ -165,15 +168,8 @@ def test_the_state_as_qstat_tells_it(state: str, comment: str, code: str, wanted
     assert pbs.read_state(QSTAT.format(state=state, comment=comment, code=code)) == wanted
 
 
-@pytest.mark.parametrize(("state", "comment"), [("H", ""), ("Q", "Can Never Run: no such resource")])
-def test_what_will_not_start_is_hopeless(state: str, comment: str) -> None:
-    found = pbs.read_state(QSTAT.format(state=state, comment=comment, code=""))
-    assert found.hopeless
-    assert found.hint
-
-
 # Runs the script at once, as one node would; the server's state is in files.
-QSUB = """#!/bin/sh
+QSUB = """
 for script; do :; done
 echo "$@" > "$PBS_STAND_IN/words"
 printf 'n1\\nn2\\n' > "$PBS_STAND_IN/nodes"
@@ -182,10 +178,10 @@ PBS_JOBID=12.server PBS_O_WORKDIR=/ PBS_NODEFILE="$PBS_STAND_IN/nodes" \
 echo $? > "$PBS_STAND_IN/code"
 echo 12.server
 """
-QSTAT_PROGRAM = """#!/bin/sh
+QSTAT_PROGRAM = """
 printf 'Job Id: 12.server\\n    job_state = F\\n    Exit_status = %s\\n' "$(cat "$PBS_STAND_IN/code")"
 """
-MPIEXEC = """#!/bin/sh
+MPIEXEC = """
 printf '%s ' "$@" > "$PBS_STAND_IN/mpiexec"
 while [ "$1" != --ranks ]; do shift; done
 shift
@@ -195,11 +191,8 @@ exec "$@"
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    programs = {"qsub": QSUB, "qstat": QSTAT_PROGRAM, "mpiexec": MPIEXEC, "qdel": "#!/bin/sh\n"}
-    for name, text in programs.items():
-        (tmp_path / "bin").mkdir(exist_ok=True)
-        (tmp_path / "bin" / name).write_text(text)
-        (tmp_path / "bin" / name).chmod(0o755)
+    for name, text in {"qsub": QSUB, "qstat": QSTAT_PROGRAM, "mpiexec": MPIEXEC}.items():
+        stand_in(tmp_path / "bin", name, text)
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
     monkeypatch.setenv("PBS_STAND_IN", str(tmp_path))
     return tmp_path
@@ -242,25 +235,12 @@ def test_without_pbs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         pbs.submit(pbs.request(job(), FACTS), tmp_path)
 
 
-def program(site: Path, name: str, text: str) -> None:
-    (site / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")
-
-
-@pytest.mark.parametrize(
-    ("said", "code", "why"),
-    [
-        ("", 0, ""),
-        ("qdel: Unknown Job Id 12.server", 153, ""),
-        ("qdel: cannot connect to server pbs (errno=15010)", 255, "cannot connect to server pbs"),
-    ],
-)
-def test_a_cancel_that_pbs_does_not_take_is_an_error(site: Path, said: str, code: int, why: str) -> None:
-    program(site, "qdel", f"echo '{said}' >&2; exit {code}")
+def test_a_cancel_that_pbs_does_not_take_is_an_error(site: Path) -> None:
     handle = Handle("pbs", "12.server", "run")
-    if not why:
-        pbs.cancel(handle, now=False)
-        return
-    with pytest.raises(SiteError, match=why):
+    stand_in(site / "bin", "qdel", "echo 'qdel: Unknown Job Id 12.server' >&2; exit 153")
+    pbs.cancel(handle, now=False)
+    stand_in(site / "bin", "qdel", "echo 'qdel: cannot connect to server pbs (errno=15010)' >&2; exit 255")
+    with pytest.raises(SiteError, match="cannot connect to server pbs"):
         pbs.cancel(handle, now=False)
 
 
@@ -270,13 +250,13 @@ def test_a_server_that_is_away_for_a_while(site: Path, monkeypatch: pytest.Monke
     handle, folder = submitted(job(str(site / "run"), words, mpirun_args="--ranks"), shared=False)
     (site / "log").mkdir()
     away = 'echo x >> "$PBS_STAND_IN/asked"; [ "$(wc -l < "$PBS_STAND_IN/asked")" -gt 4 ] || exit 255'
-    program(site, "qstat", f"{away}\n{QSTAT_PROGRAM}")
+    stand_in(site / "bin", "qstat", f"{away}\n{QSTAT_PROGRAM}")
     for name in ("out", "err"):
         (folder / "log" / f"pbs.{name}").write_bytes((site / name).read_bytes())
     items = [item for item in pbs.follow(handle, folder) if item is not None]
     assert items == [Output("well"), JobState(Phase.ENDED, code=0)]
     monkeypatch.setattr(contract, "PATIENCE_SECONDS", 0.0)
-    program(site, "qstat", "exit 255")
+    stand_in(site / "bin", "qstat", "exit 255")
     with pytest.raises(SiteError, match=r"job 12\.server goes on"):
         list(pbs.follow(handle, site))
 

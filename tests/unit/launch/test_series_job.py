@@ -81,7 +81,6 @@ def in_slurm_script(text: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("counts", "ranks", "fields", "asked"),
     [
-        ((2, 8, 4), None, {}, "--nodes=8 --ntasks-per-node=1"),
         ((2, 8, 4), None, {"ranks_per_node": 4}, "--nodes=8 --ntasks-per-node=4"),
         ((2, 4), 8, {}, "--nodes=4 --ntasks-per-node=4"),
         ((3,), 7, {}, "--nodes=3 --ntasks-per-node=3"),
@@ -231,17 +230,23 @@ RUNNING = JobState(Phase.RUNNING)
 
 
 class FakeEngine:
-    """An engine whose job prints what it is told."""
+    """An engine whose job prints what it is told; an error among the items is raised."""
 
     WAIT_SECONDS: float | None = None
 
-    def __init__(self, *items: str | Item) -> None:
+    def __init__(self, *items: str | Item | SiteError) -> None:
         self.items = [Output(item) if isinstance(item, str) else item for item in items]
         self.cancelled = 0
         self.collected = 0
 
     def follow(self, handle: Handle, folder: Path) -> Iterator[Item]:
-        yield from self.items
+        for item in self.items:
+            if isinstance(item, SiteError):
+                raise item
+            yield item
+        while not self.cancelled:  # a script without an end
+            yield None
+        yield JobState(Phase.ENDED, cancelled=True)
 
     def cancel(self, handle: Handle, *, now: bool) -> None:
         self.cancelled += 1
@@ -263,7 +268,7 @@ class FakeEngine:
 def submitted(home: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A series of two setups in two blocks that was submitted to an engine that prints these items."""
 
-    def made(*items: str | Item) -> tuple[Path, FakeEngine]:
+    def made(*items: str | Item | SiteError) -> tuple[Path, FakeEngine]:
         engine = FakeEngine(*items)
         monkeypatch.setattr("busbw.launch.follow.load", lambda name: engine)
         series = create_series(SETUPS, 2, 7, (2,), {})
@@ -362,9 +367,7 @@ def test_the_end_of_the_job_is_no_setups_failure(submitted: Any, last: tuple[Any
 
 
 def test_a_job_that_cannot_start_is_cancelled(submitted: Any) -> None:
-    folder, engine = submitted(
-        JobState(Phase.PENDING, "never", hopeless=True), None, JobState(Phase.ENDED, cancelled=True)
-    )
+    folder, engine = submitted(JobState(Phase.PENDING, "never", hopeless=True), None)
     series = followed(folder)
     assert series.outcomes == ()
     assert series.stopped == "job 12 cannot start: never"
@@ -373,17 +376,7 @@ def test_a_job_that_cannot_start_is_cancelled(submitted: Any) -> None:
 
 def test_a_series_that_is_to_end_is_read_first(submitted: Any) -> None:
     """As by cancel, of an engine that deletes what a job printed together with the job."""
-    folder, engine = submitted()
-
-    def follow(handle: Handle, folder: Path) -> Iterator[Item]:
-        yield RUNNING
-        for line in (*measured(1), "@2 o hello"):
-            yield Output(line)
-        while not engine.cancelled:
-            yield None
-        yield JobState(Phase.ENDED, cancelled=True)
-
-    engine.follow = follow
+    folder, engine = submitted(RUNNING, *measured(1), "@2 o hello")
     series = followed(folder, ends=True)
     assert (len(series.outcomes), series.stopped) == (1, "interrupted")
     assert engine.cancelled
@@ -392,26 +385,13 @@ def test_a_series_that_is_to_end_is_read_first(submitted: Any) -> None:
 def test_who_attaches_goes_on_where_the_last_one_was(submitted: Any) -> None:
     """The output is read from its start again."""
     lines = [*measured(1), *measured(2), *measured(3), *measured(4)]
-    folder, engine = submitted(RUNNING, *lines[:3], SiteError)
-    engine.items[-1] = None
-    engine.follow = failing(engine)
+    folder, engine = submitted(RUNNING, *lines[:3], SiteError("the controller does not answer"))
     with pytest.raises(SiteError, match="the controller does not answer"):
-        follow_series(folder, io.StringIO(), cancels=True)
+        followed(folder)
     assert engine.cancelled == 0
     assert len(read_series(folder)[0].outcomes) == 1
-    later = FakeEngine(RUNNING, *lines, JobState(Phase.ENDED, code=0))
-    engine.items, engine.follow = later.items, later.follow
+    engine.items = FakeEngine(RUNNING, *lines, JobState(Phase.ENDED, code=0)).items
     assert len(followed(folder, cancels=False).outcomes) == 4
-
-
-def failing(engine: FakeEngine) -> Any:
-    """Its ``follow``, which loses the engine at the end."""
-
-    def follow(handle: Handle, folder: Path) -> Iterator[Item]:
-        yield from engine.items[:-1]
-        raise SiteError("the controller does not answer")
-
-    return follow
 
 
 def test_the_workers_of_an_mpi_job_are_all_asked(tmp_path: Path) -> None:

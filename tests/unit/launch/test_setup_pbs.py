@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,10 +14,13 @@ from typing import Any
 import pytest
 from busbw_testing.compared import write
 from busbw_testing.environ import clean_environ
+from busbw_testing.here_engine import MPIEXEC
+from busbw_testing.marked import marked
+from busbw_testing.stand_ins import stand_in
 from busbw_testing.started import Started
 
 # Starts the job's script on "its first node", in a session of its own; the state is in files.
-QSUB = """#!/bin/sh
+QSUB = """
 for script; do :; done
 number=$(($(ls -d "$STAND_IN"/job-* 2>/dev/null | wc -l) + 12))
 place=$STAND_IN/job-$number
@@ -33,7 +34,7 @@ PBS_JOBID=$number.server PBS_O_WORKDIR=/ PBS_NODEFILE="$STAND_IN/nodes" \\
 echo $! >"$place/pid"
 echo "$number.server"
 """
-QSTAT = """#!/bin/sh
+QSTAT = """
 for job; do :; done
 place=$STAND_IN/job-${job%%.*}
 if [ ! -d "$place" ]; then echo "qstat: Unknown Job Id $job" >&2; exit 153; fi
@@ -42,7 +43,7 @@ printf 'Job Id: %s\\n    job_state = %s\\n    Output_Path = h:%s\\n' "$job" "$st
 if [ $state = F ]; then printf '    Exit_status = %s\\n' "$(cat "$place/code")"; fi
 """
 # As PBS does: TERM, and a while later KILL, to all processes of the job's session.
-QDEL = """#!/bin/sh
+QDEL = """
 for job; do :; done
 place=$STAND_IN/job-${job%%.*}
 echo "$job" >>"$STAND_IN/deleted"
@@ -51,39 +52,16 @@ session=$(cat "$place/pid")
 kill -TERM $(ps -o pid= -s "$session") 2>/dev/null
 (sleep 5; kill -KILL $(ps -o pid= -s "$session")) >/dev/null 2>&1 </dev/null &
 """
-MPIEXEC = """#!/bin/sh
+LAUNCH = f"""
 n=$2
 shift 4
-exec {real} -rmk user -launcher fork -hosts localhost -n "$n" "$@"
+exec {MPIEXEC} -rmk user -launcher fork -hosts localhost -n "$n" "$@"
 """
 SETUPS = 'setups: {plain: {}, other: {env: {A: "1"}}}'
 SERIES = (
-    "--ops",
-    "all_reduce",
-    "-b",
-    "1K",
-    "-e",
-    "1K",
-    "-n",
-    "8",
-    "-w",
-    "1",
-    "--order-seed",
-    "1",
-    "--on",
-    "pbs",
-    "--backend",
-    "mpi",
+    *("--ops", "all_reduce", "-b", "1K", "-e", "1K", "-n", "8", "-w", "1", "--order-seed", "1"),
+    *("--on", "pbs", "--backend", "mpi"),
 )
-# A rank that its setup's variable ends or stops before it says anything.
-SITE = """
-import os, sys, time
-if any(word.startswith("--settings=") for word in sys.orig_argv) and os.environ.get("PMI_RANK") == "1":
-    if os.environ.get("FATE") == "die":
-        os.kill(os.getpid(), 9)
-    if os.environ.get("FATE") == "hang":
-        time.sleep(600)
-"""
 
 
 class Site:
@@ -91,17 +69,13 @@ class Site:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        (folder / "bin").mkdir()
-        real = shutil.which("mpiexec", path=str(Path(sys.executable).parent))
-        for name, text in {"qsub": QSUB, "qstat": QSTAT, "qdel": QDEL, "mpiexec": MPIEXEC}.items():
-            path = folder / "bin" / name
-            path.write_text(text.format(real=real) if name == "mpiexec" else text)
-            path.chmod(0o755)
+        for name, text in {"qsub": QSUB, "qstat": QSTAT, "qdel": QDEL, "mpiexec": LAUNCH}.items():
+            stand_in(folder / "bin", name, text)
         (folder / "nodes").write_text("n1\nn2\nn3\n")
         self.started: list[Started] = []
 
-    def compare(self, setups: str, *words: str) -> Started:
-        spec = write(self.folder / "setups.yaml", setups)
+    def compare(self, *words: str) -> Started:
+        spec = write(self.folder / "setups.yaml", SETUPS)
         environ = clean_environ(
             PATH=f"{self.folder}/bin:{os.environ['PATH']}",
             BUSBW_HOME=str(self.folder / "home"),
@@ -116,24 +90,15 @@ class Site:
         subprocess.run([self.folder / "bin/qdel", job], env=environ, check=True)
 
     @property
-    def jobs(self) -> list[str]:
-        return sorted(path.name for path in self.folder.glob("job-*"))
-
-    @property
     def series(self) -> Path:
         (found,) = (path.parent for path in self.folder.glob("home/*/setups.json"))
         return found
 
-    def outcomes(self, setup: str) -> list[dict[str, Any]]:
-        found = json.loads((self.series / "setups.json").read_text())["outcomes"]
-        return [one for one in found if one["setup"] == setup]
-
-    def records(self) -> list[dict[str, Any]]:
-        paths = sorted((self.series / "launches").glob("*/run.json"))
-        return [json.loads(path.read_text()) for path in paths]
-
-    def is_over(self, job: str) -> bool:
-        return (self.folder / job / "code").exists()
+    @property
+    def is_over(self) -> bool:
+        """Its only job is."""
+        (job,) = self.folder.glob("job-*")
+        return (job / "code").exists()
 
 
 @pytest.fixture
@@ -146,22 +111,11 @@ def site(tmp_path: Path) -> Any:
             each.process.kill()
             each.process.wait()
     deadline = time.monotonic() + 20.0
-    while (left := left_of(tmp_path)) and time.monotonic() < deadline:
+    while (left := marked(f"STAND_IN={tmp_path}")) and time.monotonic() < deadline:
         time.sleep(0.2)
     for pid in left:
         os.kill(pid, signal.SIGKILL)
     assert not left
-
-
-def left_of(folder: Path) -> dict[int, str]:
-    """Processes of jobs, by what was written into their environment."""
-    found = {}
-    mark = f"STAND_IN={folder}".encode()
-    for entry in Path("/proc").iterdir():
-        with contextlib.suppress(OSError):  # ended meanwhile
-            if entry.name.isdecimal() and mark in (entry / "environ").read_bytes().split(b"\0"):
-                found[int(entry.name)] = (entry / "cmdline").read_bytes().decode(errors="replace")
-    return found
 
 
 def finish(running: Started) -> int:
@@ -169,43 +123,33 @@ def finish(running: Started) -> int:
 
 
 def test_all_launches_are_in_one_job(site: Site) -> None:
-    running = site.compare(SETUPS, "-N", "1,2", "--blocks", "1", "--time-limit", "1:00:00")
+    running = site.compare("-N", "1,2", "--blocks", "1", "--time-limit", "1:00:00")
     assert finish(running) == 0, running.err
-    assert site.jobs == ["job-12"]
+    assert site.is_over
     asked = (site.folder / "job-12/asked").read_text()
     assert "select=2:mpiprocs=1" in asked
     assert "walltime=1:00:00" in asked
-    found = site.records()
-    assert [each["world"]["size"] for each in found] == [1, 1, 2, 2]
-    assert [each["status"] for each in found] == ["complete"] * 4
+    found = [json.loads(path.read_text()) for path in sorted(site.series.glob("launches/*/run.json"))]
+    assert [(each["world"]["size"], each["status"]) for each in found] == [
+        (size, "complete") for size in (1, 1, 2, 2)
+    ]
     assert "submitted pbs job 12.server: 2 nodes, for all launches" in running.err
-    assert site.is_over("job-12")
     assert not (site.folder / "deleted").exists()
 
 
-def test_a_launch_that_fails_leaves_the_others(site: Site) -> None:
-    (site.folder / "sitecustomize.py").write_text(SITE)
-    setups = f"setups: {{plain: {{}}, other: {{env: {{FATE: die, PYTHONPATH: {site.folder}}}}}}}"
-    running = site.compare(setups, "-N", "2", "--blocks", "1")
-    assert finish(running) == 0, running.err
-    assert [one["error"] for one in site.outcomes("plain")] == [""], running.err
-    (other,) = site.outcomes("other")
-    assert other["error"]
-    assert site.jobs == ["job-12"]
-
-
 def test_a_job_that_ends_cuts_the_series_short(site: Site) -> None:
-    running = site.compare(SETUPS, "-N", "2", "--blocks", "50")
+    running = site.compare("-N", "2", "--blocks", "50")
     running.until(lambda: list(site.folder.glob("home/*/launches/0002/run.json")))
     site.delete("12.server")
     assert finish(running) == 4, running.err
     assert "job 12.server, which runs all launches, has ended" in running.err
-    assert not any(one["error"] for name in ("plain", "other") for one in site.outcomes(name))
+    outcomes = json.loads((site.series / "setups.json").read_text())["outcomes"]
+    assert not any(one["error"] for one in outcomes)
 
 
 def test_an_interrupt_gives_the_nodes_back(site: Site) -> None:
-    running = site.compare(SETUPS, "-N", "2", "--blocks", "50")
+    running = site.compare("-N", "2", "--blocks", "50")
     running.until(lambda: list(site.folder.glob("home/*/launches/0002/run.json")))
     running.process.send_signal(signal.SIGINT)
     assert finish(running) == 130, running.err
-    assert site.is_over("job-12")
+    assert site.is_over

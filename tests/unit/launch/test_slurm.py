@@ -6,14 +6,15 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+from busbw_testing.stand_ins import stand_in
 
 from busbw.cli.main import main
 from busbw.errors import SiteError, UsageError
 from busbw.launch import scheduler
 from busbw.launch.engine import Handle, JobRequest, JobState, Phase
+from busbw.launch.settle import read_setup
 from busbw.launch.slurm import engine
 from busbw.plan.flags.launch import LaunchSettings
 
@@ -23,15 +24,8 @@ DETAILS = {"step_of": "", "partition": "", "account": "", "bring": ""}
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A PATH with nothing but the stand-ins that a test adds."""
-    (tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", f"{tmp_path}/bin")
     return tmp_path
-
-
-def program(site: Path, name: str, text: str) -> None:
-    path = site / "bin" / name
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
 
 
 def sbatch_request() -> JobRequest:
@@ -41,12 +35,12 @@ def sbatch_request() -> JobRequest:
 
 @pytest.mark.parametrize(("answer", "number"), [("17", "17"), ("17;other", "17"), ("a note\\n18", "18")])
 def test_the_job_number(site: Path, answer: str, number: str) -> None:
-    program(site, "sbatch", f'printf "{answer}\\n"')
+    stand_in(site / "bin", "sbatch", f'printf "{answer}\\n"')
     assert engine.submit(sbatch_request(), site) == Handle("slurm", number, "busbw-x", DETAILS)
 
 
 def test_sbatchs_own_words_and_a_hint(site: Path) -> None:
-    program(site, "sbatch", 'echo "sbatch: error: invalid partition specified: x" >&2; exit 1')
+    stand_in(site / "bin", "sbatch", 'echo "sbatch: error: invalid partition specified: x" >&2; exit 1')
     with pytest.raises(SiteError, match=r"^sbatch: invalid partition specified: x\n") as refused:
         engine.submit(sbatch_request(), site)
     assert "sinfo" in refused.value.hint
@@ -58,7 +52,11 @@ def no_slurm(_site: Path) -> str:
 
 def no_controller(site: Path) -> str:
     for name in ("sinfo", "srun", "sbatch", "scontrol"):
-        program(site, name, f"echo '{name}: fatal: Could not establish a configuration source' >&2; exit 1")
+        stand_in(
+            site / "bin",
+            name,
+            f"echo '{name}: fatal: Could not establish a configuration source' >&2; exit 1",
+        )
     return "hint: try `scontrol ping`"
 
 
@@ -91,8 +89,8 @@ def test_a_dry_run_goes_on_without_slurm(
 def test_a_partition_without_gpus_is_said_where_others_have_some(
     site: Path, words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    program(site, "srun", "echo pmi2")
-    program(site, "sinfo", "echo 'debug*|(null)'; echo 'gpu|gpu:h100:8'; echo 'big|gpu:4'")
+    stand_in(site / "bin", "srun", "echo pmi2")
+    stand_in(site / "bin", "sinfo", "echo 'debug*|(null)'; echo 'gpu|gpu:h100:8'; echo 'big|gpu:4'")
     assert main(["run", "all_reduce", "--on", "slurm", "-N", "2", "--dry-run", *words]) == 0
     told = capsys.readouterr()
     assert ("has no GPUs" in told.err) == bool(said)
@@ -100,14 +98,10 @@ def test_a_partition_without_gpus_is_said_where_others_have_some(
     assert ("--gpus-per-node=8" in told.out) == ("gpu" in words)
 
 
-@pytest.mark.parametrize(
-    ("flags", "said"), [({"time_limit": "5"}, "--time-limit"), ({"exclusive": False}, "--shared")]
-)
-def test_what_is_of_a_new_job_is_refused_for_a_step(site: Path, flags: dict[str, Any], said: str) -> None:
-    with pytest.raises(
-        UsageError, match=f"{said} is for a new job, but --job-id 7 names one that runs"
-    ) as refused:
-        engine.inquire(LaunchSettings(on="slurm", job_id="7", **flags))
+def test_what_is_of_a_new_job_is_refused_for_a_step() -> None:
+    said = "--shared is for a new job, but --job-id 7 names one that runs"
+    with pytest.raises(UsageError, match=said) as refused:
+        engine.inquire(LaunchSettings(on="slurm", job_id="7", exclusive=False))
     assert "--srun-args" in refused.value.hint
 
 
@@ -115,9 +109,8 @@ def test_a_preset_s_words_for_a_new_job_do_not_concern_a_step(
     site: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It gives --time-limit and --sbatch-args, which are refused where the user says them."""
-    answer = 'printf "JobId=7\\n   JobState=RUNNING Reason=None x\\n   NumNodes=2 x\n"'
-    for name, text in (("srun", "echo pmix"), ("sinfo", "exit 0"), ("scontrol", answer)):
-        program(site, name, text)
+    for name, text in (("srun", "echo pmix"), ("sinfo", "exit 0"), ("scontrol", RUNS)):
+        stand_in(site / "bin", name, text)
     preset = ("--preset", "coreweave/h100")
     words = ["run", "all_reduce", "--on", "slurm", "--dry-run", *preset]
     assert main([*words, "-N", "2"]) == 0
@@ -136,9 +129,9 @@ MPI_LISTS = {
 
 @pytest.mark.parametrize(("version", "found"), [("22.05", "pmix none pmi2"), ("20.11", "none pmi2")])
 def test_what_is_asked_of_the_cluster(site: Path, version: str, found: str) -> None:
-    program(site, "srun", MPI_LISTS[version])
+    stand_in(site / "bin", "srun", MPI_LISTS[version])
     rows = ("cpu*|(null)", "cpu*|gpu:h100:4(S:0),gpu:h100:4(S:1),nvme:1", "cpu*|gpu:2", "other|gpu:16")
-    program(site, "sinfo", "".join(f"echo '{row}'\n" for row in rows))
+    stand_in(site / "bin", "sinfo", "".join(f"echo '{row}'\n" for row in rows))
     (site / "setup.sh").write_text("module load x\n")
     facts = engine.inquire(LaunchSettings(on="slurm", nodes="2", setup_script=site / "setup.sh"))
     assert facts["mpi"] == found
@@ -147,24 +140,20 @@ def test_what_is_asked_of_the_cluster(site: Path, version: str, found: str) -> N
     assert facts["python"] == sys.executable
 
 
-@pytest.mark.parametrize("name", ["missing.sh", "long.sh"])
-def test_a_setup_script_that_cannot_be_handed_on(site: Path, name: str) -> None:
-    (site / "long.sh").write_text("#" * 200_000)
-    with pytest.raises(UsageError, match="--setup-script"):
-        engine.inquire(LaunchSettings(on="slurm", nodes="2", setup_script=site / name))
+def test_a_setup_script_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot read --setup-script"):
+        read_setup(tmp_path / "missing.sh")
 
 
-@pytest.mark.parametrize(
-    ("program_text", "state"),
-    [
-        ('echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1', Phase.ENDED),
-        ('printf "JobId=1 JobName=busbw-x\\n   JobState=RUNNING Reason=None x\\n"', Phase.RUNNING),
-    ],
-)
-def test_the_state(site: Path, program_text: str, state: Phase) -> None:
-    program(site, "scontrol", program_text)
-    found: JobState = engine.state(Handle("slurm", "1", "busbw-x", DETAILS))
-    assert found.phase is state
+# What scontrol answers of a job that runs, and of one that Slurm has forgotten.
+RUNS = 'printf "JobId=17 JobName=busbw-x\\n   JobState=RUNNING Reason=None x\\n   NumNodes=2 x\\n"'
+FORGOTTEN = 'echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1'
+
+
+@pytest.mark.parametrize(("answer", "state"), [(FORGOTTEN, Phase.ENDED), (RUNS, Phase.RUNNING)])
+def test_the_state(site: Path, answer: str, state: Phase) -> None:
+    stand_in(site / "bin", "scontrol", answer)
+    assert engine.state(Handle("slurm", "1", "busbw-x", DETAILS)).phase is state
 
 
 @pytest.mark.parametrize(
@@ -176,10 +165,10 @@ def test_the_state(site: Path, program_text: str, state: Phase) -> None:
     ],
 )
 def test_what_is_cancelled(site: Path, steps: str, now: bool, calls: list[str]) -> None:
-    program(site, "squeue", f"printf '{steps}\\n'")
-    program(site, "scontrol", 'printf "JobId=1\\n   JobState=RUNNING Reason=None x\\n"')
+    stand_in(site / "bin", "squeue", f"printf '{steps}\\n'")
+    stand_in(site / "bin", "scontrol", RUNS)
     (site / "calls").touch()
-    program(site, "scancel", f'echo "$@" >> {site}/calls')
+    stand_in(site / "bin", "scancel", f'echo "$@" >> {site}/calls')
     engine.cancel(Handle("slurm", "1", "busbw-x", DETAILS), now=now)
     assert (site / "calls").read_text().splitlines() == calls
 
@@ -194,27 +183,21 @@ def test_what_is_cancelled(site: Path, steps: str, now: bool, calls: list[str]) 
 def test_a_submission_without_an_answer_is_found_by_its_name(
     site: Path, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program(site, "sbatch", words)
+    stand_in(site / "bin", "sbatch", words)
     monkeypatch.setattr(engine, "_LATE_SECONDS", 0.0)
-    program(site, "squeue", "exit 0")
+    stand_in(site / "bin", "squeue", "exit 0")
     with pytest.raises(SiteError):
         engine.submit(sbatch_request(), site)
-    program(site, "squeue", f'echo "$@" > {site}/asked; echo 17')
-    program(site, "scontrol", 'printf "JobId=17 JobName=busbw-x\\n   JobState=RUNNING Reason=None x\\n"')
+    stand_in(site / "bin", "squeue", f'echo "$@" > {site}/asked; echo 17')
+    stand_in(site / "bin", "scontrol", RUNS)
     assert engine.submit(sbatch_request(), site).id == "17"
     assert "--name=busbw-x" in (site / "asked").read_text()
 
 
 def test_a_job_is_not_given_the_sizes_of_the_one_that_submits_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    given = {
-        "SLURM_JOB_ID": "1",
-        "SLURM_NTASKS": "64",
-        "SLURM_CONF": "/c",
-        "PMI_RANK": "3",
-        "SBATCH_ACCOUNT": "a",
-    }
-    for name, value in given.items():
-        monkeypatch.setenv(name, value)
+    given = ("SLURM_JOB_ID", "SLURM_NTASKS", "SLURM_CONF", "PMI_RANK", "SBATCH_ACCOUNT")
+    for name in given:
+        monkeypatch.setenv(name, "1")
     kept = scheduler.environ_outside_jobs()
     assert {name for name in given if name in kept} == {"SLURM_CONF", "SBATCH_ACCOUNT"}
     monkeypatch.delenv("SLURM_JOB_ID")
@@ -230,7 +213,7 @@ def test_counts_of_ranks_that_disagree_are_refused(site: Path, capsys: pytest.Ca
 
 
 def test_output_on_a_node_that_slurm_has_forgotten_is_said_to_be_there(site: Path) -> None:
-    program(site, "scontrol", 'echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1')
+    stand_in(site / "bin", "scontrol", FORGOTTEN)
     (site / "log").mkdir()
     *_, last = engine.follow(Handle("slurm", "1", "busbw-x", DETAILS), site)
     assert isinstance(last, JobState)

@@ -56,6 +56,8 @@ def test_what_a_killed_task_left_unfinished_does_not_spoil_the_next_event() -> N
     joiner = Joiner()
     assert joiner.take(b'0: {"busbw":1,"half') is None
     assert joiner.take(b'0: {"busbw":1}') == (0, b'{"busbw":1}')
+    assert joiner.take(b'0: {"busbw":1,"half') is None
+    assert joiner.rest() == []
 
 
 def test_files_are_read_as_they_grow(tmp_path: Path) -> None:
@@ -77,10 +79,4 @@ def test_a_last_line_without_an_end_is_not_lost() -> None:
     joiner = Joiner()
     assert [joiner.take(each) for each in lines] == [(0, b"first"), None, None]
     assert joiner.rest() == [(0, line), (1, line)]
-    assert joiner.rest() == []
-
-
-def test_half_an_event_is_no_line() -> None:
-    joiner = Joiner()
-    assert joiner.take(b'0: {"busbw":1,"half') is None
     assert joiner.rest() == []

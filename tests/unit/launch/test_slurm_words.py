@@ -15,13 +15,10 @@ HEAD = "JobId=7 JobName=x\n   NumNodes=2 NumCPUs=8\n"
 @pytest.mark.parametrize(
     ("flag", "words"),
     [
-        ("--sbatch-args", "--output=/tmp/x"),
         ("--sbatch-args", "-o/tmp/x"),
         ("--sbatch-args", "--qos=a --error=x"),
-        ("--sbatch-args", "--array=0-3"),
         ("--sbatch-args", "-W"),
         ("--srun-args", "-e x"),
-        ("--srun-args", "--export=NONE"),
         ("--srun-args", "--export A,B"),
     ],
 )
@@ -60,9 +57,7 @@ def test_where_a_job_goes() -> None:
 @pytest.mark.parametrize(
     ("text", "gpus"),
     [
-        ("", 0),
         ("     Nodes=h[1-2] CPU_IDs=0-3 Mem=0 GRES=\n", 0),
-        ("     Nodes=h[1-2] CPU_IDs=0-3 Mem=0 GRES=gpu:h100:8(IDX:0-7)\n", 8),
         ("     Nodes=h1 CPU_IDs=0 Mem=0 GRES=gpu:4(IDX:0,2-4),nvme:1\n     Nodes=h2 Mem=0 GRES=gpu:2\n", 2),
         ("   TRES=cpu=8,node=2,billing=8,gres/gpu=16,gres/gpu:h100=16\n", 8),
         ("   AllocTRES=cpu=8,node=2,gres/gpu=4\n", 2),

@@ -2,41 +2,33 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
-from busbw_testing.fronts import LONG, SHORT, finish, front, job_is_gone, only_run, wait_for, wait_for_run
+from busbw_testing.fronts import (
+    LONG,
+    SHORT,
+    begun,
+    finish,
+    front,
+    job_is_gone,
+    needs_mpich,
+    record,
+    sizes,
+    wait_for,
+)
 
-MPIEXEC = shutil.which("mpiexec", path=str(Path(sys.executable).parent))
-pytestmark = pytest.mark.skipif(MPIEXEC is None, reason="the bundled mpich is not installed here")
+pytestmark = needs_mpich
 
 SIZES = [str(1024 << step) for step in range(7)]
 
 
-def sizes(out: str) -> list[str]:
-    return [line.split()[0] for line in out.splitlines() if line[:1] == " " and line.split()[0].isdigit()]
-
-
-def begun(home: Path, *words: str, **variables: str) -> tuple[subprocess.Popen[str], Path]:
-    """A front process, once it has heard the ranks."""
-    first = front(home, *words, **variables)
-    wait_for_run(home)
-    folder = only_run(home)
-    wait_for(folder / "log" / "stream.jsonl", '"event":"header"')
-    return first, folder
-
-
 def assert_whole(folder: Path) -> None:
-    record = json.loads((folder / "run.json").read_text())
-    assert record["status"] == "complete"
-    assert [result["case"] for result in record["results"]] == list(range(14))
-    assert [result["status"] for result in record["results"]] == ["good"] * 14
+    kept = record(folder)
+    assert kept["status"] == "complete"
+    assert [(each["case"], each["status"]) for each in kept["results"]] == [(at, "good") for at in range(14)]
     assert not list(folder.glob("samples/*.new"))
     assert (folder / "samples" / "samples.bin").is_file()
 
@@ -55,9 +47,8 @@ def test_a_second_follower_shows_the_table_and_writes_nothing(tmp_path: Path, un
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("unshared", ["", "1"])
-def test_a_second_follower_goes_on_when_the_first_one_dies(tmp_path: Path, unshared: str) -> None:
-    first, folder = begun(tmp_path, *SHORT, BUSBW_TEST_UNSHARED=unshared)
+def test_a_second_follower_goes_on_when_the_first_one_dies(tmp_path: Path) -> None:
+    first, folder = begun(tmp_path, *SHORT, BUSBW_TEST_UNSHARED="1")
     second = front(tmp_path, "attach")
     assert second.stderr is not None
     said = second.stderr.readline()
@@ -101,4 +92,4 @@ def test_ctrl_c_in_the_front_ends_a_job_that_another_process_follows(tmp_path: P
     assert finish(first)[0] == 130
     assert finish(second)[0] == 130
     assert job_is_gone(second_folder)
-    assert json.loads((second_folder / "run.json").read_text())["status"] == "interrupted"
+    assert record(second_folder)["status"] == "interrupted"

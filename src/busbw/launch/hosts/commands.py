@@ -120,12 +120,10 @@ def without_mpi(start: Start, token: str, *, is_busbw: bool) -> tuple[Command, .
     return tuple(commands)
 
 
-def over_ssh(
-    commands: tuple[Command, ...], hosts: tuple[str, ...], ssh: tuple[str, ...]
-) -> tuple[Command, ...]:
+def over_ssh(commands: tuple[Command, ...], hosts: tuple[str, ...]) -> tuple[Command, ...]:
     """The same as a person would type it. busbw itself sends variables over standard input."""
     return tuple(
-        Command((*ssh, host, f"env {command}" if command.environ else str(command)))
+        Command(("ssh", host, f"env {command}" if command.environ else str(command)))
         for command, host in zip(commands, hosts, strict=True)
     )
 

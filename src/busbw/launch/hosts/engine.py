@@ -60,12 +60,7 @@ _LOCK_FILE: Final = Path("request/hosts.lock")
 _OWN: dict[str, tuple[JobSpec, Owner]] = {}
 
 
-def inquire(
-    launch: LaunchSettings,
-    command: tuple[str, ...] = (),  # noqa: ARG001
-    *,
-    dry: bool = False,
-) -> Facts:
+def inquire(launch: LaunchSettings, command: tuple[str, ...] = (), *, dry: bool = False) -> Facts:
     """See Engine: a ``Site``. A dry run connects to no host: each counts as one like this machine."""
     check(launch)
     topology = read_topology(launch)

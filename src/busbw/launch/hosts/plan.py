@@ -292,7 +292,7 @@ def _without_mpi(job: Job, site: Site, start: Start) -> tuple[tuple[AgentSpec, .
     for rank, (each, host) in enumerate(zip(each_rank, start.hosts_by_rank, strict=True)):
         tasks.setdefault(host, []).append(Task(each.argv, each.environ, rank))
     agents = tuple(AgentSpec(host, _connect(job, site, host), tuple(tasks[host])) for host in tasks)
-    return agents, commands.over_ssh(each_rank, start.hosts_by_rank, ("ssh",))
+    return agents, commands.over_ssh(each_rank, start.hosts_by_rank)
 
 
 def _connect(job: Job, site: Site, host: str) -> tuple[str, ...]:

@@ -213,9 +213,9 @@ class Api:
         query = (("labelSelector", selector), ("gracePeriodSeconds", "0"))
         self._call("delete", POD.path(self.namespace), query)
 
-    def wait_gone(self, resource: Resource, name: str, seconds: float = _GONE_SECONDS) -> bool:
-        """Whether an object is gone within that time."""
-        deadline = time.monotonic() + seconds
+    def wait_gone(self, resource: Resource, name: str) -> bool:
+        """Whether an object is gone after the time that pods may take."""
+        deadline = time.monotonic() + _GONE_SECONDS
         while time.monotonic() < deadline:
             try:
                 self.get(resource.path(self.namespace, name))

@@ -54,8 +54,6 @@ from busbw.plan.flags.launch import LaunchSettings
 
 WAIT_SECONDS: float | None = 900.0
 
-# The API server's bound on a ConfigMap's content.
-MOST_BUNDLE_BYTES: Final = 1 << 20
 # What judges and draws records and submits jobs, which is done where the job is submitted.
 NOT_FOR_RANKS: Final = (
     *("busbw/judge/", "busbw/report/templates/", "busbw/report/plots", "busbw/report/text_"),
@@ -80,12 +78,7 @@ exit "$code"
 """
 
 
-def inquire(
-    launch: LaunchSettings,
-    command: tuple[str, ...] = (),  # noqa: ARG001
-    *,
-    dry: bool = False,  # noqa: ARG001
-) -> Facts:
+def inquire(launch: LaunchSettings, command: tuple[str, ...] = (), *, dry: bool = False) -> Facts:
     """The namespace, a token for the ranks, the bundle for --bring, the patch, and the topology.
     Asks no server: --dry-run works without one. Raises UsageError.
     """
@@ -150,7 +143,7 @@ def start(job: Job, series: Job, facts: Facts) -> Command:
     return Command(("/bin/sh", "-c", script, "busbw", *launcher_words(job)), launcher_environ(job, form))
 
 
-def sweep(series: Job, words: tuple[str, ...], facts: Facts) -> tuple[str, ...]:  # noqa: ARG001
+def sweep(series: Job, words: tuple[str, ...], facts: Facts) -> tuple[str, ...]:
     """See SeriesEngine."""
     text = "for last; do :; done\n" + _EVERYWHERE
     return ("sh", "-c", text, shlex.join(words), *words)
@@ -173,7 +166,7 @@ def series_request(series: Job, loop: tuple[str, ...], facts: Facts) -> JobReque
     return replace(alone, files={**alone.files, JOB_FILE: to_yaml(documents)})
 
 
-def reader(handle: Handle, folder: Path) -> LaunchReader:  # noqa: ARG001
+def reader(handle: Handle, folder: Path) -> LaunchReader:
     """See SeriesEngine."""
     return LaunchReader()
 
@@ -222,7 +215,7 @@ def _check_rights(api: Api, objects: list[manifest.Object]) -> None:
 
 def _bundle() -> str:
     """Our own files as one compressed stream in base64: many small files share their words, and Python's own
-    ``tarfile`` unpacks it everywhere. Raises UsageError where Kubernetes would not take it.
+    ``tarfile`` unpacks it everywhere. A ConfigMap holds 1 MiB.
     """
     data = io.BytesIO()
     with (
@@ -234,12 +227,6 @@ def _bundle() -> str:
             is_wanted = name == _FOR_PODS or not name.startswith(NOT_FOR_RANKS)
             if path.is_file() and "__pycache__" not in path.parts and is_wanted:
                 archive.add(path, name, filter=_of_nobody)
-    size_bytes = len(data.getvalue())
-    if size_bytes > MOST_BUNDLE_BYTES:
-        raise UsageError(
-            f"busbw's own files make {size_bytes} bytes, more than a ConfigMap's {MOST_BUNDLE_BYTES}",
-            hint="put busbw into the image (images/README.md), and leave --bring out",
-        )
     return base64.b64encode(data.getvalue()).decode()
 
 

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Final
 
+from busbw.errors import UsageError
 from busbw.launch import command
 from busbw.launch.engine import Job
 from busbw.launch.kubernetes.form import Form
@@ -152,11 +153,17 @@ def on_first_workers(script: str, count: int) -> str:
 
 def _order(found: RankOrder) -> list[str]:
     """Lines of the launcher's script that write the host file. Raises UsageError for too many nodes."""
+    known = shlex.join(found.hosts)
+    if len(known) > _MOST_CHARACTERS:
+        raise UsageError(
+            f"--topology names {len(found.hosts)} hosts, more than a manifest holds",
+            hint="give a file with the part of the cluster that the job runs on",
+        )
     text = _ORDER.format(
         options=_SSH_OPTIONS,
         node_variable=POD_VARIABLES["kubernetes_node"],
         hostfile=_HOSTFILE,
-        known=found.words(_MOST_CHARACTERS, "a manifest"),
+        known=known,
         ordered=_ORDERED_HOSTFILE,
     )
     return text.splitlines()

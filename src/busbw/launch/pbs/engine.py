@@ -106,12 +106,7 @@ HOST_LINES: Final = f"""\
 """
 
 
-def inquire(
-    launch: LaunchSettings,
-    command: tuple[str, ...] = (),  # noqa: ARG001
-    *,
-    dry: bool = False,  # noqa: ARG001
-) -> Facts:
+def inquire(launch: LaunchSettings, command: tuple[str, ...] = (), *, dry: bool = False) -> Facts:
     """See Engine. Nothing is asked: a script can be written anywhere."""
     check(launch)
     return {"python": sys.executable, "setup": read_setup(launch.setup_script)}
@@ -136,17 +131,17 @@ def series_request(series: Job, loop: tuple[str, ...], facts: Facts) -> JobReque
     return _submitted(series, [batch.loop([own], loop)])
 
 
-def start(job: Job, series: Job, facts: Facts) -> Command:  # noqa: ARG001
+def start(job: Job, series: Job, facts: Facts) -> Command:
     """See SeriesEngine. Of a larger job the launchers take the first nodes."""
     return Command(("bash", "-c", _launch(job, facts)))
 
 
-def reader(handle: Handle, folder: Path) -> LaunchReader:  # noqa: ARG001
+def reader(handle: Handle, folder: Path) -> LaunchReader:
     """See SeriesEngine."""
     return LaunchReader()
 
 
-def sweep(series: Job, words: tuple[str, ...], facts: Facts) -> tuple[str, ...]:  # noqa: ARG001
+def sweep(series: Job, words: tuple[str, ...], facts: Facts) -> tuple[str, ...]:
     """See SeriesEngine. By the launcher of the job's ranks."""
     nodes = str(_shape(series).nodes)
     if read_values(series.launch.set)["launcher"] == "aprun":
@@ -272,7 +267,7 @@ def _sourcing(setup: str) -> str:
     return sourced(f"8<<<{shlex.quote(setup)}", "$(hostname)")
 
 
-def submit(request: JobRequest, folder: Path) -> Handle:  # noqa: ARG001
+def submit(request: JobRequest, folder: Path) -> Handle:
     """See Engine."""
     (command,) = request.commands
     try:

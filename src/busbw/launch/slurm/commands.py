@@ -138,13 +138,8 @@ def asked(partition: str) -> Mapping[str, str]:
     }
 
 
-def allocated_gpus(job_id: str, nodes: int) -> int:
-    """The fewest GPUs that a job has on any of its nodes. Raises SiteError where Slurm does not answer."""
-    return read_allocated(call("scontrol", "show", "job", "--details", job_id), nodes)
-
-
 def read_allocated(text: str, nodes: int) -> int:
-    """As allocated_gpus, from the answer of `scontrol show job --details`. Pure."""
+    """The fewest GPUs that a job has on any of its nodes, by `scontrol show job --details`."""
     if groups := _ALLOCATED.findall(text):
         return min(_gpus(group) for group in groups)
     total = _TRES.search(text)

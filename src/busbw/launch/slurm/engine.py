@@ -134,7 +134,8 @@ def _place_in_job(launch: LaunchSettings) -> Mapping[str, str]:
             f"job {launch.job_id} is not running ({reading.state.lower() or 'unknown to Slurm'})",
             hint="give --job-id of an allocation that is; `squeue --me` lists yours",
         )
-    gpus = commands.allocated_gpus(launch.job_id, reading.node_count)
+    details = call("scontrol", "show", "job", "--details", launch.job_id)
+    gpus = commands.read_allocated(details, reading.node_count)
     offered = " ".join(_offered_mpi())
     return {"mpi": offered, "job_nodes": str(reading.node_count), "gpus": str(gpus)}
 
@@ -153,7 +154,7 @@ def series_request(series: Job, loop: tuple[str, ...], facts: Facts) -> JobReque
     return replace(asked, details={**asked.details, SERIES: "yes"})
 
 
-def start(job: Job, series: Job, facts: Facts) -> Command:  # noqa: ARG001
+def start(job: Job, series: Job, facts: Facts) -> Command:
     """See SeriesEngine. A launch is a step of the job."""
     return Command(("bash", "-c", render_launch(job, facts, order_of(facts.get("topology")))))
 
@@ -166,7 +167,7 @@ def sweep(series: Job, words: tuple[str, ...], facts: Facts) -> tuple[str, ...]:
     return ("srun", "--quiet", *held, "--overlap", *each, f"--job-name={series.name}-sweep", *words)
 
 
-def reader(handle: Handle, folder: Path) -> LaunchReader:  # noqa: ARG001
+def reader(handle: Handle, folder: Path) -> LaunchReader:
     """See SeriesEngine."""
     return LaunchReader(kept_nodes(folder))
 
@@ -342,7 +343,7 @@ def _start_time(pid: int) -> str:
     return "" if fields[0] == "Z" else fields[19]
 
 
-def collect(handle: Handle, folder: Path) -> None:  # noqa: ARG001
+def collect(handle: Handle, folder: Path) -> None:
     """See Engine. The nodes' output is in the job's files by now."""
     bring.remove(folder)
 

@@ -6,15 +6,13 @@ Slurm's own order of a job's nodes is that of its configuration, whichever switc
 
 from __future__ import annotations
 
+import shlex
 from typing import Final
 
 from busbw.launch.batch import Shape
 from busbw.launch.command import HOSTS
 from busbw.launch.engine import Job
 from busbw.launch.topology.order import RankOrder
-
-# A script of more than 4 MiB is refused (slurm.conf(5), max_script_size).
-_MOST_CHARACTERS: Final = 1 << 20
 
 _SCRIPT: Final = """\
 # --topology: nodes of one switch follow each other; those that it does not know come last.
@@ -52,10 +50,8 @@ OPTION: Final = "--distribution=arbitrary"
 
 
 def script(job: Job, found: RankOrder, size: Shape) -> str:
-    """The part of the job script that orders its nodes. Raises UsageError for more nodes than a script can
-    name.
-    """
-    known, nodes = found.words(_MOST_CHARACTERS, "a job script"), allocated(job.launch.job_id)
+    """The part of the job script that orders its nodes."""
+    known, nodes = shlex.join(found.hosts), allocated(job.launch.job_id)
     return _SCRIPT.format(name=job.name, allocated=nodes, known=known, nodes=size.nodes, ranks=size.ranks)
 
 

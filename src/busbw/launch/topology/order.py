@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -80,18 +79,6 @@ class RankOrder:
         if self.unknown:
             lines.append(f"not in the topology, so last: {first_of(self.unknown, _MOST_NAMED)}")
         return tuple(lines)
-
-    def words(self, most: int, place: str) -> str:
-        """The hosts as words of a shell. Raises UsageError for more than ``most`` characters of them, which
-        the ``place`` that they go to does not hold.
-        """
-        known = shlex.join(self.hosts)
-        if len(known) <= most:
-            return known
-        raise UsageError(
-            f"--topology names {len(self.hosts)} hosts, more than {place} holds",
-            hint="give a file with the part of the cluster that the job runs on",
-        )
 
     def within(self, hosts: Iterable[str]) -> RankOrder:
         """The order of these hosts alone."""
