@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,17 +43,19 @@ class Ended:
 
 def load_answer() -> None:
     """Load what an answer takes, while the ranks measure: it takes a third of a second."""
-    from busbw.cli import diagnose
-    from busbw.record.read import load_readers
-    from busbw.report import answer
+    with suppress(ModuleNotFoundError):
+        from busbw.cli import diagnose
+        from busbw.record.read import load_readers
+        from busbw.report import answer
 
-    del answer, diagnose
-    load_readers()
+        del answer, diagnose
+        load_readers()
 
 
 def _kept(folder: Path) -> dict[str, Any]:
     """The answer, which is in the record from now on; empty where there is none. A run that was measured is
-    worth more than what can be said of it: no error of saying it ends the run.
+    worth more than what can be said of it: no error of saying it ends the run, nor do pods to which busbw was
+    sent without what judges.
     """
     from busbw.record.close import keep_answer
     from busbw.record.folder import LAST
@@ -62,7 +65,7 @@ def _kept(folder: Path) -> dict[str, Any]:
         answer = answered(read_record(folder), folder, LAST)
         if answer:
             keep_answer(folder, answer)
-    except (BusbwError, OSError):
+    except (BusbwError, OSError, ModuleNotFoundError):
         return {}
     return answer
 
