@@ -11,6 +11,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from busbw.cli.main import main
+from busbw.judge.references.reference import Point, Reference
 from busbw.model.collective import collective
 from busbw.model.record import SCHEMA_VERSION, Method, RankInfo, RunRecord, RunStatus, WorldInfo
 from busbw.model.result import CaseResult, Status
@@ -103,6 +104,21 @@ def _result(
         index, Status.GOOD, time_ns, time_ns * (1 - within), time_ns * (1 + within), time_ns, algbw, busbw, 40,
         evidence=evidence, algorithm=algorithm,
     )  # fmt: skip
+
+
+def reference_of(times_us: Mapping[int, Sequence[float]], **fields: Any) -> Reference:
+    """What was saved of such runs: for each size the times of its launches, the bandwidth of the median one."""
+    plain = Reference(
+        name="known", kind="saved", ranks=2, nodes=1, date="2026-11-22", source="here", definition="busbw",
+        points=(), operation="all_reduce", device="Xeon", versions={"MPI": "5.0.2"}, dtype="float", op="sum",
+    )  # fmt: skip
+    known = replace(plain, **fields)
+    factor = collective("all_reduce").busbw_factor(known.ranks)
+    points = (
+        Point(size, "out-of-place", factor * size / median(times) / 1e3, tuple(times))
+        for size, times in times_us.items()
+    )
+    return replace(known, points=fields.get("points", tuple(points)))
 
 
 def nccl_tests_log(

@@ -201,10 +201,8 @@ def rotating(name: str, median: float, seed: int, rotated: int) -> Arm:
         (8 << 30, 64 << 10, 100, Verdict.AMBIGUOUS),  # and why it is no slower;
         (8 << 30, 64 << 10, 130, Verdict.SLOWER),  # slower in spite of them
         (64 << 10, 8 << 30, 130, Verdict.AMBIGUOUS),
-        (64 << 10, 8 << 30, 100, Verdict.AMBIGUOUS),
         (64 << 10, 8 << 30, 80, Verdict.FASTER),
         (1 << 30, 8 << 30, 130, Verdict.SLOWER),  # no cache holds either
-        (64 << 10, 64 << 10, 80, Verdict.FASTER),
         (0, 64 << 10, 80, Verdict.FASTER),  # not known
     ],
 )

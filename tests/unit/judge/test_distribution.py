@@ -59,28 +59,13 @@ def test_the_samples_are_those_that_the_number_is_made_from(sample_rows: Rows, l
     assert [times.call_ns.tolist() for times in spans] == [[1, 2, 3], [7]]
 
 
-def test_flagged_samples_are_drawn_and_counted() -> None:
-    rows = over_ranks([10, 20, 30, 400])
+def test_flagged_samples_are_drawn_and_counted_and_single_calls_are_a_spread_of_their_own() -> None:
+    rows = over_ranks([10, 20, 30, 400], k=4)
     rows["flags"][3] = SampleFlag.DESCHEDULED
-    single = over_ranks([5, 6], flags=SampleFlag.SINGLE_CALL)
-    single["flags"][0] |= SampleFlag.CLOCK_STEP
-    spread, calls = distributions(0, "max", np.concatenate((rows, single)))
-    assert (spread.flagged, sum(spread.counts), spread.edges_ns[-1]) == (1, 4, 400)
-    assert (calls.flagged, calls.samples) == (1, 2)
-
-
-def test_the_pass_of_single_calls_is_a_spread_of_its_own() -> None:
-    rows = np.concatenate((over_ranks([40, 80], k=4), over_ranks([7, 9, 11], flags=SampleFlag.SINGLE_CALL)))
-    first, single = distributions(0, "max", rows)
-    assert (first.single_calls, first.samples, first.calls_per_sample, first.edges_ns[-1]) == (
-        False,
-        2,
-        4,
-        20,
-    )
-    assert (single.single_calls, single.samples, single.calls_per_sample, single.edges_ns[-1]) == (
-        True,
-        3,
-        1,
-        11,
-    )
+    calls = over_ranks([7, 9, 11], flags=SampleFlag.SINGLE_CALL)
+    calls["flags"][0] |= SampleFlag.CLOCK_STEP
+    first, single = distributions(0, "max", np.concatenate((rows, calls)))
+    assert (first.single_calls, first.calls_per_sample, first.edges_ns[-1]) == (False, 4, 100)
+    assert (first.flagged, first.samples, sum(first.counts)) == (1, 4, 4)
+    assert (single.single_calls, single.calls_per_sample, single.edges_ns[-1]) == (True, 1, 11)
+    assert (single.flagged, single.samples, sum(single.counts)) == (1, 3, 3)

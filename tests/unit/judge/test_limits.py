@@ -63,13 +63,6 @@ GPUS = {"driver_version": "580", "gpus": [{"pcie_gb_per_s": 63.0, "nvlink_gb_per
         "nvlinks": [{"active": True}] * 18}] * 2}  # fmt: skip
 
 
-def test_a_gpus_own_link_bounds_what_switches_add_up_over_nodes() -> None:
-    """Hierarchical over two nodes W would allow 750, but a GPU's own link has B."""
-    found = limit("reduce_scatter", "NVLS", RankPlacement.even(16, 2), H100, 360.0)
-    assert found.busbw_gb_per_s == 450.0
-    assert found.model.endswith("over NVLink inside a node, which allows less than the NICs")
-
-
 def test_without_nvlink_or_with_direct_access_off_pcie_is_the_limit() -> None:
     on = wires_of({"gpus": GPUS})
     assert (on.gpu_link, on.gpu_gb_per_s) == ("NVLink", pytest.approx(478.1, abs=0.1))

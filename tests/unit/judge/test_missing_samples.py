@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-import busbw
 from busbw.judge.samples import missing_samples, without_result
 from busbw.model.result import not_run
 from busbw.model.sample import DIGEST_DTYPE, SAMPLE_DTYPE
@@ -56,16 +54,3 @@ def test_without_digests_the_headline_says_how_many_there_were(written: Path) ->
     record = replace(record, results=(replace(result, samples=300),))
     assert missing_samples(record, rows, digests[:0]) == ()
     assert missing_samples(record, rows[:299], digests[:0])[0].expected == 300
-
-
-def test_a_notebook_hears_of_it_with_the_samples(written: Path) -> None:
-    path = written / SAMPLES_FILE
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        run = busbw.open_run(written)
-    with pytest.warns(
-        UserWarning, match="samples of case 0 are missing: 900 of 1800 records are there"
-    ) as told:
-        assert len(run.samples) == EVERY // 2
-    assert told[0].filename == __file__
