@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import math
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -104,6 +106,12 @@ def _result(
         index, Status.GOOD, time_ns, time_ns * (1 - within), time_ns * (1 + within), time_ns, algbw, busbw, 40,
         evidence=evidence, algorithm=algorithm,
     )  # fmt: skip
+
+
+def launches(median: float, n: int, seed: int, spread: float = 0.01, drift: float = 0.0) -> list[float]:
+    """Times of launches that scatter by so much, each slower than the one before by ``drift``."""
+    draw = random.Random(seed)
+    return [median * math.exp(draw.gauss(0, spread) + drift * block) for block in range(n)]
 
 
 def reference_of(times_us: Mapping[int, Sequence[float]], **fields: Any) -> Reference:

@@ -7,7 +7,7 @@ import random
 from dataclasses import replace
 
 import pytest
-from busbw_testing.compared import record_of, reference_of
+from busbw_testing.compared import launches, record_of, reference_of
 
 from busbw.judge.compare import compare
 from busbw.judge.compare_arms import key_of, make_arm
@@ -25,18 +25,13 @@ DEVICE = Prior(on_device=True)
 SIZES = tuple(2**power for power in range(10, 21, 2))
 
 
-def launches(median_us: float, spread: float, n: int, seed: int) -> tuple[float, ...]:
-    draw = random.Random(seed)
-    return tuple(median_us * math.exp(draw.gauss(0, spread)) for _ in range(n))
-
-
 def own_reference(spread: float, n: int = 10) -> Reference:
-    return reference_of({size: launches(size / 100, spread, n, size) for size in SIZES})
+    return reference_of({size: launches(size / 100, n, size, spread) for size in SIZES})
 
 
 def good_run(seed: int, spread: float, factor: float = 1.0) -> RunRecord:
     return record_of(
-        {size: launches(factor * size / 100, spread, 1, seed * 1000 + size)[0] for size in SIZES}
+        {size: launches(factor * size / 100, 1, seed * 1000 + size, spread)[0] for size in SIZES}
     )
 
 
@@ -87,7 +82,7 @@ def test_history_says_how_launches_differ_where_one_launch_cannot() -> None:
 
 def test_large_sizes_say_together_how_launches_differ_and_small_ones_each_for_itself() -> None:
     """Two launches of one size say little, of twenty much; what is odd below 1 MiB is so at all sizes."""
-    times = {power: launches(100.0, 0.005, 2, power) for power in range(40)}
+    times = {power: launches(100.0, 2, power, 0.005) for power in range(40)}
     one = reference_of({2**20: times[20]})
     many = reference_of({2**power: times[power] for power in range(40)})
     run = record_of({2**power: 100.0 for power in range(40)}, within=0.0)
@@ -198,7 +193,7 @@ def test_a_log_of_a_device_that_nvml_does_not_know_is_said_to_be_its_own_referen
 
 
 def test_a_saved_run_is_no_reference_for_itself() -> None:
-    run = record_of({size: launches(size / 100, 0.01, 10, size) for size in SIZES}, name="first")
+    run = record_of({size: launches(size / 100, 10, size, 0.01) for size in SIZES}, name="first")
     times = {key_of(case): tuple(result.evidence["launch_times_ns"]) for case, result in
              zip(run.plan.cases, run.results, strict=True)}  # fmt: skip
     (made,) = saved_of("mine", run, times)

@@ -66,6 +66,12 @@ def test_networks_differ_where_both_are_known() -> None:
     assert not is_other("", "IB")
 
 
+def test_a_reference_of_another_network_says_nothing() -> None:
+    found = expect([log(us=20.0, network=["FasTrak"])], [reference()])
+    assert found.count(Judgement.NO_REFERENCE) == 1
+    assert found.unmatched == {"known": "its network is libfabric efa, the run's FasTrak"}
+
+
 def test_a_reference_of_the_same_network_or_on_one_host_is_used() -> None:
     efa = {"network": ["AWS Libfabric"], "provider": ["efa"]}
     assert expect([log(**efa)], [reference()]).count(Judgement.EXPECTED) == 1
