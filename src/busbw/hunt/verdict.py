@@ -22,7 +22,6 @@ _WITHIN: Final = 2.2 * 1.2533  # standard errors in a 95 % interval (t of 10 deg
 _ONE_SIDED: Final = 1.645
 _MOST_PATHS: Final = 8  # that are named: more, and it is no fault of single paths
 _MOST_RANKED: Final = 10
-_MOST_NAMED: Final = 4
 
 
 class Decision(StrEnum):
