@@ -10,12 +10,13 @@ import pytest
 from busbw_testing.compared import launches, record_of, reference_of
 
 from busbw.judge.compare import compare
-from busbw.judge.compare_arms import key_of, make_arm
-from busbw.judge.expectation import Judgement, expect
+from busbw.judge.compare_arms import CaseKey, key_of, make_arm
+from busbw.judge.expectation import Gate, Judged, Judgement, expect, gate_of, overall
 from busbw.judge.matching import how_timed
 from busbw.judge.own_reference import launches_of
 from busbw.judge.own_reference import reference_of as saved_of
 from busbw.judge.references.reference import Reference
+from busbw.judge.regimes import regimes
 from busbw.judge.scatter import Prior, Scatter, SizeClass
 from busbw.judge.wires import Wires
 from busbw.model.record import ImportSource, RunRecord
@@ -321,3 +322,46 @@ def test_neighbouring_sizes_contradict_the_default_where_nothing_else_shows_the_
     assert found.cases[0].assumed is None
     steady = expect([run], [known], prior=Prior(True, {("", SizeClass.LARGE): Scatter(0.01, 12)}))
     assert steady.count(Judgement.BELOW) > 0  # a history is not contradicted by one launch
+
+
+@pytest.mark.parametrize(
+    ("least", "low", "high", "gate"),
+    [
+        (100.0, 101.0, 120.0, Gate.PASS),
+        (100.0, 80.0, 99.0, Gate.FAIL),
+        (100.0, 95.0, 115.0, Gate.UNDECIDED),
+        (100.0, 100.0, 120.0, Gate.PASS),
+        (110.0, None, None, Gate.PASS),
+        (111.0, None, None, Gate.FAIL),
+    ],
+)
+def test_the_whole_interval_decides(least: float, low: float | None, high: float | None, gate: Gate) -> None:
+    assert gate_of(least, 110.0, low, high) is gate
+
+
+def test_one_fail_fails_and_one_doubt_keeps_from_passing() -> None:
+    assert overall([Gate.PASS, Gate.UNDECIDED, Gate.FAIL]) is Gate.FAIL
+    assert overall([Gate.PASS, Gate.UNDECIDED]) is Gate.UNDECIDED
+    assert overall([Gate.PASS]) is Gate.PASS
+
+
+KIB, MIB = 1 << 10, 1 << 20
+
+
+def judged(size_bytes: int, answer: Judgement = Judgement.EXPECTED, why: str = "") -> Judged:
+    return Judged(CaseKey("all_reduce", "float", "sum", -1, "in-place", size_bytes), answer, why)
+
+
+def test_an_answer_a_reason_or_the_links_pace_begins_a_regime() -> None:
+    rows = [
+        judged(8 * MIB),
+        judged(8),
+        judged(512 * KIB),
+        judged(MIB),
+        judged(2 * MIB, why="another reason"),
+        judged(4 * MIB, Judgement.BELOW, "another reason"),
+        judged(16 * MIB),
+    ]
+    found = regimes(rows, lambda row: (row.answer, row.why))
+    sizes = [[row.key.size_bytes for row in own] for own in found]
+    assert sizes == [[8, 512 * KIB], [MIB], [2 * MIB], [4 * MIB], [8 * MIB, 16 * MIB]]
