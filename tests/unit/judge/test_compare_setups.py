@@ -188,23 +188,13 @@ def test_a_setup_that_hung_in_a_block_is_not_the_one_to_export() -> None:
     assert choices(comparison) == ()
 
 
-def with_wrong(records: dict[str, RunRecord], folders: list[str]) -> dict[str, RunRecord]:
-    """Wrong data in the largest size of these launches."""
-    return {
-        folder: replace(
-            record,
-            results=(*record.results[:-1], replace(record.results[-1], status=Status.WRONG, wrong=5)),
-        )
-        if folder in folders
-        else record
-        for folder, record in records.items()
-    }
-
-
 def test_a_setup_whose_data_were_wrong_in_some_launches_failed_and_wins_nowhere() -> None:
     outcomes, records = measured({"plain": (1.0,) * 4, "fast": (0.7,) * 4, "calm": (0.9,) * 4})
     own = [outcome.folder for outcome in outcomes if outcome.setup == "fast"]
-    records = with_wrong(records, own[2:4])
+    for folder in own[2:4]:
+        *right, last = records[folder].results
+        wrong = replace(last, status=Status.WRONG, wrong=5)
+        records[folder] = replace(records[folder], results=(*right, wrong))
     comparison = compare(setup_arms("s", ["plain", "fast", "calm"], outcomes, records, 0))
     rows = {row.key.size_bytes: row for row in comparison.rows if row.arm == "fast"}
     assert rows[8192].verdict is Verdict.FAILED
