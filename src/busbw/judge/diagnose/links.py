@@ -27,7 +27,7 @@ from busbw.judge.traffic import (
 from busbw.model.case import Case
 from busbw.model.conclusion import Answer, Conclusion, Fact
 from busbw.model.finding import Severity
-from busbw.model.traffic import NVLINK, Burst
+from busbw.model.traffic import NVLINK, Burst, Link
 from busbw.units import first_of, format_approximate_size, format_share, format_size
 
 _SHOWN: Final = 4
@@ -67,13 +67,14 @@ def _missing(case: Case, groups: Sequence[Fellows]) -> Iterator[Conclusion]:
     odd = [(group, have) for group in groups if (have := len(group.links) + len(group.noted)) < most]
     if not odd:
         return
-    names = Counter(_name(group, use.link.link, use.link.name) for group in groups for use in group.used)
+    names = Counter(_name(use.link) for group in groups for use in group.used)
     words = []
     for group, have in odd:
-        own = {_name(group, use.link.link, use.link.name) for use in group.links}
+        own = {_name(use.link) for use in group.links}
         gone = [name for name, many in names.items() if name not in own and many >= len(groups) - len(odd)]
-        place = f"{group.host} {group.device}".strip()
-        words.append(f"{place} has {have} of {most}" + (f" (no {', '.join(gone[:_SHOWN])})" if gone else ""))
+        words.append(
+            f"{_place(group)} has {have} of {most}" + (f" (no {', '.join(gone[:_SHOWN])})" if gone else "")
+        )
     what = "GPUs" if kind == NVLINK else "hosts"
     yield concluded(
         f"{what} differ in their {kind} links: {first_of(words, _SHOWN)}",
@@ -95,8 +96,9 @@ def _only(hosts: Iterable[str]) -> str:
     return names.pop() if len(names) == 1 else ""
 
 
-def _name(group: Fellows, link: str, name: str) -> str:
-    return link if group.kind == NVLINK else name
+def _name(link: Link) -> str:
+    """Without the GPU, whose NVLinks have the same numbers as another's."""
+    return link.link if link.kind == NVLINK else link.name
 
 
 def _slower(burst: Burst, case: Case, groups: Sequence[Fellows]) -> Iterator[Conclusion]:
@@ -350,10 +352,7 @@ def _hint(subject: Subject, kind: str) -> str:
 
 def _pattern(group: Fellows) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Names of the links that carried something, and of those that did not, without the host or GPU."""
-    used, unused = (
-        tuple(use.link.link if group.kind == NVLINK else use.link.name for use in uses)
-        for uses in (group.used, group.unused)
-    )
+    used, unused = (tuple(_name(use.link) for use in uses) for uses in (group.used, group.unused))
     return used, unused
 
 
