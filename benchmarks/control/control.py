@@ -2,10 +2,9 @@
 
     python benchmarks/control/control.py --output control.json
 
-Traffic of the nccl world (TCP through rank 0) is counted at rank 0's hub: with simulated ranks for every
-number, and with real processes beside it for --real. That of the mpi world are the calls that a rank makes,
-whatever the number of ranks. Times are of 2 ranks, fitted against the length of the vector, and of --many
-ranks, which share the cores of this machine: an upper bound for ranks that have cores of their own.
+Traffic of the nccl world (TCP through rank 0) is counted at rank 0's hub, with simulated ranks. Times are of
+2 ranks, and of --many ranks, which share the cores of this machine: an upper bound for ranks that have cores
+of their own.
 
 storage.py has the other half: what 2,160 ranks leave on disk, and what rank 0 holds meanwhile.
 """
@@ -44,7 +43,7 @@ RANKS = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2160)
 # backends.
 SAMPLES = (8, 254, 1024, 4096)
 HUB_REPEATS = 5
-HEAD_BYTES = 10  # of every message: world.wire
+SAMPLE_BYTES = 7 * 8  # three times and four flags, as int64
 
 
 def main() -> None:
@@ -52,7 +51,6 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--ranks", type=numbers, default=RANKS, help="numbers of simulated ranks")
-    parser.add_argument("--real", type=numbers, default=(2, 4, 8), help="numbers of real ranks to count")
     parser.add_argument("--many", type=numbers, default=(64, 128), help="numbers of ranks that share cores")
     parser.add_argument("--repeats", type=int, default=201, help="looks of 2 ranks; a tenth of many")
     parser.add_argument("--limit", type=float, default=150.0, help="seconds that a launch may take")
@@ -63,7 +61,6 @@ def main() -> None:
         "machine": f"{os.cpu_count()} x {read_processors().model}, Linux {platform.release()}",
         "mpi": mpi_name(),
         "simulated": [simulate(ranks) for ranks in options.ranks],
-        "real": [launch("nccl", ranks, (8, 254), 1, options.limit) for ranks in options.real],
         "two": {world: launch(world, 2, SAMPLES, options.repeats, options.limit) for world in WORLDS},
         "many": [
             {"world": world, **launch(world, ranks, (8, 254), max(1, options.repeats // 10), options.limit)}
@@ -75,7 +72,7 @@ def main() -> None:
     }
     options.output.write_text(json.dumps(found, indent=1) + "\n")
     print(f"{found['machine']}, load {load:.1f} before, {found['load_after']:.1f} after; {found['mpi']}")
-    show_traffic(found["simulated"], found["real"])
+    show_traffic(found["simulated"])
     show_times(found["two"], found["many"])
 
 
@@ -143,7 +140,7 @@ def launch(world: str, ranks: int, samples: tuple[int, ...], repeats: int, limit
     return told
 
 
-def show_traffic(simulated: list[dict[str, Any]], real: list[dict[str, Any]]) -> None:
+def show_traffic(simulated: list[dict[str, Any]]) -> None:
     print(
         "\n# nccl world, the first look of a visit (barrier and reduction) at rank 0's hub, simulated ranks;"
         " the same both ways"
@@ -163,8 +160,6 @@ def show_traffic(simulated: list[dict[str, Any]], real: list[dict[str, Any]]) ->
     last = simulated[-1]
     start_mb = last["start"]["sent"]["content_bytes"] / 1e6
     print(f"# {last['ranks']} ranks that start: rank 0 sends {start_mb:,.0f} MB, the list of members to each")
-    for world in real:
-        print(f"# {world['ranks']} real ranks: {agreement(world)}")
 
 
 def both_ways(world: dict[str, Any]) -> None:
@@ -180,46 +175,14 @@ def looks_of_a_case() -> int:
     return looks
 
 
-def agreement(real: dict[str, Any]) -> str:
-    """Whether real ranks sent what simulated ones do, and what the kernel counted on TCP beyond it."""
-    expected = {look["samples"]: look for look in simulate(real["ranks"])["looks"]}
-    said = []
-    for look in real["looks"]:
-        simulated = expected[look["samples"]]
-        same = all(look[way] == simulated[way] for way in ("received", "sent"))
-        beyond = [look[f"tcp_{way}_bytes"] - look[way]["tcp_bytes"] for way in ("received", "sent")]
-        verdict = "as simulated" if same else "OTHER THAN SIMULATED"
-        said.append(f"{look['samples']} samples {verdict}, on TCP {beyond[0]:+d} and {beyond[1]:+d} bytes")
-    return "; ".join(said)
-
-
 def show_times(two: dict[str, dict[str, Any]], many: list[dict[str, Any]]) -> None:
     print("\n# us of a look's control at rank 0: median, and 10th to 90th percentile")
     print("| world | ranks | samples | vector bytes | barrier | reduction | look |")
     print("|---|---|---|---|---|---|---|")
     for world, found in (*two.items(), *((found["world"], found) for found in many)):
         for look in found["looks"]:
-            print(
-                f"| {world} | {found['ranks']} | {look['samples']} | {vector_bytes(look):,} | {cells(look)} |"
-            )
-    for world, found in two.items():
-        print(f"# {world}, 2 ranks: {fitted(found['looks'])}")
-        if "calls" in found["looks"][0]:
-            print(f"# {world}: calls of a look on every rank: {calls(found['looks'][0])}")
-
-
-def vector_bytes(look: dict[str, Any]) -> int:
-    """What a rank gives to the reduction: read from the calls that were counted."""
-    if "calls" in look:
-        return max(int(nbytes) for _, nbytes in look["calls"])
-    # A message of the barrier, without a body, and one of the vector from every other rank.
-    received, others = look["received"], look["received"]["messages"] // 2
-    body_bytes: int = received["content_bytes"] - HEAD_BYTES * received["messages"]
-    return body_bytes // int(others)
-
-
-def calls(look: dict[str, Any]) -> str:
-    return ", ".join(f"{name} of {nbytes} bytes" if nbytes else name for name, nbytes in look["calls"])
+            nbytes = SAMPLE_BYTES * look["samples"]
+            print(f"| {world} | {found['ranks']} | {look['samples']} | {nbytes:,} | {cells(look)} |")
 
 
 def cells(look: dict[str, Any]) -> str:
@@ -230,15 +193,6 @@ def cells(look: dict[str, Any]) -> str:
 def spread(us: np.ndarray) -> str:
     low, middle, high = np.percentile(us, (10, 50, 90))
     return f"{middle:,.0f} ({low:,.0f}-{high:,.0f})"
-
-
-def fitted(looks: list[dict[str, Any]]) -> str:
-    """A line through the medians, by relative least squares: the times span two orders of magnitude."""
-    nbytes = np.array([vector_bytes(look) for look in looks], float)
-    us = np.array([np.median(np.add(look["barrier_ns"], look["reduction_ns"])) / 1e3 for look in looks])
-    slope, fixed = np.polyfit(nbytes, us, 1, w=1 / us)
-    off = np.abs((fixed + slope * nbytes) / us - 1).max()
-    return f"{fixed:.0f} us + {slope * 2**10:.2f} us a KiB of the vector, medians within {off:.0%}"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Rank 0's end of the TCP control channel with its traffic counted: of real ranks, or of simulated ones.
+"""Rank 0's end of the TCP control channel with its traffic counted, as of simulated ranks.
 
 Counted is what rank 0 hands to ZeroMQ and gets from it: every frame of every message, without the routing id,
 which does not leave the process. Simulated ranks say hello and then contribute to every collective call what
@@ -24,32 +24,22 @@ from busbw.rank.world.nccl import NcclWorld
 from busbw.rank.world.sockets import Timing
 from busbw.rank.world.wire import Hello, Kind, Message, Op, pack
 
-# CURVE (RFC 26, MESSAGE command) adds 33 bytes to a frame: 8 of name, 8 of nonce, 16 of authentication code,
-# 1 of flags. ZMTP (RFC 23) puts 2 bytes before that, or 9 where it is longer than 255.
-CURVE_BYTES, SHORT_BYTES = 33, 255
-
 
 @dataclass(frozen=True)
 class Traffic:
-    """Messages, their frames, and bytes: of the frames' content, and of what TCP carries for them."""
+    """Messages, their frames, and bytes of the frames' content."""
 
     messages: int = 0
     frames: int = 0
     content_bytes: int = 0
-    tcp_bytes: int = 0
 
     def __sub__(self, before: Traffic) -> Traffic:
         return Traffic(*(now - then for now, then in zip(astuple(self), astuple(before), strict=True)))
 
     def plus(self, frame_bytes: Sequence[int]) -> Traffic:
         """With one message more, of frames of these lengths."""
-        boxed = [length + CURVE_BYTES for length in frame_bytes]
-        return Traffic(
-            self.messages + 1,
-            self.frames + len(frame_bytes),
-            self.content_bytes + sum(frame_bytes),
-            self.tcp_bytes + sum(length + (2 if length <= SHORT_BYTES else 9) for length in boxed),
-        )
+        nbytes = self.content_bytes + sum(frame_bytes)
+        return Traffic(self.messages + 1, self.frames + len(frame_bytes), nbytes)
 
 
 class CountingSocket:
@@ -70,14 +60,6 @@ class CountingSocket:
         """See zmq.Socket; the first frame is the routing id."""
         self._inner.send_multipart(frames, *arguments, **named)
         self.sent = self.sent.plus([len(frame) for frame in frames[1:]])
-
-
-def count(world: NcclWorld) -> CountingSocket:
-    """From now on, count what passes rank 0 of a real world; call it between two collective calls."""
-    loop: Any = world._loop
-    loop._socket = CountingSocket(loop._socket)
-    socket: CountingSocket = loop._socket
-    return socket
 
 
 class _Frame:

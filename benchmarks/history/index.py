@@ -69,11 +69,11 @@ def make(home: Path, runs: int, sizes: int, beds: int) -> float:
     return (time.process_time() - began) / runs
 
 
-def real_run() -> Path:
+def real_run(sizes: int) -> Path:
     """A finished run of as many sizes; its index knows a window of its launches."""
     subprocess.run(
-        [sys.executable, "-m", "busbw", "run", "all_reduce", "-b", "8", "-e", "1G", "-f", "2", "--ranks", "2",
-         "--backend", "null", "--format", "json"],
+        [sys.executable, "-m", "busbw", "run", "all_reduce", "-b", "8", "-e", str(8 << sizes - 1), "-f", "2",
+         "--ranks", "2", "--backend", "null", "--format", "json"],
         check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     return next(environ_home().glob("2*"))
@@ -130,7 +130,7 @@ def main() -> None:
             (home / f"run-{number:06}" / "run.json").touch()
         seconds = history_s()
         print(f"busbw history, the whole command: {median(seconds):.2f} s of a processor")
-        added = adding_ms(real_run())
+        added = adding_ms(real_run(options.sizes))
         print(f"adding a finished run: {median(added):.0f} ms of a processor (most {max(added):.0f})")
 
 

@@ -95,6 +95,7 @@ def make_arms(mpiexec: str, names: tuple[str, ...]) -> list[Arm]:
         Arm("bare mpiexec, `true`", (*bare, "true")),
         Arm("bare mpiexec, busbw's worker", (*bare, *MPI)),
         Arm("busbw --on hosts, MPICH", (*MPI, *on)),
+        Arm("busbw --on hosts, MPICH, no preflight", (*MPI, *on, "--no-preflight")),
         Arm("busbw --on hosts, no MPI (null backend)", (*NULL, *on)),
     ]
 

@@ -1,13 +1,11 @@
 """`busbw tune --knobs` on MPI beside every combination of the values: launches, and how much it leaves.
 
 Values are planted (tests/faults/planted.c, a preloaded MPI_Allreduce that takes as long as two variables
-say), so that the truth is known on a busy machine too: factors of 1.5 apart, in random order each time. With
---real FILE the values are those of a file, and what a race took is held against the best of all combinations
-in fresh launches. All combinations are measured once in each place (`busbw compare`), which says what a race
-saves in time. A race that the output has is not made again.
+say), so that the truth is known on a busy machine too: factors of 1.5 apart, in random order each time. All
+combinations are measured once in each place (`busbw compare`), which says what a race saves in time. A race
+that the output has is not made again.
 
     python benchmarks/tune/launches.py --races 5 --output planted.json
-    ... --libraries mpich --real benchmarks/tune/mpich.yaml
     ... --open-mpi PYTHON    # one that has the same packages and loads Open MPI
 """
 
@@ -39,7 +37,7 @@ from busbw_testing.namespaces import Hosts, seen_of_tmp  # noqa: E402
 from busbw.plan.knobs_file import read_knobs  # noqa: E402
 
 PLANTED = ROOT / "tests" / "faults" / "planted.c"
-BLOCKS, FRESH_BLOCKS = 3, 7
+BLOCKS = 3
 ALGORITHMS, SEGMENTS, FACTOR = 7, 4, 1.5
 # Ranks that share cores give them up while they wait.
 YIELDING = {
@@ -160,26 +158,6 @@ def tuned(knobs: Path) -> tuple[str, ...]:
     return ("tune", "all_reduce", "--knobs", str(knobs), "--blocks", str(BLOCKS), "--format", "json")
 
 
-def real_race(
-    place: Place, knobs: Path, folder: Path, seed: int, made: list[dict[str, Any]]
-) -> dict[str, Any]:
-    """One race of real values, and what it took against the best of all combinations."""
-    told = raced(place, knobs, YIELDING)
-    all_of_them = known(place, made) or exhaustive(place, knobs, YIELDING, folder)
-    best = all_of_them["exhaustive_best"]
-    fresh = None
-    if told["taken"] != best:
-        *_, fresh = compared(place, [best, told["taken"]], FRESH_BLOCKS, folder / "fresh.yaml", YIELDING)
-    return {
-        "place": place.name,
-        "seed": seed,
-        **told,
-        "regret": fresh[1] - 1 if fresh else 0.0,
-        "interval": fresh[2] if fresh else None,
-        **all_of_them,
-    }
-
-
 def exhaustive(place: Place, knobs: Path, environ: dict[str, str], folder: Path) -> dict[str, Any]:
     """The fastest combination of the values, and what it took to see it."""
     values = read_knobs(knobs)
@@ -189,7 +167,7 @@ def exhaustive(place: Place, knobs: Path, environ: dict[str, str], folder: Path)
         for each in itertools.product(*picked)
     ]
     before, began = place.launches(), time.monotonic()
-    rows = compared(place, combined, BLOCKS, folder / "all.yaml", environ)
+    rows = compared(place, combined, folder / "all.yaml", environ)
     return {
         "exhaustive_best": combined[min(rows, key=lambda row: row[1])[0]],
         "exhaustive_launches": place.launches() - before,
@@ -198,22 +176,22 @@ def exhaustive(place: Place, knobs: Path, environ: dict[str, str], folder: Path)
 
 
 def compared(
-    place: Place, setups: list[dict[str, str]], blocks: int, path: Path, environ: dict[str, str]
-) -> list[tuple[int, float, Any]]:
-    """For each setup but the first its number, its time over the first's, and the interval of that."""
+    place: Place, setups: list[dict[str, str]], path: Path, environ: dict[str, str]
+) -> list[tuple[int, float]]:
+    """For each setup its number, and its time over the first's."""
     path.write_text(
         json.dumps(
             {"default": "s0", "setups": {f"s{number}": {"env": env} for number, env in enumerate(setups)}}
         )
     )
-    words = ("compare", str(path), "--ops", "all_reduce", "--blocks", str(blocks), "--format", "csv")
+    words = ("compare", str(path), "--ops", "all_reduce", "--blocks", str(BLOCKS), "--format", "csv")
     told = csv.DictReader(place.busbw(words, environ).splitlines())
     rows = (
-        (int(row["arm"][1:]), 1 / float(row["speedup"]), (row["speedup_low"], row["speedup_high"]))
+        (int(row["arm"][1:]), 1 / float(row["speedup"]))
         for row in told
         if row["placement"] == "out-of-place" and row["speedup"]
     )
-    return [(0, 1.0, (1.0, 1.0)), *rows]
+    return [(0, 1.0), *rows]
 
 
 def main() -> None:
@@ -230,7 +208,6 @@ def main() -> None:
         default=20.0,
         help="what the fastest call takes: much more than ranks wait for a core",
     )
-    parser.add_argument("--real", type=Path, metavar="FILE")
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args()
     output: Path = options.output
@@ -244,11 +221,7 @@ def main() -> None:
             for seed, place in itertools.product(range(options.races), found):
                 if (place.name, seed) in done:
                     continue
-                race = (
-                    planted_race(place, shim, folder, seed, options.least_ms, made)
-                    if options.real is None
-                    else real_race(place, options.real, folder, seed, made)
-                )
+                race = planted_race(place, shim, folder, seed, options.least_ms, made)
                 made.append(race)
                 print(*race.values(), sep="  ", flush=True)
                 output.write_text(json.dumps(made, indent=1) + "\n")

@@ -15,7 +15,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from busbw.errors import ExitCode
 from busbw.hunt.field import Field
 from busbw.hunt.findings import CHECK, excluded
 from busbw.hunt.noise import Floats
@@ -176,14 +175,9 @@ def bus_gb_per_s(size_bytes: int, ranks: int, duration_ns: float) -> float:
     return gb_per_s(moved * row.busbw_factor(ranks), duration_ns)
 
 
-def exit_code(comparisons: Sequence[GroupComparison]) -> ExitCode:
-    """A slow group counts more than one of which nothing could be decided; a stage in which there was nothing
-    to compare is left to the other one.
-    """
-    decisions = {each.decision for each in comparisons if each.groups}
-    if Decision.SLOW in decisions:
-        return ExitCode.BAD_VERDICT
-    return ExitCode.OK if decisions == {Decision.HEALTHY} else ExitCode.UNDECIDED
+def decisions(comparisons: Sequence[GroupComparison]) -> list[Decision]:
+    """Of the stages; one in which there was nothing to compare leaves it to the other one."""
+    return [each.decision for each in comparisons if each.groups]
 
 
 def findings(

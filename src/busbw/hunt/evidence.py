@@ -32,8 +32,8 @@ _MOST_FAST = 0.02  # of the tests
 @dataclass(frozen=True)
 class Evidence:
     """By one metric: the parts that are slow (``slow_parts``, by part), and of the pairs that were tested
-    (``tests.ends``) those that are ``quick``, those that are ``slow`` for their path alone, those that are
-    neither yet (``open``), and those that ``ask`` for another test. ``disputed`` parts are slow with most and
+    (``tests.ends``) those that are ``slow`` for their path alone, those that are neither that nor quick yet
+    (``open``), and those that ``ask`` for another test. ``disputed`` parts are slow with most and
     quick with some. ``fast`` is the share of tests that are faster than the usual again and again;
     ``tells``: so many tests as a part has would show that it is slow.
     """
@@ -43,7 +43,6 @@ class Evidence:
     tests: Tests
     noise: Noise
     slow_parts: Bools
-    quick: Bools
     slow: Bools
     open: Bools
     ask: Bools
@@ -109,7 +108,7 @@ def judge(
     of_a_part = float(np.median(_by_part(np.stack([tests.one, tests.other]), np.ones(len(against)), parts)))
     tells = of_a_part * _if_slow(noise) >= convicted
     return Evidence(
-        metric, floor, tests, noise, slow_parts, quick, slow, open_, open_ | doubtful, disputed,
+        metric, floor, tests, noise, slow_parts, slow, open_, open_ | doubtful, disputed,
         _fast(tests, noise), tells,
     )  # fmt: skip
 

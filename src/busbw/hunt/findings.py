@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final, NamedTuple
 
-from busbw.errors import ExitCode
 from busbw.hunt.decide import LEAST_PARTS
 from busbw.hunt.field import Field
 from busbw.hunt.verdict import Decision, HuntVerdict, Suspect
@@ -17,11 +16,6 @@ from busbw.record.exclude import excluding
 from busbw.units import first_of
 
 CHECK: Final = "isolate"
-_CODES: Final = {
-    Decision.HEALTHY: ExitCode.OK,
-    Decision.SLOW: ExitCode.BAD_VERDICT,
-    Decision.UNDECIDED: ExitCode.UNDECIDED,
-}
 
 
 class _Words(NamedTuple):
@@ -72,13 +66,6 @@ _HINT_OF_RANK: Final = "look at its GPU or core, and at what else runs on it"
 _HINT_OF_WAY: Final = "look at the links between them, and at what else runs on both"
 _HINT_OF_SWITCH: Final = "look at its uplinks and their ports, and keep a job within one switch meanwhile"
 _WAYS: Final = {"sends": "it sends slowly and receives as the others do", "receives": "it receives slowly"}
-
-
-def exit_code(verdicts: Sequence[HuntVerdict]) -> ExitCode:
-    """Of several fields: a confirmed suspect counts more than a field where nothing could be decided."""
-    codes = {_CODES[verdict.decision] for verdict in verdicts}
-    order = (ExitCode.BAD_VERDICT, ExitCode.UNDECIDED, ExitCode.OK)
-    return next((code for code in order if code in codes), ExitCode.OK)
 
 
 def findings(field: Field, verdict: HuntVerdict) -> tuple[Finding, ...]:

@@ -35,11 +35,6 @@ def turn(count: int, number: int) -> Round:
     return tuple(pair(one, other) for one, other in facing if max(one, other) < count)
 
 
-def circle(count: int) -> tuple[Round, ...]:
-    """Every pair once, in as few rounds as there can be."""
-    return tuple(turn(count, number) for number in range(turns(count)))
-
-
 def matchings(count: int, seed: int | str) -> Iterator[Round]:
     """Random rounds, of as many pairs as there can be; no pair is in two of them, and of an odd number
     nobody sits out twice. They end when every pair was there.

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
 import numpy as np
 
+from busbw.errors import ExitCode
 from busbw.hunt.decide import LEAST_PARTS
 from busbw.hunt.evidence import Evidence, judge
 from busbw.hunt.field import Groups
@@ -22,7 +23,6 @@ _WITHIN: Final = 2.2 * 1.2533  # standard errors in a 95 % interval (t of 10 deg
 _ONE_SIDED: Final = 1.645
 _MOST_PATHS: Final = 8  # that are named: more, and it is no fault of single paths
 _MOST_RANKED: Final = 10
-_MOST_NAMED: Final = 4
 
 
 class Decision(StrEnum):
@@ -31,6 +31,14 @@ class Decision(StrEnum):
     HEALTHY = "healthy"
     SLOW = "slow"
     UNDECIDED = "undecided"
+
+
+def exit_code(decisions: Iterable[Decision]) -> ExitCode:
+    """Of several fields or stages: one that is slow counts more than one where nothing could be decided."""
+    found = set(decisions)
+    if Decision.SLOW in found:
+        return ExitCode.BAD_VERDICT
+    return ExitCode.OK if found == {Decision.HEALTHY} else ExitCode.UNDECIDED
 
 
 @dataclass(frozen=True)

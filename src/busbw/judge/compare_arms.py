@@ -67,14 +67,15 @@ def bandwidth_of(parts: Iterable[Observed | CaseResult], time_ns: float) -> floa
     return median(moved) / time_ns if moved else None
 
 
-def of_cycles(repeats: list[Observed]) -> Observed:
+def _of_cycles(repeats: list[Observed]) -> Observed:
     """Repetitions of the sweep: their median is the launch's time, of each launch; wrong once is wrong."""
     if (wrong := _first_wrong(repeats)) is not None:
         return wrong
     good = [found for found in repeats if found.times_ns]
     if len(repeats) == 1 or not good:
         return repeats[0]
-    times = over_cycles([found.times_ns for found in good])
+    launches = zip(*(found.times_ns for found in good), strict=False)
+    times = tuple(median(cycles) for cycles in launches)
     return replace(
         good[0],
         times_ns=times,
@@ -82,11 +83,6 @@ def of_cycles(repeats: list[Observed]) -> Observed:
         interval=_of_middle([found.interval for found in sorted(good, key=lambda found: found.times_ns)]),
         busbw_gb_per_s=bandwidth_of(good, median(times)),
     )
-
-
-def over_cycles(repeats: Sequence[Sequence[float]]) -> tuple[float, ...]:
-    """The times of the launches, from those of each cycle."""
-    return tuple(median(times) for times in zip(*repeats, strict=False))
 
 
 def _of_middle(intervals: Sequence[tuple[float, float] | None]) -> tuple[float, float] | None:
@@ -459,7 +455,7 @@ def cases_of(record: RunRecord) -> dict[CaseKey, Observed]:
         case = record.plan.cases[result.case]
         if result.status is not Status.NOT_APPLICABLE:
             found[key_of(case, record)].append(_observed(record, result))
-    return {key: of_cycles(repeats) for key, repeats in found.items()}
+    return {key: _of_cycles(repeats) for key, repeats in found.items()}
 
 
 def _observed(record: RunRecord, result: CaseResult) -> Observed:

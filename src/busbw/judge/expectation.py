@@ -262,14 +262,6 @@ class _Rule:
 _Times = Mapping[int, Sequence[float]]  # of launches, by size
 
 
-@dataclass(frozen=True)
-class _Scatter:
-    """Between launches; ``assumed`` as of ``Judged``."""
-
-    of_launch: Moderated
-    assumed: float | None
-
-
 def _times_by_kind(arm: Arm) -> Mapping[str, _Times]:
     """The run's times of launches, of each kind of case."""
     found: dict[str, dict[int, Sequence[float]]] = {}
@@ -278,12 +270,13 @@ def _times_by_kind(arm: Arm) -> Mapping[str, _Times]:
     return found
 
 
-def _scatter(key: CaseKey, own: _Times, reference: Reference, prior: Prior) -> _Scatter:
-    """How launches of a case differ: by the machine's history, and by the launches of run and reference. From
-    1 MiB on all sizes count, since there launches of one size say nothing of those of another; below, what is
-    odd about a launch is so at all sizes, and each counts for itself. Launches of one series seldom meet all
-    levels of a host-bound size, so there they do not make the history's scatter smaller. Where nothing shows
-    the scatter, a default is no less than what neighbouring sizes do.
+def _scatter(key: CaseKey, own: _Times, reference: Reference, prior: Prior) -> tuple[Moderated, float | None]:
+    """How launches of a case differ, and ``assumed`` as of ``Judged``: by the machine's history, and by the
+    launches of run and reference. From 1 MiB on all sizes count, since there launches of one size say nothing
+    of those of another; below, what is odd about a launch is so at all sizes, and each counts for itself.
+    Launches of one series seldom meet all levels of a host-bound size, so there they do not make the
+    history's scatter smaller. Where nothing shows the scatter, a default is no less than what neighbouring
+    sizes do.
     """
 
     def counts(size_bytes: int) -> bool:
@@ -305,7 +298,7 @@ def _scatter(key: CaseKey, own: _Times, reference: Reference, prior: Prior) -> _
     found = moderated(known.deviation, seen.deviation, seen.degrees)
     if prior.on_device and key.size_bytes < LARGE:
         found = replace(found, deviation=max(found.deviation, known.deviation))
-    return _Scatter(found, None if seen.degrees or not known.is_default else known.deviation)
+    return found, None if seen.degrees or not known.is_default else known.deviation
 
 
 def _judge(
@@ -439,12 +432,17 @@ def _known(key: CaseKey, arm: Arm, references: Sequence[Reference]) -> list[tupl
 
 
 def _against(
-    judged: Judged, reference: Reference, expected: Expected, scatter: _Scatter, rule: _Rule
+    judged: Judged,
+    reference: Reference,
+    expected: Expected,
+    scatter: tuple[Moderated, float | None],
+    rule: _Rule,
 ) -> Judged:
-    """One case against one reference."""
+    """One case against one reference; ``scatter`` is as ``_scatter`` has it."""
+    of_launch, assumed = scatter
     # That of several launches is in their scatter.
     own_error = judged.half_width / _NORMAL_95 if judged.launches == 1 else 0.0
-    reached = least_share(scatter.of_launch, expected.launches, judged.launches, own_error)
+    reached = least_share(of_launch, expected.launches, judged.launches, own_error)
     least = min(1 - rule.allowed(expected.launches), reached)
     judged = replace(
         judged,
@@ -453,8 +451,8 @@ def _against(
         interpolated=expected.interpolated,
         bound_gb_per_s=expected.busbw_gb_per_s * least,
         loss_unseen=1 - least,
-        scatter=scatter.of_launch.deviation,
-        assumed=scatter.assumed,
+        scatter=of_launch.deviation,
+        assumed=assumed,
     )
     if (judged.ratio or 0.0) < least:
         return replace(judged, answer=Judgement.BELOW)

@@ -20,10 +20,10 @@ from statistics import median
 from typing import Final
 
 from busbw.judge import compare_arms
-from busbw.judge.compare_arms import LAUNCH_TIMES, CaseKey
+from busbw.judge.compare_arms import LAUNCH_TIMES, CaseKey, cases_of
 from busbw.judge.matching import machine_of, measurement_of
 from busbw.judge.measured_with import measured_with, variables_of
-from busbw.judge.own_reference import launches_of, reference_of
+from busbw.judge.own_reference import reference_of
 from busbw.judge.references.reference import Reference
 from busbw.judge.scatter import SMALL, Prior, Scatter, SizeClass, size_class
 from busbw.model.case import LARGE
@@ -90,15 +90,10 @@ def case_of(key: CaseKey) -> KeptCase:
 
 
 def _cases_of(record: RunRecord) -> dict[KeptCase, Measured]:
-    moved = {
-        compare_arms.key_of(case, record): result.busbw_gb_per_s * result.time_ns
-        for case, result in record.timed
-        if result.busbw_gb_per_s is not None and result.time_ns is not None
-    }
     return {
-        case_of(key): Measured(time_ns, moved.get(key))
-        for key, (time_ns, *_) in launches_of((record,)).items()
-        if time_ns > 0
+        case_of(key): Measured(time_ns, None if (busbw := seen.busbw_gb_per_s) is None else busbw * time_ns)
+        for key, seen in cases_of(record).items()
+        if (time_ns := seen.time_ns)
     }
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 
 from busbw.errors import UsageError
 from busbw.judge import compare_arms
-from busbw.judge.compare_arms import LAUNCH_TIMES, CaseKey, key_of, over_cycles
+from busbw.judge.compare_arms import CaseKey, cases_of, key_of
 from busbw.judge.matching import differences, how_timed
 from busbw.judge.measured_with import products_of, tuning_of
 from busbw.judge.network import network_of
@@ -22,17 +21,12 @@ from busbw.model.record import NOT_STATED, RunRecord
 
 
 def launches_of(records: Sequence[RunRecord]) -> dict[CaseKey, tuple[float, ...]]:
-    """Times of each case in ns, one a launch: those of a series, or one of each record. Cycles are
-    repetitions within a launch, whose time is their median.
-    """
+    """Times of each case in ns, one a launch: those of a series, or one of each record."""
     found: dict[CaseKey, tuple[float, ...]] = {}
     for record in records:
-        cycles: dict[CaseKey, list[tuple[float, ...]]] = defaultdict(list)
-        for case, result in record.timed:
-            own = tuple(result.evidence.get(LAUNCH_TIMES, ())) or (result.time_ns or 0.0,)
-            cycles[key_of(case, record)].append(own)
-        for key, repeats in cycles.items():
-            found[key] = (*found.get(key, ()), *over_cycles(repeats))
+        for key, seen in cases_of(record).items():
+            if seen.time_ns:
+                found[key] = (*found.get(key, ()), *seen.times_ns)
     return found
 
 

@@ -1,1 +1,1 @@
-"""Numbers to numbers. Ranks need numpy only; scipy belongs to tests."""
+"""Numbers to numbers. Ranks need numpy only."""

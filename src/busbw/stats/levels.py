@@ -125,11 +125,6 @@ class Change:
     after: float
 
     @property
-    def is_loss(self) -> bool:
-        """Whether times became longer."""
-        return self.after > self.before
-
-    @property
     def share(self) -> float:
         """Bandwidth after over that before, less 1: -0.1 is a loss of a tenth."""
         return math.expm1(self.before - self.after)

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import csv
 import io
+import math
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +15,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from busbw.cli.main import main
+from busbw.judge.references.reference import Point, Reference
 from busbw.model.collective import collective
 from busbw.model.record import SCHEMA_VERSION, Method, RankInfo, RunRecord, RunStatus, WorldInfo
 from busbw.model.result import CaseResult, Status
@@ -107,6 +110,27 @@ def _result(
         index, Status.GOOD, time_ns, time_ns * (1 - within), time_ns * (1 + within), time_ns, algbw, busbw, 40,
         evidence=evidence, algorithm=algorithm,
     )  # fmt: skip
+
+
+def launches(median: float, n: int, seed: int, spread: float = 0.01, drift: float = 0.0) -> list[float]:
+    """Times of launches that scatter by so much, each slower than the one before by ``drift``."""
+    draw = random.Random(seed)
+    return [median * math.exp(draw.gauss(0, spread) + drift * block) for block in range(n)]
+
+
+def reference_of(times_us: Mapping[int, Sequence[float]], **fields: Any) -> Reference:
+    """What was saved of such runs: for each size the times of its launches, the bandwidth of the median one."""
+    plain = Reference(
+        name="known", kind="saved", ranks=2, nodes=1, date="2026-11-22", source="here", definition="busbw",
+        points=(), operation="all_reduce", device="Xeon", versions={"MPI": "5.0.2"}, dtype="float", op="sum",
+    )  # fmt: skip
+    known = replace(plain, **fields)
+    factor = collective("all_reduce").busbw_factor(known.ranks)
+    points = (
+        Point(size, "out-of-place", factor * size / median(times) / 1e3, tuple(times))
+        for size, times in times_us.items()
+    )
+    return replace(known, points=fields.get("points", tuple(points)))
 
 
 def nccl_tests_log(

@@ -19,7 +19,6 @@ from busbw.model.hunt import (
     BANDWIDTH,
     LATENCY,
     QUICKEST,
-    RESENT,
     Directions,
     PairTest,
     Round,
@@ -28,17 +27,6 @@ from busbw.model.hunt import (
 )
 
 _BASE_NS: Final = {BANDWIDTH: 40e6, LATENCY: 100e3}  # what a healthy pair takes; any value would do
-
-
-@dataclass(frozen=True)
-class Resending:
-    """What healthy pairs send again: a ``share`` of the tests some segments, whose number is log-normal with
-    this ``median`` and this standard deviation (``spread``) of its logarithm.
-    """
-
-    share: float
-    median: float
-    spread: float
 
 
 @dataclass(frozen=True)
@@ -53,8 +41,7 @@ class Fabric:
     the uplinks of a switch lost: tests that leave it are slow, others not; ``slow_paths`` what was lost
     between two switches. ``longer`` is by how much a test between switches takes longer than one within, a
     share, by metric: of a healthy fabric whose paths are not alike. ``hidden``: rules are not told the
-    switches. With ``resending``, tests have resent segments, to which a part that is ``lossy`` adds so
-    many.
+    switches.
     """
 
     parts: int
@@ -72,8 +59,6 @@ class Fabric:
     slow_paths: Mapping[tuple[int, int], float] = field(default_factory=dict)
     longer: Mapping[str, float] = field(default_factory=dict)
     hidden: bool = False
-    resending: Resending | None = None
-    lossy: Mapping[int, float] = field(default_factory=dict)
 
     @property
     def leaves(self) -> tuple[Leaf, ...]:
@@ -135,19 +120,8 @@ class Fabric:
                 *wide.tolist(), *small.tolist(), quick.tolist(), strict=True
             )
         ]
-        if self.resending is not None:
-            for each, number in zip(times_ns, self._resent(turn, self.resending, generator), strict=True):
-                each[RESENT] = ((1.0 + number,), (1.0 + number,))
         tests = (PairTest(*each, took) for each, took in zip(turn.pairs, times_ns, strict=True))
         return RoundResult(turn, tuple(tests))
-
-    def _resent(self, turn: Round, usual: Resending, generator: np.random.Generator) -> list[float]:
-        """Segments that each test sent again."""
-        (own,) = generator.spawn(1)
-        count = len(turn.pairs)
-        some = np.floor(np.exp(own.normal(np.log(usual.median), usual.spread, count)))
-        more = own.poisson([max(self.lossy.get(part, 0.0) for part in each) for each in turn.pairs])
-        return [float(each) for each in some * (own.random(count) < usual.share) + more]
 
 
 def hunt(

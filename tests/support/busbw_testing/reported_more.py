@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from busbw.errors import ExitCode
-from busbw.hunt.rounds import circle
+from busbw.hunt.rounds import turn, turns
 from busbw.launch.series import Series, create_series, measure
 from busbw.model.event import Event, EventKind, event
 from busbw.model.hunt import BANDWIDTH, BOTH_WAYS, LATENCY, Hunt
@@ -40,8 +40,8 @@ def pairs_folder(home: Path, name: str, *, parts: int = 8, slow: Mapping[tuple[i
     )
     folder = create(home, name)
     write_record(folder, record)
-    for number, turn in enumerate(circle(parts)):
-        append_round(folder, _round(number, parts, turn, slow))
+    for number in range(turns(parts)):
+        append_round(folder, _round(number, parts, turn(parts, number), slow))
     return folder
 
 

@@ -7,13 +7,12 @@ from typing import Final
 
 import pytest
 
-from busbw.errors import ExitCode
 from busbw.hunt.compare_groups import (
     FRESH,
     SCREENS,
     GroupComparison,
     compare,
-    exit_code,
+    decisions,
     findings,
     to_fields,
     wants_more,
@@ -66,18 +65,16 @@ def hunted(**how: object) -> tuple[GroupComparison, int]:
 def test_alike_groups_take_the_first_rounds_alone(seed: int, shared: float) -> None:
     found, run = hunted(seed=seed, shared=shared)
     assert (found.decision, run) == (Decision.HEALTHY, SCREENS)
-    assert exit_code([found]) is ExitCode.OK
 
 
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("groups", [(4, 4), (4, 4, 4, 4)])
 def test_a_slow_group_is_named_by_fresh_rounds(seed: int, groups: tuple[int, ...]) -> None:
     found, run = hunted(slow={1: 0.1}, seed=seed, groups=groups, shared=0.2)
-    assert run == SCREENS + FRESH
+    assert (found.decision, run) == (Decision.SLOW, SCREENS + FRESH)
     slow = [each for each in found.groups if each.decision is Decision.SLOW]
     assert [(each.group, each.rounds, each.fresh) for each in slow] == [(1, FRESH, True)]
     assert slow[0].low < 0.1 < slow[0].high or abs(slow[0].loss - 0.1) < 0.02
-    assert exit_code([found]) is ExitCode.BAD_VERDICT
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -86,7 +83,6 @@ def test_noise_accuses_nobody(seed: int) -> None:
     found, _ = hunted(slow={2: 0.6}, noise=1.0, seed=seed)
     assert found.decision is Decision.UNDECIDED
     assert "noise hides" in found.reason
-    assert exit_code([found]) is ExitCode.UNDECIDED
 
 
 def test_only_groups_of_as_many_ranks_are_compared() -> None:
@@ -94,9 +90,7 @@ def test_only_groups_of_as_many_ranks_are_compared() -> None:
     assert (sorted(each.group for each in found.groups), found.alone) == ([0, 1], (2,))
     lonely = compare(RULES, rounds(SCREENS, groups=(8,)))
     assert (lonely.decision, lonely.groups) == (Decision.UNDECIDED, ())
-    # Where the other stage could be compared, that decides.
-    assert exit_code([found, lonely]) is ExitCode.OK
-    assert exit_code([lonely]) is exit_code([]) is ExitCode.UNDECIDED
+    assert decisions([found, lonely]) == [Decision.HEALTHY]
 
 
 def test_a_slow_host_is_told_in_a_line_and_can_be_left_out() -> None:

@@ -159,23 +159,6 @@ def test_ranks_are_tested_within_their_hosts() -> None:
     assert named(conclude(rules, groups, history)) == [(10,)]
 
 
-def test_latency_alone_accuses_too() -> None:
-    def run(turn: Round) -> RoundResult:
-        generator = np.random.default_rng(turn.number)
-        tests = []
-        for one, other in turn.pairs:
-            late = 40.0 if 2 in (one, other) else 1.0  # a few of many small messages were lost
-            small = float(1e5 * late * np.exp(generator.normal(0, 0.3)))
-            wide = float(4e7 * np.exp(generator.normal(0, 0.01)))
-            times_ns = {BANDWIDTH: ((wide,), (wide,)), LATENCY: ((small,), (small,))}
-            tests.append(PairTest(one, other, {**times_ns, QUICKEST: times_ns[LATENCY]}))
-        return RoundResult(turn, tuple(tests))
-
-    (suspect,) = conclude(RULES, everyone(8), hunt(RULES, everyone(8), run)).suspects
-    assert (suspect.parts, suspect.metric) == ((2,), LATENCY)
-    assert 10 < suspect.loss < 100
-
-
 @pytest.mark.parametrize("bad", [0, 1, 2])
 @pytest.mark.parametrize("restless", [0.3, 0.6])
 def test_hosts_that_share_cores_with_something_else_accuse_nobody_who_is_healthy(

@@ -9,8 +9,8 @@ import pytest
 
 from busbw.errors import ExitCode
 from busbw.hunt.field import fields, of_ranks, on_switches
-from busbw.hunt.findings import excluded, exit_code, findings, to_fields
-from busbw.hunt.verdict import Decision, HuntVerdict, Suspect
+from busbw.hunt.findings import excluded, findings, to_fields
+from busbw.hunt.verdict import Decision, HuntVerdict, Suspect, exit_code
 from busbw.model.finding import Severity
 from busbw.model.hunt import BANDWIDTH, LATENCY, RESENT
 from busbw.model.record import HostInfo
@@ -146,13 +146,14 @@ def test_hosts_are_left_out_by_the_names_that_engines_have_for_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("verdicts", "code"),
+    ("decisions", "code"),
     [
-        ((HEALTHY,), ExitCode.OK),
-        ((HEALTHY, SLOW), ExitCode.BAD_VERDICT),
-        ((HEALTHY, replace(HEALTHY, decision=Decision.UNDECIDED)), ExitCode.UNDECIDED),
-        ((replace(HEALTHY, decision=Decision.UNDECIDED), SLOW), ExitCode.BAD_VERDICT),
+        ((Decision.HEALTHY,), ExitCode.OK),
+        ((Decision.HEALTHY, Decision.SLOW), ExitCode.BAD_VERDICT),
+        ((Decision.HEALTHY, Decision.UNDECIDED), ExitCode.UNDECIDED),
+        ((Decision.UNDECIDED, Decision.SLOW), ExitCode.BAD_VERDICT),
+        ((), ExitCode.UNDECIDED),
     ],
 )
-def test_the_exit_code_of_several_fields(verdicts: tuple[HuntVerdict, ...], code: ExitCode) -> None:
-    assert exit_code(verdicts) is code
+def test_the_exit_code_of_several_fields(decisions: tuple[Decision, ...], code: ExitCode) -> None:
+    assert exit_code(decisions) is code

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import pytest
 
 from busbw.judge.levels import changes_of
 from busbw.model import history
@@ -37,15 +38,15 @@ def found(first: float, driver: int) -> Change:
     return change
 
 
-def test_the_version_that_changed_there_is_named_alone() -> None:
-    change = found(0.06, BEFORE + 1)
-    assert (change.at, change.explained) == (BEFORE, ("version 2.27 -> 2.28",))
-
-
-def test_a_launch_between_the_levels_leaves_both() -> None:
-    assert set(found(0.03, BEFORE + 1).explained) == {"version 2.27 -> 2.28", "driver 560 -> 570"}
-
-
-def test_where_nothing_changed_at_the_likeliest_place_the_one_beside_it_is_taken() -> None:
-    change = found(0.0, 40)
-    assert (change.at, change.explained) == (BEFORE, ("version 2.27 -> 2.28",))
+@pytest.mark.parametrize(
+    ("first", "driver", "explained"),
+    [
+        (0.06, BEFORE + 1, {"version 2.27 -> 2.28"}),
+        (0.03, BEFORE + 1, {"version 2.27 -> 2.28", "driver 560 -> 570"}),  # a launch between the levels
+        (0.0, 40, {"version 2.27 -> 2.28"}),  # nothing changed at the likeliest place, but beside it
+    ],
+)
+def test_what_changed_with_the_level_is_named(first: float, driver: int, explained: set[str]) -> None:
+    change = found(first, driver)
+    assert set(change.explained) == explained
+    assert change.at == BEFORE

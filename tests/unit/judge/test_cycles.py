@@ -63,4 +63,6 @@ def test_a_cycle_without_a_number_has_no_part_and_wrong_data_decide() -> None:
     failed = replace(record.results[0], status=Status.FAILED, time_ns=None, error="died")
     assert seen(replace(record, results=(failed, *record.results[1:]))).times_ns == (30_000.0,)
     wrong = replace(record.results[2], status=Status.WRONG, wrong=3)
-    assert seen(replace(record, results=(*record.results[:2], wrong))).status is Status.WRONG
+    record = replace(record, results=(*record.results[:2], wrong))
+    assert seen(record).status is Status.WRONG
+    assert launches_of([record]) == {}

@@ -6,10 +6,9 @@ import math
 import random
 
 import pytest
-from busbw_testing.compared import record_of
+from busbw_testing.compared import record_of, reference_of
 
 from busbw.judge.expectation import Judgement, expect
-from busbw.judge.references.reference import Point, Reference
 from busbw.judge.scatter import Prior, Scatter, SizeClass
 
 SIZES = tuple(2**power for power in range(10, 50))
@@ -21,22 +20,6 @@ SCATTER = 0.1
 def drawn(draw: random.Random, launches: int) -> dict[int, tuple[float, ...]]:
     """Times of independent cases of one speed."""
     return {size: tuple(100 * math.exp(draw.gauss(0, SCATTER)) for _ in range(launches)) for size in SIZES}
-
-
-def reference(times_us: dict[int, tuple[float, ...]]) -> Reference:
-    """As ``busbw expect --save`` keeps it: the bandwidth of a point is that of the median launch."""
-    points = tuple(
-        Point(size, "out-of-place", size / _median(times) / 1e3, times) for size, times in times_us.items()
-    )
-    return Reference(
-        name="known", kind="saved", ranks=2, nodes=1, date="2026-11-22", source="here", definition="busbw",
-        points=points, operation="all_reduce", device="Xeon", dtype="float", op="sum",
-    )  # fmt: skip
-
-
-def _median(times: tuple[float, ...]) -> float:
-    ordered = sorted(times)
-    return (ordered[(len(times) - 1) // 2] + ordered[len(times) // 2]) / 2
 
 
 @pytest.mark.parametrize(("new", "known"), [(1, 1), (1, 3), (10, 3), (3, 10)])
@@ -51,7 +34,7 @@ def test_good_runs_are_below_the_bound_at_most_as_often_as_it_says(
     for _ in range(ROUNDS):
         times = {size: run if len(run) > 1 else run[0] for size, run in drawn(draw, new).items()}
         run = record_of(times, within=0.0)
-        below += expect([run], [reference(drawn(draw, known))], tolerance=0.0, prior=prior).count(
+        below += expect([run], [reference_of(drawn(draw, known))], tolerance=0.0, prior=prior).count(
             Judgement.BELOW
         )
     cases = ROUNDS * len(SIZES)
@@ -60,7 +43,7 @@ def test_good_runs_are_below_the_bound_at_most_as_often_as_it_says(
 
 def test_several_launches_are_held_by_their_geometric_means() -> None:
     """Of the run and of the reference: one odd launch of three moves both, and no median."""
-    known = reference({1024: (100.0, 100.0, 130.0), 2048: (200.0, 200.0, 260.0)})
+    known = reference_of({1024: (100.0, 100.0, 130.0), 2048: (200.0, 200.0, 260.0)})
     (exact,) = expect([record_of({1024: [90.0, 90.0, 120.0]})], [known]).cases
     assert exact.expected_gb_per_s == pytest.approx(1024 / (100 * 1.3 ** (1 / 3)) / 1e3)
     assert exact.measured_gb_per_s == pytest.approx(1024 / (90 * (4 / 3) ** (1 / 3)) / 1e3)

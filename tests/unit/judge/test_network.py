@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from busbw_testing.compared import record_of
+from busbw_testing.compared import record_of, reference_of
 from busbw_testing.diagnosed import conclusions
 
 from busbw.judge.compare_arms import device, make_arm, nodes
@@ -30,13 +30,9 @@ def log(us: float = 10.0, hosts: int = 2, **evidence: list[str]) -> RunRecord:
     return replace(record, source=source, method=replace(record.method, time="busbw"))
 
 
-def reference(network: str = "libfabric efa", us: float = 10.0, **fields: object) -> Reference:
-    plain = Reference(
-        name="known", kind="log", ranks=4, nodes=2, date="2026-11-22", source="here", definition="busbw",
-        points=(Point(SIZE, "out-of-place", 1.5 * SIZE / us / 1e3, (us,)),), operation="all_reduce",
-        device="Xeon", dtype="float", op="sum", network=network,
-    )  # fmt: skip
-    return replace(plain, **fields)
+def reference(network: str = "libfabric efa", **fields: object) -> Reference:
+    known = {"kind": "log", "ranks": 4, "nodes": 2, "versions": {}, "network": network, **fields}
+    return reference_of({SIZE: (10.0,)}, **known)
 
 
 @pytest.mark.parametrize(
@@ -70,11 +66,10 @@ def test_networks_differ_where_both_are_known() -> None:
     assert not is_other("", "IB")
 
 
-@pytest.mark.parametrize("name", ["FasTrak", "IB", "gIB", "UCX"])
-def test_a_reference_of_another_network_says_nothing(name: str) -> None:
-    found = expect([log(us=20.0, network=[name])], [reference()])
+def test_a_reference_of_another_network_says_nothing() -> None:
+    found = expect([log(us=20.0, network=["FasTrak"])], [reference()])
     assert found.count(Judgement.NO_REFERENCE) == 1
-    assert found.unmatched == {"known": f"its network is libfabric efa, the run's {name}"}
+    assert found.unmatched == {"known": "its network is libfabric efa, the run's FasTrak"}
 
 
 def test_a_reference_of_the_same_network_or_on_one_host_is_used() -> None:

@@ -161,26 +161,6 @@ def test_other_buffers_decide_nothing() -> None:
     assert {case.answer for case in expect([run], [unsaid]).cases} == {Judgement.EXPECTED}
 
 
-@pytest.mark.parametrize(
-    ("fields", "why"),
-    [
-        ({"dtype": "double"}, "it is of double, the run of float"),
-        ({"op": "max"}, "it is of max, the run of sum"),
-    ],
-)
-@pytest.mark.parametrize("named", [True, False])
-def test_why_there_is_no_reference_is_the_true_reason(
-    fields: dict[str, str], why: str, *, named: bool
-) -> None:
-    found = expect([record_of(TIMES)], [replace(saved(record_of(TIMES)), **fields)], named=named)
-    assert found.unmatched == {"mine": why}
-    assert {case.why for case in found.cases} == {""}
-    assert (
-        next(line for line in table(found) if "against" in line)
-        == "# against  no reference: none can be used"
-    )
-
-
 def test_rows_say_what_the_references_that_fit_do_not_have() -> None:
     known = saved(record_of(TIMES))
     other = record_of({4096: [40.0, 40.0, 40.1]})

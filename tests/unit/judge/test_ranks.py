@@ -77,12 +77,7 @@ def test_equal_ranks_are_not_accused(compare: Callable[..., RankTable], ranks: i
 def test_of_two_ranks_that_are_late_together_neither_is_named(compare: Callable[..., RankTable]) -> None:
     table = compare(arrivals([0.0, 200_000.0, 0.0, 200_000.0]))
     assert table.latest is None
-    assert [rank.over_last_ns > 100_000 for rank in table.ranks if rank.over_last_ns is not None] == [
-        True,
-        False,
-        True,
-        False,
-    ]
+    assert [(rank.over_last_ns or 0.0) > 100_000 for rank in table.ranks] == [True, False, True, False]
 
 
 def test_too_few_samples_name_nobody(compare: Callable[..., RankTable]) -> None:
@@ -130,21 +125,9 @@ def test_times_are_those_of_one_call(make_record: MakeRecord, sample_rows: Rows,
     own = np.tile(np.arange(1, 101) * 400, (2, 1))
     table = rank_table(make_record(2), 0, sample_rows(own, k=4), digest_rows(own, k=4))
     rank = table.ranks[1]
-    assert (rank.median_ns, rank.p95_ns, rank.max_ns, rank.issue_ns) == (
-        5050,
-        pytest.approx(9505),
-        10_000,
-        5050,
-    )
+    assert (rank.median_ns, rank.max_ns, rank.issue_ns) == (5050, 10_000, 5050)
+    assert rank.p95_ns == pytest.approx(9505)
     assert (rank.host, rank.local_rank, rank.device, rank.samples) == ("node0", 1, "GPU 1", 100)
-
-
-@pytest.mark.parametrize(("samples", "known"), [(58, False), (59, True)])
-def test_a_95th_percentile_needs_59_samples(
-    compare: Callable[..., RankTable], samples: int, known: bool
-) -> None:
-    table = compare(arrivals([0.0, 0.0], samples=samples))
-    assert (table.ranks[0].p95_ns is not None) is known
 
 
 def test_samples_that_a_cut_file_has_of_some_ranks_are_compared_where_all_have_them(

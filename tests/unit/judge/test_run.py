@@ -30,12 +30,6 @@ def test_a_run_opens_by_its_folder_its_name_and_as_the_last_one(
     assert busbw.open_run().folder == written
 
 
-def test_a_run_that_does_not_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BUSBW_HOME", str(tmp_path))
-    with pytest.raises(UsageError, match="no run 'nothing'"):
-        busbw.open_run("nothing")
-
-
 def test_results_have_a_row_for_every_case_of_the_plan(written: Path) -> None:
     results = busbw.open_run(written).df
     assert results["case"].to_list() == [0, 1, 2, 3]

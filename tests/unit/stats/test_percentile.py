@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from busbw.stats.percentile import at_most, least_samples, nearest_rank, percentile
 
@@ -25,17 +23,6 @@ def test_samples_that_a_percentile_needs(percent: float, least: int) -> None:
 )
 def test_nearest_rank(n: int, percent: float, rank: int) -> None:
     assert nearest_rank(np.arange(1.0, n + 1), percent) == rank
-
-
-@given(st.lists(st.floats(0, 1e9), min_size=1, max_size=200), st.floats(0.1, 99.9))
-def test_nearest_rank_is_the_smallest_sample_that_so_many_do_not_exceed(
-    values: list[float], percent: float
-) -> None:
-    ordered = np.sort(np.array(values))
-    value = nearest_rank(ordered, percent)
-    share = 100 / len(values)
-    assert (ordered <= value).sum() * share >= percent * (1 - 1e-12)
-    assert (ordered < value).sum() * share < percent * (1 + 1e-12)
 
 
 def test_what_bounds_a_percentile_holds_it_in_95_of_100_cases() -> None:

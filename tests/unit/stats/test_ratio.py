@@ -6,18 +6,14 @@ import math
 import random
 
 import pytest
+from busbw_testing.compared import launches
 
 from busbw.stats.launches import student_quantile
 from busbw.stats.ratio import MOST_IN_A_ROW, Difference, in_groups, in_pairs, of_class, of_neighbours, ratio
 
 
-def launches(n: int, median: float, spread: float, seed: int, drift: float = 0.0) -> list[float]:
-    draw = random.Random(seed)
-    return [median * math.exp(draw.gauss(0, spread) + drift * block) for block in range(n)]
-
-
 def test_pairs_take_out_what_drifts_for_both() -> None:
-    before, after = launches(12, 100, 0.01, 1, drift=0.05), launches(12, 90, 0.01, 2, drift=0.05)
+    before, after = launches(100, 12, 1, drift=0.05), launches(90, 12, 2, drift=0.05)
     paired, apart = (ratio(make(before, after), 0.01) for make in (in_pairs, in_groups))
     assert paired.low > math.log(1.08)
     assert paired.p < 1e-8

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from dataclasses import replace
 
 import numpy as np
 from hypothesis import given
@@ -88,19 +87,3 @@ def test_how_the_numbers_lie_in_memory_does_not_matter(values: np.ndarray) -> No
     spread[::3] = values
     assert decided(values) == decided(values.astype(">f8")) == decided(spread[::3])
     assert decided(values) == decided(values[::-1].copy()[::-1])
-
-
-@given(times, st.integers(-8, 8))
-def test_a_unit_that_is_a_power_of_two_does_not_matter(values: np.ndarray, power: int) -> None:
-    factor = 2.0**power
-    limits = Limits()
-    scaled = replace(limits, small_ns=limits.small_ns * factor)
-    assert judge_look(values * factor, 8, 0.25, scaled, 4) == judge_look(values, 8, 0.25, limits, 4)
-
-
-@given(times, st.floats(0, 1))
-def test_more_time_spent_can_only_end_it(values: np.ndarray, spent: float) -> None:
-    early = judge_look(values, 8, spent, Limits(), 1)
-    late = judge_look(values, 8, spent + 10.0, Limits(), 1)
-    assert late is not None
-    assert early in (None, late)

@@ -9,12 +9,12 @@ from typing import Final, NamedTuple
 
 from busbw.errors import UsageError
 from busbw.judge.diagnose import logs, profiled
+from busbw.judge.diagnose.concluded import concluded
 from busbw.judge.diagnose.subject import Subject
 from busbw.judge.traffic import settings_of
 from busbw.model.choice import Choice
 from busbw.model.collective import COLLECTIVES
 from busbw.model.conclusion import Answer, Conclusion, Fact, Question
-from busbw.model.finding import Severity
 from busbw.model.result import CaseResult
 from busbw.model.tuning_line import tuning_lines
 from busbw.plan.presets.preset import ENGINE_SECTIONS, Preset, read_preset
@@ -55,8 +55,7 @@ def _settings(subject: Subject) -> Iterator[Conclusion]:
     by_preset = _by_preset(subject, found)
     forced = {name: value for name, value in found.items() if name not in by_preset}
     if by_preset:
-        yield Conclusion(
-            Severity.INFO,
+        yield concluded(
             "as its preset asks: "
             + ", ".join(f"{name}={found[name]} ({preset})" for name, preset in by_preset.items()),
             evidence="; ".join(f"{name} {_FORCING[name]}" for name in by_preset),
@@ -65,8 +64,7 @@ def _settings(subject: Subject) -> Iterator[Conclusion]:
             facts=tuple(Fact(name, found[name], source=preset) for name, preset in by_preset.items()),
         )
     if forced:
-        yield Conclusion(
-            Severity.WARNING,
+        yield concluded(
             "the library did not choose freely: "
             + ", ".join(f"{name}={value}" for name, value in forced.items()),
             evidence="; ".join(f"{name} {_FORCING[name]}" for name in forced),
@@ -147,8 +145,7 @@ def _observed(subject: Subject) -> Iterator[Conclusion]:
     if lines := _from_log(subject):
         source, seen = "lines of NCCL in the log", lines
     if not seen:
-        yield Conclusion(
-            Severity.INFO,
+        yield concluded(
             "the algorithm was not observed, and busbw does not guess it",
             hint=_hint(subject),
             check="algorithm.observed",
@@ -158,8 +155,7 @@ def _observed(subject: Subject) -> Iterator[Conclusion]:
         yield _differing(differing, len(choices))
     for operation, rows in groupby(sorted(seen), key=lambda row: row.operation):
         ranges = list(_ranges(list(rows)))
-        yield Conclusion(
-            Severity.INFO,
+        yield concluded(
             f"{operation}: " + "; ".join(_range_words(each) for each in ranges),
             check="algorithm.observed",
             answer=Answer.YES,
@@ -176,8 +172,7 @@ def _observed(subject: Subject) -> Iterator[Conclusion]:
 
 def _differing(choices: Sequence[Choice], cases: int) -> Conclusion:
     """Ranks that did not do the same: NCCL's own agreement is broken, or one rank's settings are others."""
-    return Conclusion(
-        Severity.WARNING,
+    return concluded(
         f"in {len(choices)} of {cases} cases ranks differ in algorithm, protocol or number of channels",
         evidence=f"up to {max(choice.other_ranks for choice in choices)} ranks differ from rank 0",
         hint="compare the ranks' variables and libraries: `busbw preflight`",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from busbw.judge.diagnose.concluded import concluded
 from busbw.judge.diagnose.subject import Subject
 from busbw.judge.samples import missing_samples
 from busbw.model.conclusion import Answer, Conclusion, Fact
@@ -34,8 +35,7 @@ def _yes(record: RunRecord) -> Conclusion:
     cases = len(record.plan.cases)
     every = "the one case" if cases == 1 else f"all {cases} cases"
     there = f"{every} of the {'log' if record.source else 'plan'} {'is' if cases == 1 else 'are'} there"
-    return Conclusion(
-        Severity.INFO,
+    return concluded(
         there if cases else "the run came to its end",  # a hunt has rounds instead of cases
         check="whole.status",
         answer=Answer.YES,
@@ -49,8 +49,7 @@ def _exports(subject: Subject) -> Iterator[Conclusion]:
     there = subject.exports
     if there is None or there >= subject.ranks:
         return
-    yield Conclusion(
-        Severity.WARNING,
+    yield concluded(
         f"{subject.ranks - there} of {subject.ranks} ranks left no export of Nsight Systems",
         evidence="--profile nsys leaves evidence/nsys/rank-*.sqlite in the run folder",
         hint="log/ranks.log has what nsys said; is it the real one on the ranks' PATH, and is the disk full?",
@@ -78,9 +77,9 @@ def _status(record: RunRecord) -> Iterator[Conclusion]:
         answer = Answer.NO
     else:  # it ended as planned
         severity, answer = Severity.INFO, Answer.UNDECIDED
-    yield Conclusion(
-        severity,
+    yield concluded(
         claim,
+        severity=severity,
         evidence="; ".join(list(filter(None, reasons))[:_SHOWN]),
         hint=record.hint or _hint(record, missing),
         check="whole.status",
@@ -106,8 +105,7 @@ def _log(record: RunRecord) -> Iterator[Conclusion]:
     if not lost:
         return
     texts = (f"line {each.line}: {each.text}" if each.line else each.text for each in lost)
-    yield Conclusion(
-        Severity.WARNING,
+    yield concluded(
         f"the log is not whole: {first_of(texts, _SHOWN, '; ')}",
         hint="import the whole log; an excerpt is judged by what it has",
         check="whole.log",
@@ -120,8 +118,7 @@ def _job(record: RunRecord) -> Iterator[Conclusion]:
     """What a launcher said behind a table that came to its end."""
     for each in record.source.findings if record.source is not None else ():
         if each.kind == JOB_FAILED:
-            yield Conclusion(
-                Severity.WARNING,
+            yield concluded(
                 each.text,
                 evidence=f"line {each.line} of the log, below the whole table",
                 check="whole.job",
@@ -133,9 +130,9 @@ def _labels(record: RunRecord) -> Iterator[Conclusion]:
     """Where a log says two things that cannot both be: its rows were followed."""
     for each in record.source.findings if record.source is not None else ():
         if each.kind in DOUBTS:
-            yield Conclusion(
-                Severity.WARNING,
+            yield concluded(
                 each.text,
+                severity=Severity.WARNING,
                 evidence=f"line {each.line} of the log" if each.line else "",
                 check="whole.labels",
                 answer=Answer.ASIDE,
@@ -148,8 +145,7 @@ def _samples(subject: Subject) -> Iterator[Conclusion]:
     claims = subject.absent or tuple(map(str, short))
     if not claims:
         return
-    yield Conclusion(
-        Severity.WARNING,
+    yield concluded(
         first_of(claims, _SHOWN, "; "),
         hint="bring the run's folder `samples` here again, or measure again",
         check="whole.samples",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from busbw.judge.diagnose.concluded import concluded
 from busbw.judge.diagnose.subject import Subject
 from busbw.judge.expectation import Judged, Judgement
 from busbw.judge.moved import node_bytes
@@ -35,8 +36,7 @@ def conclusions(subject: Subject) -> Iterator[Conclusion]:
 
 
 def _profiled() -> Conclusion:
-    return Conclusion(
-        Severity.INFO,
+    return concluded(
         "a profiler was attached: no time of this run is held against a reference or a wire",
         hint="measure without --profile, and without nsys around it",
         check="expected.profiled",
@@ -55,9 +55,9 @@ def _data(subject: Subject) -> Iterator[Conclusion]:
             continue
         first = bad[0]
         where = first.wrong_at[0] if first.wrong_at else None
-        yield Conclusion(
-            Severity.ERROR,
+        yield concluded(
             f"{len(bad)} of {len(cases)} cases {what}",
+            severity=Severity.ERROR,
             evidence=first.error or _first(subject, first),
             hint="measure again with another version of the library, and on half of the ranks",
             rank=where.rank if where else None,
@@ -98,9 +98,9 @@ def _reference(subject: Subject, *, bounded: bool) -> Conclusion:
         *(_ratio(case) for case in (below or good)[:_SHOWN]),
     )
     if below:
-        return Conclusion(
-            Severity.ERROR,
+        return concluded(
             f"{len(below)} of {known} cases are below what {names} reached: {_named(below)}",
+            severity=Severity.ERROR,
             evidence="bus bandwidth over the reference's",
             hint="`busbw expect` has every case; then see which links and which algorithm were used",
             check="expected.reference",
@@ -108,8 +108,7 @@ def _reference(subject: Subject, *, bounded: bool) -> Conclusion:
             facts=facts,
         )
     if len(undecided) > len(good):
-        return Conclusion(
-            Severity.INFO,
+        return concluded(
             f"{len(undecided)} of {known} cases cannot be decided against {names}",
             evidence=f"{format_size(undecided[0].key.size_bytes)}: {undecided[0].why}",
             hint="`busbw expect` says of each what is missing; name one reference where several disagree",
@@ -118,8 +117,7 @@ def _reference(subject: Subject, *, bounded: bool) -> Conclusion:
             facts=facts,
         )
     if good:
-        return Conclusion(
-            Severity.INFO,
+        return concluded(
             f"{len(good)} of {len(judged)} cases reach what {names} did"
             + (f"; {len(undecided)} undecided" if undecided else ""),
             evidence=f"a loss under {_unseen(good)} would not show",
@@ -127,8 +125,7 @@ def _reference(subject: Subject, *, bounded: bool) -> Conclusion:
             answer=Answer.YES,
             facts=facts,
         )
-    return Conclusion(
-        Severity.INFO,
+    return concluded(
         f"no reference: {subject.expectation.none}",
         evidence=_why_none(subject, bounded=bounded),
         hint="save a good run as the reference: `busbw expect RUN --save NAME`",
@@ -172,9 +169,9 @@ def _network(subject: Subject) -> Iterator[Conclusion]:
     may_have_fabric = subject.imported or bool(nics.get("rdma") or nics.get("cxi"))
     reached, below = map(subject.expectation.count, (Judgement.EXPECTED, Judgement.BELOW))
     is_bad = why and subject.nodes and (below or (may_have_fabric and not reached))
-    yield Conclusion(
-        Severity.WARNING if is_bad else Severity.INFO,
+    yield concluded(
         why or said,
+        severity=Severity.WARNING if is_bad else Severity.INFO,
         evidence=said if why else "",
         hint=_SOCKETS_HINT if why else "",
         check="expected.log",
@@ -219,8 +216,7 @@ def _limit(subject: Subject) -> Iterator[Conclusion]:
         f"{best.key.collective} {format_size(best.key.size_bytes)} reaches {percent:.0f} % of what the wires"
         f" allow ({best.limit.wire} at {best.limit.wire_gb_per_s or 0.0:.1f} GB/s)"
     )
-    yield Conclusion(
-        Severity.WARNING if beyond else Severity.INFO,
+    yield concluded(
         claim + (", which cannot be" if beyond else ""),
         evidence=f"{best.limit.model}; rates: {subject.expectation.wires.source}",
         hint=_BEYOND if beyond else "",
@@ -239,8 +235,7 @@ def _no_limit(subject: Subject) -> Iterator[Conclusion]:
     limits = (case.limit for case in subject.expectation.cases)
     refuted = next((limit for limit in limits if limit is not None and limit.refuted), None)
     if refuted is not None:
-        yield Conclusion(
-            Severity.INFO,
+        yield concluded(
             "what the wires allow is not known",
             evidence=f"{refuted.model}; rates: {subject.expectation.wires.source}",
             hint="measure with busbw where NVML is: its record has the NVLink domain of every host",
@@ -268,8 +263,7 @@ def _wire(subject: Subject) -> Iterator[Conclusion]:
     least = "" if moved.exact else "at least "
     same = ", the algbw" if moved.bytes == case.size_bytes else ""
     beyond = rate > line
-    yield Conclusion(
-        Severity.WARNING if beyond else Severity.INFO,
+    yield concluded(
         f"{format_size(case.size_bytes)} {case.collective}: each of {subject.nodes} nodes must send and"
         f" receive {least}{rate:.2f} GB/s{same}, {rate / nics:.2f} over each of {nics} NICs:"
         f" {format_share(rate / line, decimals=0)} of their rate" + (", which cannot be" if beyond else ""),

@@ -10,6 +10,7 @@ from itertools import groupby
 from typing import Final
 
 from busbw.judge.diagnose import profiled
+from busbw.judge.diagnose.concluded import concluded
 from busbw.judge.diagnose.subject import Subject
 from busbw.judge.traffic import (
     STARVED,
@@ -26,7 +27,7 @@ from busbw.judge.traffic import (
 from busbw.model.case import Case
 from busbw.model.conclusion import Answer, Conclusion, Fact
 from busbw.model.finding import Severity
-from busbw.model.traffic import NVLINK, Burst
+from busbw.model.traffic import NVLINK, Burst, Link
 from busbw.units import first_of, format_approximate_size, format_share, format_size
 
 _SHOWN: Final = 4
@@ -66,16 +67,16 @@ def _missing(case: Case, groups: Sequence[Fellows]) -> Iterator[Conclusion]:
     odd = [(group, have) for group in groups if (have := len(group.links) + len(group.noted)) < most]
     if not odd:
         return
-    names = Counter(_name(group, use.link.link, use.link.name) for group in groups for use in group.used)
+    names = Counter(_name(use.link) for group in groups for use in group.used)
     words = []
     for group, have in odd:
-        own = {_name(group, use.link.link, use.link.name) for use in group.links}
+        own = {_name(use.link) for use in group.links}
         gone = [name for name, many in names.items() if name not in own and many >= len(groups) - len(odd)]
-        place = f"{group.host} {group.device}".strip()
-        words.append(f"{place} has {have} of {most}" + (f" (no {', '.join(gone[:_SHOWN])})" if gone else ""))
+        words.append(
+            f"{_place(group)} has {have} of {most}" + (f" (no {', '.join(gone[:_SHOWN])})" if gone else "")
+        )
     what = "GPUs" if kind == NVLINK else "hosts"
-    yield Conclusion(
-        Severity.WARNING,
+    yield concluded(
         f"{what} differ in their {kind} links: {first_of(words, _SHOWN)}",
         evidence="links that are up and have counters",
         hint="look for inactive links: `nvidia-smi nvlink -s`"
@@ -95,8 +96,9 @@ def _only(hosts: Iterable[str]) -> str:
     return names.pop() if len(names) == 1 else ""
 
 
-def _name(group: Fellows, link: str, name: str) -> str:
-    return link if group.kind == NVLINK else name
+def _name(link: Link) -> str:
+    """Without the GPU, whose NVLinks have the same numbers as another's."""
+    return link.link if link.kind == NVLINK else link.name
 
 
 def _slower(burst: Burst, case: Case, groups: Sequence[Fellows]) -> Iterator[Conclusion]:
@@ -105,8 +107,7 @@ def _slower(burst: Burst, case: Case, groups: Sequence[Fellows]) -> Iterator[Con
     if not slow:
         return
     words = [f"{link.name} of {link.host} has {link.gb_per_s:.4g} of {best:.4g} GB/s" for link, best in slow]
-    yield Conclusion(
-        Severity.WARNING,
+    yield concluded(
         f"ports slower than on other hosts: {first_of(words, _SHOWN)}",
         evidence="the ports' line rates, each against its fellow of the same name on the fastest host",
         hint="the link trained at less than its rate: look at cable, module and switch port",
@@ -142,8 +143,7 @@ def _events(burst: Burst, case: Case, groups: Sequence[Fellows]) -> Iterator[Con
         for name, total in totals.items()
     ]
     lost = any(name not in _REORDERED for name in totals)
-    yield Conclusion(
-        Severity.WARNING if lost else Severity.INFO,
+    yield concluded(
         ("error counters rose during the burst: " if lost
          else "packets arrived out of order, which adaptive routing causes, and none was lost: ")
         + "; ".join(words),
@@ -220,8 +220,7 @@ def _unread(subject: Subject) -> Conclusion:
         hint = "measure an operation that moves data, with a size of one element a rank or more"
     elif "counters" in subject.record.plan.evidence:
         hint = "counters are read after the last case: let the run finish"
-    return Conclusion(
-        Severity.INFO,
+    return concluded(
         claim,
         hint="" if alone else hint,
         check="links.used",
@@ -230,8 +229,7 @@ def _unread(subject: Subject) -> Conclusion:
 
 def _nothing_to_see(subject: Subject, case: Case) -> Conclusion:
     alone = subject.nodes == 1
-    return Conclusion(
-        Severity.INFO,
+    return concluded(
         _ALONE if alone else f"{subject.nodes} nodes, and no link has counters that can be read",
         hint="" if alone else "mount /sys into the container, and pass the devices in",
         check="links.used",
@@ -244,9 +242,9 @@ def _bypassed(burst: Burst, case: Case) -> Iterator[Conclusion]:
     if fabric:
         kinds = ", ".join(sorted({link.kind for link in fabric}))
         hosts = len({link.host for link in fabric})
-        yield Conclusion(
-            Severity.ERROR,
+        yield concluded(
             f"the bytes went over Ethernet, though {hosts} hosts have {len(fabric)} ports of {kinds}",
+            severity=Severity.ERROR,
             evidence=_COUNTERS,
             hint="make the library use the fabric: its network plugin (NCCL), its provider or PML (MPI)",
             check="links.bypassed",
@@ -276,9 +274,9 @@ def _silent(subject: Subject, burst: Burst, case: Case, groups: Sequence[Fellows
     claim = (
         f"none of {links} {kind} links carried anything of {case.collective} {format_size(case.size_bytes)}"
     )
-    return Conclusion(
-        Severity.INFO if near else Severity.ERROR,
+    return concluded(
         claim + ("; NVLinks did, and whether they join the hosts is not known" if near else ""),
+        severity=Severity.INFO if near else Severity.ERROR,
         evidence=_COUNTERS,
         hint="see whether the hosts are of one NVLink domain: `nvidia-smi -q` has its ClusterUUID"
         if near
@@ -305,8 +303,7 @@ def _used(subject: Subject, case: Case, groups: Sequence[Fellows]) -> Conclusion
     links = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
     evidence = f"{_COUNTERS}: {case.collective} {format_size(case.size_bytes)}{_left_out(subject, groups)}"
     if not bad:
-        return Conclusion(
-            Severity.INFO,
+        return concluded(
             f"all {links} {kind} links of each {what} carried traffic ({_rates(subject, groups)})",
             evidence=evidence,
             check="links.used",
@@ -321,10 +318,10 @@ def _used(subject: Subject, case: Case, groups: Sequence[Fellows]) -> Conclusion
         patterns.append(f"nothing on {', '.join(unused[:_SHOWN])}{others} ({names})")
     least, most = min(len(group.used) for group in bad), max(len(group.used) for group in bad)
     count = f"{least}" if least == most else f"{least} to {most}"
-    return Conclusion(
-        Severity.ERROR,
+    return concluded(
         f"{count} of {links} {kind} links carried traffic on {len(bad)} of {len(groups)} {what}s: "
         + "; ".join(patterns[:2]),
+        severity=Severity.ERROR,
         evidence=f"{evidence}, {_rates(subject, groups)}",
         hint=_hint(subject, kind),
         host=_only(group.host for group in bad),
@@ -355,10 +352,7 @@ def _hint(subject: Subject, kind: str) -> str:
 
 def _pattern(group: Fellows) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Names of the links that carried something, and of those that did not, without the host or GPU."""
-    used, unused = (
-        tuple(use.link.link if group.kind == NVLINK else use.link.name for use in uses)
-        for uses in (group.used, group.unused)
-    )
+    used, unused = (tuple(_name(use.link) for use in uses) for uses in (group.used, group.unused))
     return used, unused
 
 
@@ -408,11 +402,11 @@ def _even(subject: Subject, case: Case, groups: Sequence[Fellows]) -> Iterator[C
         if is_more
         else "look at that port's rate, cable and events, and at how many channels use it"
     )
-    yield Conclusion(
-        Severity.WARNING if uneven else Severity.INFO,
-        (f"{group.used[at].link.name} {claim} on {_place(group)}" if uneven
-         else f"the {group.kind} links that carry traffic do so evenly: the busiest has"
-              f" {format_share(excess)} more"),
+    evenly = f"the {group.kind} links that carry traffic do so evenly: the busiest has"
+    yield concluded(
+        f"{group.used[at].link.name} {claim} on {_place(group)}"
+        if uneven
+        else f"{evenly} {format_share(excess)} more",
         evidence=f"noise {format_share(noise)}: of the traffic between windows and of the time",
         hint=hint if uneven else "",
         host=group.host if uneven else "",
@@ -424,7 +418,7 @@ def _even(subject: Subject, case: Case, groups: Sequence[Fellows]) -> Iterator[C
             Fact("noise", round(noise, 4)),
         ),
         case=case.index,
-    )  # fmt: skip
+    )
 
 
 def _bytes(subject: Subject, case: Case, groups: Sequence[Fellows]) -> Iterator[Conclusion]:
@@ -448,8 +442,7 @@ def _bytes(subject: Subject, case: Case, groups: Sequence[Fellows]) -> Iterator[
     if excess:
         ratio, group, must = most
     unit = "GPU" if group.kind == NVLINK else "node"
-    yield Conclusion(
-        Severity.WARNING if missing or excess else Severity.INFO,
+    yield concluded(
         f"a {unit} moved {format_approximate_size(ratio * must.bytes)} a call,"
         f" {format_share(ratio, decimals=0)} of {'what' if must.exact else 'the least that'} must move"
         + (": some went a way that these counters do not see" if missing else "")

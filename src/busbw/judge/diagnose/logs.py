@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from busbw.judge.diagnose.concluded import concluded
 from busbw.judge.diagnose.subject import Subject
 from busbw.model.case import Case
 from busbw.model.conclusion import Answer, Conclusion, Fact, Question
-from busbw.model.finding import Severity
 from busbw.model.result import CaseResult, StopReason
 from busbw.units import counted, format_share, format_size, format_time
 
@@ -57,8 +57,7 @@ def precision(subject: Subject) -> Conclusion:
         low, high, first, last, case = max(ends, key=lambda each: each[1] / each[0])
         claim = f"the log's {last} ({format_time(high, 4)}) is {high / low:.3g} times its {first} at most"
         return _told(claim, case, Fact(f"{last} over {first}", round(high / low, 4), source="the log"))
-    return Conclusion(
-        Severity.INFO,
+    return concluded(
         "the log has one mean a size, which does not show how calls vary",
         hint=hint(source.tool, Question.VARIANCE),
         check="variance.precision",
@@ -80,8 +79,7 @@ def _percentiles(result: CaseResult) -> tuple[float, float, str, str] | None:
 
 
 def _told(claim: str, case: Case, fact: Fact) -> Conclusion:
-    return Conclusion(
-        Severity.INFO,
+    return concluded(
         f"{claim}, at {case.collective} {format_size(case.size_bytes)}",
         evidence="what the log's tool printed, without an interval",
         hint=_BUSBW,
@@ -103,8 +101,7 @@ def _without_samples(subject: Subject) -> Conclusion:
         hint = "bring its folder `samples` here; where it is lost, measure again"
     elif any(result.stop is StopReason.CHECK_ONLY for result in subject.record.results):
         claim, hint = "nothing was timed (-n 0)", "leave -n out"
-    return Conclusion(
-        Severity.INFO,
+    return concluded(
         claim,
         hint=hint,
         check="variance.precision",

@@ -11,10 +11,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from busbw.judge.diagnose.concluded import concluded
 from busbw.judge.diagnose.subject import Subject
 from busbw.judge.traffic import STARVED, WORTH_NAMING, byte_paths, odd_one
 from busbw.model.conclusion import Answer, Conclusion, Fact
-from busbw.model.finding import Severity
 from busbw.model.profile import Join, KernelName, NicRate, Profile
 from busbw.stats.percentile import nearest_rank
 from busbw.units import NS_PER_US, first_of, format_share, format_size, format_time
@@ -155,8 +155,7 @@ def _nics_of(subject: Subject, host: str, nics: Sequence[NicRate]) -> Conclusion
     claim += f": nothing on {', '.join(silent[:_SHOWN])}" if silent else ""
     claim += f"; {odd}" if odd else ""
     bad = bool(silent or odd)
-    return Conclusion(
-        Severity.WARNING if bad else Severity.INFO,
+    return concluded(
         claim + (f" ({_flow(subject, used, len(own))})" if used else ""),
         evidence=f"Nsight Systems' samples of {', '.join(sorted({nic.counter for nic in nics}))}"
         + (f"; {ways.choosing} leaves out {', '.join(left_out[:_SHOWN])}" if left_out else "")
@@ -172,8 +171,7 @@ def _nics_of(subject: Subject, host: str, nics: Sequence[NicRate]) -> Conclusion
 def _unclear(host: str, nics: Sequence[NicRate]) -> Conclusion:
     """Few samples that never fall can be rates and counts."""
     counters = ", ".join(sorted({nic.counter for nic in nics}))
-    return Conclusion(
-        Severity.INFO,
+    return concluded(
         f"which NICs carried traffic cannot be decided{f' on {host}' if host else ''}: samples of"
         f" {first_of(sorted({nic.device for nic in nics}), _SHOWN)} never fall",
         evidence=f"{counters}: rates that never fell, or counts that rose less than four times",
@@ -256,8 +254,7 @@ def algorithm(subject: Subject) -> Iterator[Conclusion]:
     """What kernels' names show, which is not the algorithm."""
     names = {each.name for profile in subject.profiles for each in profile.kernels}
     for name in sorted(names, key=lambda each: (each.collective, each.type_class, str(each.is_tree))):
-        yield Conclusion(
-            Severity.INFO,
+        yield concluded(
             f"a kernel's name shows {_words(name)}; it does not show reduction, protocol or algorithm",
             evidence="NCCL names every reduction kernel Sum and LL, and RING what is not a tree",
             hint="measure with --evidence algorithm, or with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=TUNING",
@@ -289,8 +286,7 @@ def variance(subject: Subject) -> Iterator[Conclusion]:
         return
     worst = max(found, key=lambda each: each.worst.cv)
     spread = worst.worst
-    yield Conclusion(
-        Severity.INFO,
+    yield concluded(
         f"kernels of {_what(worst)} vary most: CV {format_share(spread.cv)} over {spread.n},"
         f" {format_time(spread.low, 4)} to {format_time(spread.high, 4)} around"
         f" {format_time(spread.median, 4)}",
@@ -311,8 +307,7 @@ def ranks(subject: Subject) -> Iterator[Conclusion]:
     apart, worst = max(known, key=lambda pair: pair[0] or 0.0)
     medians = {rank: spread.median for rank, spread in worst.ranks.items() if rank is not None}
     shortest, longest = min(medians, key=lambda r: medians[r]), max(medians, key=lambda r: medians[r])
-    yield Conclusion(
-        Severity.INFO,
+    yield concluded(
         f"ranks' kernels differ by {format_share(apart)} at most, at {_what(worst)}: rank {shortest} has the"
         " shortest,"
         f" {format_time(medians[shortest], 4)}, rank {longest} the longest,"
@@ -336,8 +331,7 @@ def _beside(subject: Subject, own: int) -> Answer:
 
 def untrusted(check: str) -> Conclusion:
     """What a run's own times say of a question where ranks ran under a profiler."""
-    return Conclusion(
-        Severity.INFO,
+    return concluded(
         "a profiler was attached: its own work is in the samples, so they are not judged",
         hint="measure without --profile, and without nsys around it",
         check=check,
@@ -348,8 +342,7 @@ def _unseen(subject: Subject, check: str, text: str) -> Conclusion:
     """What the exports lack, in their readers' words."""
     notes = [note for profile in subject.profiles for note in profile.notes]
     own = [note for note in notes if ("NIC" in note) == (check == "links.profiled")]
-    return Conclusion(
-        Severity.INFO,
+    return concluded(
         f"the exports of Nsight Systems do not show it: {text}",
         hint=own[0].rpartition(": ")[2] if own else "",
         evidence=own[0].rpartition(": ")[0] if own else "",

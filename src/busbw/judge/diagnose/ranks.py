@@ -9,11 +9,11 @@ from statistics import NormalDist, median
 from typing import Final
 
 from busbw.judge.diagnose import logs, profiled
+from busbw.judge.diagnose.concluded import concluded
 from busbw.judge.diagnose.subject import Subject
 from busbw.judge.ranks import Latest, Order, RankTable, rank_table
 from busbw.model.case import Case
 from busbw.model.conclusion import Answer, Conclusion, Fact, Question
-from busbw.model.finding import Severity
 from busbw.model.result import CaseResult
 from busbw.units import NS_PER_US, format_share, format_size, format_time
 
@@ -55,15 +55,11 @@ def _of_run(subject: Subject) -> Iterator[Conclusion]:
         yield profiled.untrusted("ranks.profiled")
         return
     if subject.ranks == 1:
-        yield Conclusion(
-            Severity.INFO, "one rank waits for nobody", check="ranks.spread",
-            answer=Answer.YES,
-        )  # fmt: skip
+        yield concluded("one rank waits for nobody", check="ranks.spread", answer=Answer.YES)
         return
     if not len(subject.digests):
         source = subject.record.source
-        yield Conclusion(
-            Severity.INFO,
+        yield concluded(
             "the times of single ranks are not known",
             hint=logs.hint(source.tool, Question.RANKS) if source is not None else "",
             check="ranks.spread",
@@ -99,8 +95,7 @@ def _compare(subject: Subject, case: Case, result: CaseResult) -> _Compared:
 
 def _nothing_compared(subject: Subject) -> Conclusion:
     empty = bool(subject.timed) and not subject.busy
-    return Conclusion(
-        Severity.INFO,
+    return concluded(
         "calls of 0 B measure the clock only, so ranks cannot be compared"
         if empty
         else "no case has a time, so ranks cannot be compared",
@@ -129,8 +124,7 @@ def _spread(subject: Subject, compared: Sequence[_Compared]) -> Conclusion:
         claim = f"{_differ(worst)}, and in {len(beyond)} of {len(known)} cases by more than the noise"
         answer = Answer.NO if 2 * len(beyond) > len(known) else Answer.UNDECIDED
     odd = answer is Answer.NO
-    return Conclusion(
-        Severity.WARNING if odd else Severity.INFO,
+    return concluded(
         claim,
         evidence=f"{_FORMULA}; up to {format_share(2 * (worst.bound or 0.0))} they are the same there",
         hint="`busbw show RUN --ranks` has every rank; look at placement, clocks and neighbours"
@@ -152,8 +146,7 @@ def _not_judged(subject: Subject, compared: Sequence[_Compared]) -> Conclusion:
     """No case has a bound: why, and what was seen all the same."""
     worst = max(compared, key=lambda each: each.spread)
     rooted = all(each.table.order is Order.ROOTED for each in compared)
-    return Conclusion(
-        Severity.INFO,
+    return concluded(
         f"{_differ(worst, ' at most,')}; "
         + ("ranks of a rooted operation have different parts, and need not take the same time" if rooted
            else "without an interval this is not judged"),
@@ -191,8 +184,7 @@ def _odd(compared: Sequence[_Compared]) -> Iterator[Conclusion]:
         by_host[places[rank]].append(rank)
     text = ", ".join(f"rank {', '.join(map(str, ranks))} ({host})" for host, ranks in by_host.items())
     first = min(named)
-    yield Conclusion(
-        Severity.WARNING,
+    yield concluded(
         f"{text}: times differ from the others' in most of {len(compared)} cases",
         evidence="each rank's median against the median rank's, beyond what its interval allows",
         hint="`busbw show RUN --ranks` has every rank; look at that host's clocks, NICs and neighbours",
@@ -209,8 +201,7 @@ def _odd(compared: Sequence[_Compared]) -> Iterator[Conclusion]:
 def _latest(subject: Subject, compared: Sequence[_Compared]) -> Conclusion:
     told = [each for each in compared if each.table.order is Order.TOLD]
     if not told:
-        return Conclusion(
-            Severity.INFO,
+        return concluded(
             "back-to-back calls, or ranks with different parts, cannot show which rank is late",
             hint="measure single calls: --mode latency",
             check="ranks.late",
@@ -220,8 +211,7 @@ def _latest(subject: Subject, compared: Sequence[_Compared]) -> Conclusion:
     rank, count = named.most_common(1)[0] if named else (-1, 0)
     on_purpose = subject.record.plan.timing.arrival != "none"
     if count < _FEWEST_CASES or 2 * count <= len(told):
-        return Conclusion(
-            Severity.INFO,
+        return concluded(
             "no rank comes last for certain in most cases",
             evidence="the late rank has the shortest time: the others wait for it",
             check="ranks.late",
@@ -238,8 +228,7 @@ def _latest(subject: Subject, compared: Sequence[_Compared]) -> Conclusion:
 def _late(
     rank: int, host: str, count: int, cases: int, case: Case, longest: Latest, *, on_purpose: bool
 ) -> Conclusion:
-    return Conclusion(
-        Severity.INFO if on_purpose else Severity.WARNING,
+    return concluded(
         f"rank {rank} comes last in {count} of {cases} cases; the others wait up to"
         f" {format_time(longest.wait_ns, 4)} for it ({case.collective} {format_size(case.size_bytes)})",
         evidence="its times are the shortest of all ranks'"

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from busbw.judge.diagnose import logs, profiled
+from busbw.judge.diagnose.concluded import concluded
 from busbw.judge.diagnose.subject import Subject
 from busbw.judge.samples import Spread, Tail, spreads
 from busbw.model.conclusion import Answer, Conclusion, Fact
@@ -49,8 +50,7 @@ def _of_run(subject: Subject) -> Iterator[Conclusion]:
 
 
 def _empty(cases: int) -> Conclusion:
-    return Conclusion(
-        Severity.INFO,
+    return concluded(
         f"{cases} of {cases} cases are calls of 0 B, which measure the clock only",
         hint="measure sizes of one element a rank or more",
         check="variance.precision",
@@ -61,8 +61,7 @@ def _precision(subject: Subject, found: Sequence[Spread]) -> Conclusion:
     limits = subject.record.plan.limits
     known = [(width, each) for each in found if (width := each.result.half_width) is not None]
     if not known:
-        return Conclusion(
-            Severity.INFO,
+        return concluded(
             f"{max(each.samples for each in found)} samples a case are too few for an interval",
             hint=_MORE_CALLS,
             check="variance.precision",
@@ -81,8 +80,7 @@ def _precision(subject: Subject, found: Sequence[Spread]) -> Conclusion:
     missed = f", and wider {beyond} in {len(wide)} of {len(known)} cases" if wide else ""
     if without := len(found) - len(known):
         missed += f"; {without} more had too few independent samples"
-    return Conclusion(
-        Severity.INFO,
+    return concluded(
         claim + missed,
         evidence=f"half widths; {'held against' if fixed else 'asked for'} {format_share(limits.precision)},"
         f" {format_share(limits.small_precision)} below {limits.small_ns / NS_PER_US:.0f} us",
@@ -105,8 +103,7 @@ def _modes(found: Sequence[Spread]) -> Iterator[Conclusion]:
     most = 2 * len(two) > len(found)  # single cases say so in their rows
     worst, modes = max(two, key=lambda pair: pair[1].high.centre / pair[1].low.centre)
     shown = f"{format_share(modes.low.weight, decimals=0)} near {format_time(modes.low.centre, 4)} and"
-    yield Conclusion(
-        Severity.WARNING if most else Severity.INFO,
+    yield concluded(
         f"{len(two)} of {len(found)} cases have two modes; {_name(worst)}:"
         f" {shown} {format_share(modes.high.weight, decimals=0)} near {format_time(modes.high.centre, 4)}",
         evidence="a gap of more than 5 MAD with a tenth of the samples on either side",
@@ -132,8 +129,7 @@ def _tails(found: Sequence[Spread]) -> Iterator[Conclusion]:
         return
     worst = max(lifted, key=lambda each: each.mean_ns / each.headline_ns)
     median = "their median" + (" without disturbed ones" if worst.result.excluded else "")
-    yield Conclusion(
-        Severity.INFO,
+    yield concluded(
         f"slow samples lift the mean out of the median's interval in {len(lifted)} of {len(found)} cases;"
         f" {_name(worst)}, {_population(worst)}: mean"
         f" {format_time(worst.mean_ns, 4)}, slowest {format_time(worst.max_ns, 4)}, {median}"
@@ -175,8 +171,7 @@ def unstable(subject: Subject) -> Iterator[Conclusion]:
         return
     most = 2 * len(marked) > len(slow)
     of = f"of {len(slow)} cases above {floor_ns / NS_PER_US:.0f} us"
-    yield Conclusion(
-        Severity.WARNING if most else Severity.INFO,
+    yield concluded(
         f"{len(marked)} {of} are unstable: another run may differ by more than +-"
         if most
         else f"unstable in {len(marked)} {of}",
@@ -214,9 +209,9 @@ def _disturbances(subject: Subject) -> Iterator[Conclusion]:
 
 def _marked(mark: str, severity: Severity, claim: str, answer: Answer, fact: Fact) -> Conclusion:
     """What a mark of the rows means for the run."""
-    return Conclusion(
-        severity,
+    return concluded(
         claim,
+        severity=severity,
         evidence=meaning(mark),
         check=f"variance.{mark}",
         answer=answer,

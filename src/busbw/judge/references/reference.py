@@ -30,15 +30,6 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Printed:
-    """The two bandwidths of one row as they were printed: their quotient shows the number of ranks."""
-
-    size_bytes: int
-    algbw_gb_per_s: float
-    busbw_gb_per_s: float
-
-
-@dataclass(frozen=True)
 class Reference:
     """``ranks`` is what busbw / algbw says, ``ranks_stated`` what the source does. ``machine`` names the
     nodes, ``device`` their accelerators, ``definition`` what a time is; ``nodes`` is 0 where not known.
@@ -70,7 +61,6 @@ class Reference:
     root: int | None = None
     ranks_stated: int | None = None
     environment: Mapping[str, str] | None = None
-    printed: Printed | None = None
     sha256: str = ""
     note: str = ""
     left_out: str = ""

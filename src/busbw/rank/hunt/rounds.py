@@ -22,9 +22,9 @@ from busbw.hunt import compare_groups
 from busbw.hunt.compare_groups import compare
 from busbw.hunt.decide import next_round
 from busbw.hunt.field import Field, fields, of_ranks, on_switches
-from busbw.hunt.findings import CHECK, exit_code, findings, left_out, to_fields
+from busbw.hunt.findings import CHECK, findings, left_out, to_fields
 from busbw.hunt.rounds import halving, rail_rounds, turn, turns
-from busbw.hunt.verdict import HuntVerdict, conclude
+from busbw.hunt.verdict import HuntVerdict, conclude, exit_code
 from busbw.machine.counters import resent_by_socket, resent_since
 from busbw.machine.host import queued_ns, stalled_ns
 from busbw.machine.visible import VISIBLE, gpu_named, words_of_gpus
@@ -155,7 +155,7 @@ def _tell_rails(
     for (_, field), comparison, history in zip(among, compared, histories, strict=True):
         told.append(compare_groups.to_fields(field, comparison, history, places))
         found += compare_groups.findings(hunt.rules, hunt.size_bytes, field, comparison, history)
-    code = compare_groups.exit_code(compared)
+    code = exit_code(compare_groups.decisions(compared))
     if not any(each.groups for each in compared):
         found.append(_NO_OTHER if among else _NOBODY)
     observer.judged({"kind": hunt.kind, "fields": told}, worst_first(found), code)
@@ -187,7 +187,7 @@ def _tell(
         verdicts.append(verdict)
         told.append(to_fields(field, verdict, places, seconds))
         found += findings(field, verdict)
-    code = exit_code(verdicts)
+    code = exit_code(each.decision for each in verdicts)
     if moved is not None:
         found, code = _by_nic(hunt, told[-1], found, moved, code)
     observer.judged({"kind": hunt.kind, "fields": told}, worst_first(found), code)

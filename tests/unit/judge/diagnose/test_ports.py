@@ -9,6 +9,7 @@ import pytest
 from busbw_testing.compared import record_of
 from busbw_testing.diagnosed import CALLS, SECONDS, WINDOWS, conclusions, every_conclusion
 
+from busbw.judge.wires import Wires
 from busbw.model.conclusion import Answer
 from busbw.model.finding import Severity
 from busbw.model.record import HostInfo, RunRecord
@@ -206,3 +207,16 @@ def test_nvlinks_that_carried_nothing_are_an_error_with_the_setting() -> None:
     assert (used.severity, used.answer) == (Severity.ERROR, Answer.NO)
     assert used.claim.startswith("none of 36 nvlink links carried anything")
     assert "NCCL_P2P_DISABLE=1" in used.hint
+
+
+@pytest.mark.parametrize(("domain", "told"), [("rack.1", True), ("", False)])
+def test_a_rack_is_not_held_against_its_nics(domain: str, *, told: bool) -> None:
+    """8 GPUs of two trays at 680 GB/s: 340 % of 200 GB/s of NICs, which they do not use."""
+    run = record_of({SIZE: SIZE / 680e3 * 2 * 7 / 8}, ranks=8, hosts=2, algorithm="RING")
+    assert run.world is not None
+    places = tuple(HostInfo(host, nvlink_domain=domain) for host in run.world.hosts)
+    run = replace(run, world=replace(run.world, places=places))
+    found = conclusions(run, wires=Wires(nvlink_gb_per_s=900.0, network_gb_per_s=200.0, nics=4))
+    assert "expected.wire" not in found
+    claim = "76 % of what the wires" if told else "what the wires allow is not known"
+    assert claim in found["expected.limit"].claim
