@@ -16,6 +16,7 @@ import pytest
 from busbw_testing.environ import clean_environ
 from busbw_testing.nccl_tests_format import Output, Row, Side, read_output
 from busbw_testing.runs import start
+from busbw_testing.wrong_data import wrong_mpi
 
 from busbw.judge import kept
 from busbw.model.collective import collective
@@ -169,18 +170,9 @@ def _as_imported(ran: Ran, tmp_path: Path) -> None:
     """``busbw import`` reads the same numbers back."""
     (tmp_path / "run.log").write_text(ran.out)
     measured = ran.record
-    done = subprocess.run(
-        [*BUSBW, "import", "run.log"],
-        env=clean_environ(BUSBW_HOME=str(tmp_path / "imported")),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-        cwd=tmp_path,
-    )
+    done = start(tmp_path / "imported", "import", "run.log", cwd=tmp_path)
     assert done.returncode == 0, (done.stdout, done.stderr)
     record = read_record(run_folders(tmp_path / "imported")[0])
-    assert record.world is not None
     assert record.world.size == 2
     known = [result for result in measured.results if result.mean_ns is not None]
     found = [result for result in record.results if result.time_ns is not None]
@@ -308,15 +300,6 @@ def test_a_size_that_does_not_fit_lowers_e(tmp_path: Path) -> None:
     assert ran.err.count(f"busbw: -e {16 << 30} lowered to 5000, ") == 1
 
 
-@pytest.mark.slow
-def test_a_matrix_of_bytes(tmp_path: Path) -> None:
-    (tmp_path / "matrix.txt").write_text("100 200\n50 4000\n")
-    words = ("alltoallv_perf", "-b", "8K", "-e", "16K", "-g", "2")  # it has one size, its own
-    ran = run(tmp_path, *words, NCCL_TESTS_ALLTOALLV_MATRIX_FILE="matrix.txt")
-    (row,) = checked(ran, "alltoallv_perf").rows
-    assert (row.size, row.count) == (192 + 4000, 0)  # every cell is rounded down to 16 bytes
-
-
 def test_a_matrix_of_other_ranks_is_refused_in_their_words(tmp_path: Path) -> None:
     (tmp_path / "matrix.txt").write_text("64\n")
     ran = run(tmp_path, "alltoallv_perf", "-g", "2", NCCL_TESTS_ALLTOALLV_MATRIX_FILE="matrix.txt")
@@ -328,29 +311,9 @@ def test_a_matrix_of_other_ranks_is_refused_in_their_words(tmp_path: Path) -> No
 # ---- exit statuses ------------------------------------------------------------------------------------
 
 
-# MPI_Allreduce as a preloaded tool provides it: right, but for one byte on rank 1.
-SHIM: Final = """
-#include <dlfcn.h>
-extern "C" int MPI_Allreduce(const void* send, void* recv, int count, int datatype, int op, int comm) {
-  void* mpi = dlopen("libmpi.so.12", RTLD_LAZY | RTLD_NOLOAD);
-  auto reduce = (int (*)(const void*, void*, int, int, int, int))dlsym(mpi, "PMPI_Allreduce");
-  auto rank_of = (int (*)(int, int*))dlsym(mpi, "PMPI_Comm_rank");
-  int code = reduce(send, recv, count, datatype, op, comm), rank = 0;
-  rank_of(comm, &rank);
-  if (rank == 1 && count == 256) ((unsigned char*)recv)[5 * 4 + 2] ^= 0x40;
-  return code;
-}
-"""
-
-
 def test_wrong_data_fails(tmp_path: Path) -> None:
-    if shutil.which("g++") is None:
-        pytest.skip("no C++ compiler for the shim")
-    (tmp_path / "shim.cpp").write_text(SHIM)
-    library = tmp_path / "libshim.so"
-    subprocess.run(["g++", "-shared", "-fPIC", "-o", library, tmp_path / "shim.cpp", "-ldl"], check=True)
     words = ("all_reduce_perf", "-b", "512", "-e", "1K", "-f", "2")
-    ran = run(tmp_path, *words, ranks=2, LD_PRELOAD=str(library))
+    ran = run(tmp_path, *words, ranks=2, LD_PRELOAD=wrong_mpi(tmp_path))
     assert ran.status == 7
     good, wrong = ran.output.rows
     assert (good.out_of_place.wrong, good.in_place.wrong) == (0, 0)

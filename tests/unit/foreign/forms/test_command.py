@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
+from busbw_testing.exported import make
 
 from busbw.cli.main import main
-from busbw.foreign.forms.formats import WRITERS
+from busbw.foreign.forms.formats import ExportFormat
 from busbw.model.record import RunRecord, RunStatus
 from busbw.model.result import Status
 from busbw.record.folder import create
@@ -27,7 +28,7 @@ SIZES = (2**20, 2**22, 2**24, 2**26)
 
 
 @pytest.fixture
-def stored(make: Callable[..., RunRecord], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunRecord:
+def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunRecord:
     """A run with cases of every status, in a run home of its own."""
     home = tmp_path / "home"
     monkeypatch.setenv("BUSBW_HOME", str(home))
@@ -36,7 +37,7 @@ def stored(make: Callable[..., RunRecord], tmp_path: Path, monkeypatch: pytest.M
     return record
 
 
-@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize("name", get_args(ExportFormat))
 def test_every_format_goes_to_a_file_and_to_standard_output(
     name: str, stored: RunRecord, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pytest
+from busbw_testing.logs import TOOL_TABLES, imported
 
 from busbw.model.record import RunRecord
 
@@ -22,7 +23,6 @@ def times(record: RunRecord) -> list[tuple[int, str, float | None]]:
 
 
 def damaged(record: RunRecord) -> list[tuple[int, str]]:
-    assert record.source is not None
     return [(found.line, found.text) for found in record.source.findings if found.kind == "damaged"]
 
 
@@ -41,7 +41,7 @@ def osu_row(decimals: int = 2) -> str:
 
 
 @pytest.mark.parametrize("lost", [1, 3, 4])
-def test_a_text_that_ends_inside_its_only_number(lost: int, imported: Imported) -> None:
+def test_a_text_that_ends_inside_its_only_number(lost: int) -> None:
     (record,) = imported(osu_row(), ranks=4)
     assert [result.time_ns for result in record.results] == [pytest.approx(20_300)]
     (record,) = imported(osu_row()[:-lost], ranks=4)
@@ -49,7 +49,7 @@ def test_a_text_that_ends_inside_its_only_number(lost: int, imported: Imported) 
     assert len(damaged(record)) == 1
 
 
-def test_a_text_that_ends_inside_a_verdict(imported: Imported) -> None:
+def test_a_text_that_ends_inside_a_verdict() -> None:
     head = "# OSU MPI Allreduce Latency Test v7.4\n# Size       Avg Latency(us)        Validation\n"
     row = f"{4:<10d}{20.30:20.2f}{'Fail':>18}"
     (record,) = imported(head + row, ranks=4)
@@ -58,7 +58,7 @@ def test_a_text_that_ends_inside_a_verdict(imported: Imported) -> None:
     assert (len(record.results), len(damaged(record))) == (0, 1)
 
 
-def test_a_text_that_ends_inside_a_count_of_wrong_elements(imported: Imported) -> None:
+def test_a_text_that_ends_inside_a_count_of_wrong_elements() -> None:
     text = HEADING + ROW[:-5] + "   12"
     assert imported(text, op="all_reduce", ranks=16)[0].results[1].wrong == 12
     (record,) = imported(text[:-1], op="all_reduce", ranks=16)
@@ -69,10 +69,8 @@ def test_a_text_that_ends_inside_a_count_of_wrong_elements(imported: Imported) -
 
 
 @pytest.mark.parametrize("tool", ["nccl-tests", "nccom-test", "imb"])
-def test_a_whole_row_before_other_output_is_kept(
-    tool: str, tool_tables: dict[str, Callable[[int], str]], imported: Imported
-) -> None:
-    lines = tool_tables[tool](1).splitlines()
+def test_a_whole_row_before_other_output_is_kept(tool: str) -> None:
+    lines = TOOL_TABLES[tool](1).splitlines()
     rows = [number for number, line in enumerate(lines) if line.strip()[:1].isdigit()]
     (whole,) = imported("\n".join(lines) + "\n", op="all_reduce", ranks=16)
     at = rows[8]

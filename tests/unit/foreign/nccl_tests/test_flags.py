@@ -21,14 +21,6 @@ def options(*words: str) -> Options:
     return read("all_reduce_perf", words).options
 
 
-def test_defaults_are_those_of_2_19_6() -> None:
-    found = options()
-    assert (found.minbytes, found.maxbytes, found.stepbytes, found.stepfactor) == (32 * MIB, 32 * MIB, MIB, 1)
-    assert (found.iters, found.warmup_iters, found.agg_iters, found.run_cycles) == (20, 1, 1, 1)
-    assert (found.op, found.datatype, found.root, found.check, found.average) == ("sum", "float", 0, 1, 1)
-    assert (found.nthreads, found.ngpus, found.cta_policy) == (1, 1, -1)
-
-
 @pytest.mark.parametrize("name", FLAGS)
 def test_every_flag_by_letter_and_by_name(name: str) -> None:
     texts = {"op": "max", "datatype": "half", "output_file": "x.json", "per_iter_timing": "1"}
