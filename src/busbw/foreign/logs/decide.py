@@ -162,7 +162,7 @@ def _ranks(
     claims += [("path", int(labels["ranks"]))] if "ranks" in labels else []
     if given.ranks is not None:
         return given.ranks, "flag", tuple(_overridden_ranks(table, solved, claims, given.ranks))
-    chosen, word = _chosen_ranks(solved, claims, labels)
+    chosen, word = _chosen_ranks(solved, claims)
     if chosen is None:
         said = "".join(f"; the {source} says {ranks}, which does not fit" for source, ranks in claims)
         allowed = f": its rows allow {solved}{said}" if solved is not None else ": its rows do not show it"
@@ -178,28 +178,14 @@ def _ranks(
     return chosen, word, tuple(dict.fromkeys(against))
 
 
-def _chosen_ranks(
-    solved: RankInterval | None, claims: Sequence[tuple[str, int]], labels: dict[str, str]
-) -> tuple[int | None, str]:
+def _chosen_ranks(solved: RankInterval | None, claims: Sequence[tuple[str, int]]) -> tuple[int | None, str]:
     """The only number that fits the rows, else the first claim that fits them."""
     only = solved.only if solved is not None else None
     if only is not None:
         return only, next((source for source, ranks in claims if ranks == only), "rows")
-    for source, ranks in (*claims, *_path_guesses(labels, solved)):
-        if solved is None or solved.contains(ranks):
-            return ranks, source
-    return None, ""
-
-
-def _path_guesses(labels: dict[str, str], solved: RankInterval | None) -> list[tuple[str, int]]:
-    """Nodes and GPUs of a path, whose product or whose GPUs are the ranks: taken where the rows admit one of
-    them only.
-    """
-    if solved is None or not {"nodes", "gpus"} <= set(labels):
-        return []
-    nodes, gpus = int(labels["nodes"]), int(labels["gpus"])
-    fitting = {ranks for ranks in (nodes * gpus, gpus) if solved.contains(ranks)}
-    return [("path", ranks) for ranks in fitting] if len(fitting) == 1 else []
+    return next(
+        ((ranks, source) for source, ranks in claims if solved is None or solved.contains(ranks)), (None, "")
+    )
 
 
 def _overridden_ranks(

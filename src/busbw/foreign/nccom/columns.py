@@ -15,6 +15,21 @@ from busbw.foreign.logs.operations import element_type
 from busbw.model.case import Case
 from busbw.units import NS_PER_US
 
+# Names that nccom-test accepts as its operand, and the collective that each is.
+OPERANDS: Final = {
+    "all_reduce": "all_reduce",
+    "allr": "all_reduce",
+    "all_gather": "all_gather",
+    "allg": "all_gather",
+    "reduce_scatter": "reduce_scatter",
+    "redsct": "reduce_scatter",
+    "alltoall": "alltoall",
+    "alltoallv": "alltoallv",
+    "all_gatherv": "all_gatherv",
+    "allgv": "all_gatherv",
+    "sendrecv": "sendrecv",
+    "permute": "permute",
+}
 SIZE: Final = "size(B)"
 COUNT: Final = "count(elems)"
 INPUT: Final = "total_input_size(B)"

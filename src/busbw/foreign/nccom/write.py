@@ -25,6 +25,7 @@ from busbw.foreign.forms.remarks import (
 from busbw.foreign.forms.rows import Row as RecordRow
 from busbw.foreign.forms.rows import Table, average_busbw_gb_per_s, is_applicable, ranks, runs
 from busbw.foreign.nccom.columns import (
+    OPERANDS,
     Columns,
     Row,
     count,
@@ -40,16 +41,8 @@ from busbw.model.collective import Placement
 from busbw.model.record import RunRecord
 from busbw.model.result import CaseResult, Status
 
-_OPERANDS: Final = {
-    "all_reduce": "allr",
-    "all_gather": "allg",
-    "all_gatherv": "allgv",
-    "reduce_scatter": "redsct",
-    "alltoall": "alltoall",
-    "alltoallv": "alltoallv",
-    "sendrecv": "sendrecv",
-    "permute": "permute",
-}
+# Of its names the last, which is the short one.
+_OPERANDS: Final = {collective: word for word, collective in OPERANDS.items()}
 _PERCENTILE: Final = re.compile(r"p\d+(?:\.\d+)?")
 
 

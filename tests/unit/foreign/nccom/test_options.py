@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from busbw.errors import ExitCode, UsageError
+from busbw.foreign.nccom.columns import OPERANDS
 from busbw.foreign.nccom.options import (
     EXAMPLES,
     FLAGS,
-    OPERANDS,
     Options,
     help_text,
     parse,

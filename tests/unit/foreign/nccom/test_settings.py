@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from busbw.errors import UsageError
-from busbw.foreign.nccom.launch import ROOT_VARIABLE, where
+from busbw.foreign.nccom.launch import ROOT_VARIABLE, not_needed, where
 from busbw.foreign.nccom.options import Options, parse
 from busbw.foreign.nccom.settings import one_placement, run_settings
 from busbw.plan.flags.run import RunSettings
@@ -109,7 +109,7 @@ def test_variables_say_where_and_with_what() -> None:
 
 
 def place(line: str, home: Path, **environ: str) -> Any:
-    return where(options(line), environ, home).launch
+    return where(options(line), environ, home)
 
 
 def test_one_node_is_this_host(tmp_path: Path) -> None:
@@ -133,9 +133,9 @@ def test_a_hosts_file_given_or_in_the_home(tmp_path: Path) -> None:
         assert (launch.hostfile, launch.hosts, launch.ranks_per_node) == (file, "", 2)
 
 
-def test_addresses_that_ranks_find_by_themselves_are_said(tmp_path: Path) -> None:
+def test_addresses_that_ranks_find_by_themselves_are_said() -> None:
     line = "-r 4 -N 2 allr --hosts a b c --data-collector-port 7 --data-collector-host x"
-    notes = where(options(line), {ROOT_VARIABLE: "a:1"}, tmp_path).notes
+    notes = not_needed(options(line), {ROOT_VARIABLE: "a:1"})
     assert [note.split()[0] for note in notes] == [ROOT_VARIABLE, "--data-collector-host", "the"]
 
 
