@@ -283,7 +283,11 @@ def test_wrong_data_of_one_stream_fails_its_rows_alone(tmp_path: Path) -> None:
     assert gathered.sizes == [1024] * 3
     assert gathered.failures == []
     (newest, *_) = run_folders(ran.home)
-    assert [path.name for path in (newest / "wrong").iterdir()]
+    for path in (newest / "wrong").iterdir():
+        with np.load(path) as found:
+            differ = np.flatnonzero(found["received"] != found["expected"])
+            assert (differ.tolist(), int(found["first_wrong"]), len(found["sent"])) == ([5], 5, 256)
+    assert any((newest / "wrong").iterdir())
 
 
 @pytest.mark.slow
@@ -317,26 +321,6 @@ def imported(folder: Path, name: str, *words: str) -> list[Any]:
     done = start(home, "import", name, *words, cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr
     return [read_record(found) for found in run_folders(home)]
-
-
-@pytest.mark.slow
-def test_wrong_data_are_a_failed_row_and_exit_code_1(tmp_path: Path) -> None:
-    line = "-r 2 -b 512 -e 2kb -f 2 -d fp32 -n 8 --check random allr"
-    ran = run(tmp_path, shlex.split(line), LD_PRELOAD=wrong_mpi(tmp_path))
-    assert ran.done.returncode == 1, ran.done.stderr
-    table = ran.table
-    assert table.sizes == [512, 2048]
-    ((size, text),) = table.failures
-    assert size == 1024
-    assert text.startswith("Failure checking allr: 1 wrong element, first on rank 1 - run folder ")
-    (newest, *_) = run_folders(ran.home)
-    saved = sorted(path for path in newest.glob("wrong/*"))
-    assert len(saved) == 2  # of the checks before and after the timed calls
-    for path in saved:
-        with np.load(path) as found:
-            differ = np.flatnonzero(found["received"] != found["expected"])
-            assert (differ.tolist(), int(found["first_wrong"]), len(found["sent"])) == ([5], 5, 256)
-    assert ran.done.stdout.splitlines()[-1] == "1 errors found - test failed"
 
 
 def test_a_refusal_is_one_error_and_a_hint(tmp_path: Path) -> None:

@@ -143,8 +143,8 @@ class NccomDisplay:
             self._print(columns.line(shown.row, self._columns))
 
     def _shown_of(self, run: _Run, case: Case, result: CaseResult) -> _Shown:
-        row = Row(case.size_bytes, columns.count(case), columns.type_word(case.dtype))
-        row = replace(row, algorithm=result.algorithm)
+        of_case = (case.size_bytes, columns.count(case), columns.type_word(case.dtype))
+        row = Row(*of_case, algorithm=result.algorithm)
         if result.status is not Status.GOOD or result.time_ns is None:
             return _Shown(case, result, replace(row, failure=self._failure(run, case, result)))
         words = [word for word in self._options.stats if word != "avg"]

@@ -45,10 +45,6 @@ from busbw.record.read import read_record
             },
         ),
         (
-            "nccl_2_ami_alltoall_0x0_20250901_results.csv",
-            {"nodes": "2", "mode": "ami", "test": "alltoall", "mask": "0x0", "stamp": "20250901"},
-        ),
-        (
             "sweep/all_gather/data/1048576/nodes_16/slurm-1.out",
             {"test": "all_gather", "bytes": "1048576", "nodes": "16"},
         ),

@@ -94,8 +94,6 @@ IMB = """\
     ("text", "operation", "ranks"),
     [
         ("-r 64 -N 2 -b 8 -e 1GB allr --hosts 127.0.0.1 10.1.4.138", "all_reduce", 64),
-        ("allg --nworkers 32 --check all_ones", "all_gather", 32),
-        ("-r 8 --custom-src-target-pairs pairs.json permute", "permute", 8),
         ("--stats avg p50 --iters 9 redsct", "reduce_scatter", None),
         ("-r 2 'unclosed", "", 2),
     ],

@@ -157,7 +157,6 @@ OSU = "# OSU MPI Allreduce Latency Test v7.4\n# Datatype: MPI_CHAR.\n# Size     
         "ERROR: Job failed (system failure): pod was deleted",
         "[NID 00012] Apid 77: exit codes: 139",
         "[proxy:0:0@n1] control_cmd_cb (proxy/pmip_cb.c:480): assert (!closed) failed",
-        "slurmstepd: error: *** JOB 5 ON n1 CANCELLED AT 2024-01-01T00:00:00 DUE TO PREEMPTION ***",
         "srun: forcing job termination",
         "rank 3 in job 1 node1_1234 caused collective abort of all ranks",
         "An MPI communication peer process has unexpectedly disconnected.",
@@ -188,11 +187,8 @@ def test_words_of_an_end_make_the_run_interrupted(end: str) -> None:
     "end",
     [
         "Exit code: 0",
-        "exited with status 0",
         "ExitCode=0:0",
-        "real 0m3.1s",
         "# All processes entering MPI_Finalize",
-        "Aborted: no",
         "Connection to node1 closed.",
     ],
 )
@@ -327,9 +323,7 @@ def test_rows_may_be_those_of_a_page_s_table() -> None:
         assert (len(record.results), kinds(record)) == (14, [])
 
 
-@pytest.mark.parametrize(
-    "mark", ["{}   <-- why so slow?", "{} # slow", "{} *", "--> {}", ">>> {}", "* {} (here)"]
-)
+@pytest.mark.parametrize("mark", ["{}   <-- why so slow?", "{} *", ">>> {}", "* {} (here)"])
 @pytest.mark.parametrize("tool_table", TOOL_TABLES.values(), ids=TOOL_TABLES)
 def test_rows_that_somebody_marked_are_kept(mark: str, tool_table: Callable[[int], str]) -> None:
     text = tool_table(1)
@@ -354,14 +348,6 @@ def test_lines_within_json_are_read(key: str, tool_table: Callable[[int], str]) 
     behind = "".join(f"{json.dumps(entry)}\n" for entry in entries)
     wanted, found = (imported(each, op="all_reduce", ranks=16)[0] for each in (text, behind))
     assert (found.results, kinds(found)) == (wanted.results, kinds(wanted))
-
-
-def test_ranks_that_write_in_turn_are_kept_apart() -> None:
-    one, other = nccl(*ROWS).splitlines(), nccl(*ROWS[::-1]).splitlines()
-    text = "".join(
-        f"[{at}] {line}\n" for pair in zip(one, other, strict=True) for at, line in enumerate(pair)
-    )
-    assert [kinds(record) for record in imported(text, ranks=2)] == [[], []]
 
 
 # ---- what was measured -------------------------------------------------------------------------------------
@@ -635,6 +621,7 @@ ENTRIES = [
     for power in (10, 20)
     for place in (0, 1)
 ]
+KEYS = json.loads(ENTRIES[0])
 
 
 @pytest.mark.parametrize(
@@ -644,6 +631,9 @@ ENTRIES = [
         "\n".join(ENTRIES) + "\n",
         f"[{', '.join(ENTRIES)}]",
         json.dumps(list(map(json.loads, ENTRIES)), indent=2),
+        "\n".join(
+            ", ".join(map(str, row)) for row in (KEYS, *(json.loads(each).values() for each in ENTRIES))
+        ),
     ],
 )
 def test_result_files_of_rccl_tests(text: str) -> None:
