@@ -186,6 +186,8 @@ def test_foreign_types_and_operations_are_kept() -> None:
     case, result = record.plan.cases[0], record.results[0]
     assert (case.collective, case.dtype, case.op) == ("my_own_collective", "fp4e2m1", "weird")
     assert result.busbw_gb_per_s == pytest.approx(10.0)  # the log's own
+    said = " ".join(finding.text for finding in record.source.findings)
+    assert "busbw does not know the operation my_own_collective" in said
 
 
 AMD = """\

@@ -47,10 +47,3 @@ def test_a_report_of_somebody_else_is_not_taken_apart() -> None:
     trace = b'{"traceEvents": [' + b'{"name": "ncclKernel"},' * 100_000
     assert read(trace).tables == ()
     assert not read(trace).is_log
-
-
-def test_an_operation_of_nobody_is_named() -> None:
-    (record,) = imported(nccl_table(1), op="all_redcue")
-    assert "busbw does not know the operation all_redcue" in record.source.findings[0].text
-    (record,) = imported(nccl_table(1), op="all_reduce")
-    assert record.source.findings == ()

@@ -94,12 +94,6 @@ def test_what_busbw_does_not_have_is_refused_with_a_reason(words: tuple[str, ...
     assert refused.value.hint
 
 
-def test_cpu_ranks_refuse_what_is_of_gpus() -> None:
-    for words in (("-G", "1"), ("-R", "1"), ("-m", "2")):
-        with pytest.raises(UsageError, match="does not apply to CPU ranks"):
-            plan(*words, backend="mpi")
-
-
 def test_variables_make_groups_and_counts() -> None:
     split = plan(variables=Variables(split="MOD 2"))
     assert split.groups == ((0, 2), (1, 3))
