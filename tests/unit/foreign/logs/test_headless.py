@@ -73,3 +73,11 @@ def test_a_row_without_a_prefix_is_not_that_of_the_stream_before() -> None:
     records = imported("".join(f"0: {a}\n{b}\n" for a, b in zip(first, second, strict=True)))
     assert [(record.source.stream, record.world.size) for record in records] == [("0:", 1440), ("", 128)]
     assert all(kinds(record) in ([], ["mislabelled"]) for record in records)
+
+
+def test_rows_below_a_table_that_has_ended_are_perhaps_another_jobs() -> None:
+    text = nccl_table(3)
+    rows = [line for line in text.splitlines() if line.strip()[:1].isdigit()]
+    first, second = imported(text + "\n".join(rows) + "\n", op="all_reduce", ranks=16)
+    assert (len(first.results), len(second.results)) == (58, 58)
+    assert "did two jobs write this log at the same time?" in second.source.findings[0].text

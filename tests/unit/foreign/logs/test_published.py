@@ -4,7 +4,7 @@ import pytest
 from busbw_testing.logs import PUBLISHED, Published, imported, kinds, read
 
 from busbw.foreign.logs.check import check
-from busbw.foreign.logs.solve import factor, ranks_of
+from busbw.foreign.logs.solve import Consensus, factor, ranks_of
 from busbw.model.collective import Placement
 
 
@@ -68,6 +68,7 @@ def test_many_ranks_are_an_interval() -> None:
     interval = ranks_of("all_reduce", factor(checked.table, checked.gb))
     assert str(interval) == "1422 to 1470"
     assert interval.only is None
+    assert str(ranks_of("all_reduce", Consensus(1.999, 2.0, 1, 1))) == "2000 or more"
 
 
 def test_an_excerpt_prints_another_average() -> None:
