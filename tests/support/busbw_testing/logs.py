@@ -179,6 +179,16 @@ def kinds(record: RunRecord) -> list[str]:
     return [finding.kind for finding in record.source.findings]
 
 
+def rows_of(records: list[RunRecord]) -> set[tuple[Any, ...]]:
+    """The rows that have a time: size, placement, time and bandwidth."""
+    return {
+        (case.size_bytes, case.placement, result.time_ns, result.algbw_gb_per_s)
+        for record in records
+        for case, result in zip(record.plan.cases, record.results, strict=True)
+        if result.time_ns is not None
+    }
+
+
 def _time(size: int, number: int) -> str:
     time = 20 + size / 250e3 + number % 97 / 10
     return f"{time:.2f}" if time < 100 else f"{time:.1f}" if time < 10_000 else f"{time:.0f}"

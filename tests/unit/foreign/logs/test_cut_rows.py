@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from busbw_testing.logs import TOOL_TABLES, imported
+from busbw_testing.logs import TOOL_TABLES, imported, rows_of
 
 from busbw.model.record import RunRecord
 
@@ -13,13 +13,6 @@ HEADING = (
     "#       size         count      type   redop    root     time   algbw   busbw #wrong"
     "     time   algbw   busbw #wrong\n"
 )
-
-
-def times(record: RunRecord) -> list[tuple[int, str, float | None]]:
-    return [
-        (case.size_bytes, case.placement.value, result.time_ns)
-        for case, result in zip(record.plan.cases, record.results, strict=True)
-    ]
 
 
 def damaged(record: RunRecord) -> list[tuple[int, str]]:
@@ -76,8 +69,8 @@ def test_a_whole_row_before_other_output_is_kept(tool: str) -> None:
     at = rows[8]
     glued = [*lines[:at], lines[at] + INFO, "", *lines[at + 1 :]]
     (record,) = imported("\n".join(glued) + "\n", op="all_reduce", ranks=16)
-    assert times(record) == times(whole)
+    assert rows_of([record]) == rows_of([whole])
     assert [found.line for found in record.source.findings if found.kind == "joined"] == [at + 1]
     cut = [*lines[:at], lines[at][:-1] + INFO, "", *lines[at + 1 :]]
     (record,) = imported("\n".join(cut) + "\n", op="all_reduce", ranks=16)
-    assert set(times(record)) < set(times(whole))
+    assert rows_of([record]) < rows_of([whole])

@@ -42,6 +42,11 @@ def average(rows: tuple[str, ...]) -> str:
     return f"{sum(values) / len(values):.4f}"
 
 
+def reads_the_same(text: str, changed: str) -> bool:
+    wanted, found = (imported(each, op="all_reduce", ranks=16)[0] for each in (text, changed))
+    return (found.results, kinds(found)) == (wanted.results, kinds(wanted))
+
+
 ROWS = tuple(row(1 << power, f"{20 + (1 << power) / 1e5:.2f}") for power in range(20, 27))
 
 
@@ -289,8 +294,7 @@ PREFIXES = {
 def test_whatever_repeats_before_lines_is_a_prefix(name: str, tool_table: Callable[[int], str]) -> None:
     text = tool_table(1)
     behind = "".join(f"{PREFIXES[name](at)}{line}\n" for at, line in enumerate(text.splitlines()))
-    wanted, found = (imported(each, op="all_reduce", ranks=16)[0] for each in (text, behind))
-    assert (found.results, kinds(found)) == (wanted.results, kinds(wanted))
+    assert reads_the_same(text, behind)
 
 
 FRAMES: dict[str, Callable[[str], str]] = {
@@ -311,8 +315,7 @@ def test_what_pages_and_lists_put_around_lines_is_no_part_of_them(
 ) -> None:
     text = tool_table(1)
     framed = "".join(f"{FRAMES[name](line)}\n" for line in text.splitlines())
-    wanted, found = (imported(each, op="all_reduce", ranks=16)[0] for each in (text, framed))
-    assert (found.results, kinds(found)) == (wanted.results, kinds(wanted))
+    assert reads_the_same(text, framed)
 
 
 def test_rows_may_be_those_of_a_page_s_table() -> None:
@@ -346,8 +349,7 @@ def test_lines_within_json_are_read(key: str, tool_table: Callable[[int], str]) 
     text = tool_table(1)
     entries = [{"time": "2024-08-14T09:23:01Z", key: f"{line}\n"} for line in text.splitlines()]
     behind = "".join(f"{json.dumps(entry)}\n" for entry in entries)
-    wanted, found = (imported(each, op="all_reduce", ranks=16)[0] for each in (text, behind))
-    assert (found.results, kinds(found)) == (wanted.results, kinds(wanted))
+    assert reads_the_same(text, behind)
 
 
 # ---- what was measured -------------------------------------------------------------------------------------

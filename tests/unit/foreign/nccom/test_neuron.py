@@ -74,12 +74,6 @@ def tool(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("BUSBW_HOME", str(tmp_path / "home"))
-    return tmp_path / "home"
-
-
-@pytest.fixture
 def run(tool: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     def call(mode: str, *more: str, raises: type[Exception] | None = None) -> Ran:
         monkeypatch.setenv("STAND_IN", mode)
