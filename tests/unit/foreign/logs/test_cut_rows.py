@@ -3,16 +3,12 @@
 from collections.abc import Callable
 
 import pytest
-from busbw_testing.logs import TOOL_TABLES, imported, rows_of
+from busbw_testing.logs import NEW_HEADING, TOOL_TABLES, imported, rows_of
 
 from busbw.model.record import RunRecord
 
 Imported = Callable[..., list[RunRecord]]
 INFO = "ip-10-0-1-2:14:20 [0] NCCL INFO comm 0x55 rank 0 nranks 16 - Init COMPLETE"
-HEADING = (
-    "#       size         count      type   redop    root     time   algbw   busbw #wrong"
-    "     time   algbw   busbw #wrong\n"
-)
 
 
 def damaged(record: RunRecord) -> list[tuple[int, str]]:
@@ -52,7 +48,7 @@ def test_a_text_that_ends_inside_a_verdict() -> None:
 
 
 def test_a_text_that_ends_inside_a_count_of_wrong_elements() -> None:
-    text = HEADING + ROW[:-5] + "   12"
+    text = NEW_HEADING + ROW[:-5] + "   12"
     assert imported(text, op="all_reduce", ranks=16)[0].results[1].wrong == 12
     (record,) = imported(text[:-1], op="all_reduce", ranks=16)
     assert (len(record.results), len(damaged(record))) == (0, 1)

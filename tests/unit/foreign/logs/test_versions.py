@@ -38,10 +38,7 @@ def log_2_13(operation: str, redop: str = "") -> str:
     """2.13.0 to 2.13.3: one layout for all tests, the reduction empty where there is none."""
     root, factor, share = OPERATIONS[operation]
     blocks = RANKS if operation in BLOCKED else 1
-    lines = [
-        "#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong",
-        "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)       ",
-    ]
+    lines = NEW_HEADING.splitlines()
     for size in SIZES:
         left = f"{size:12}  {size // 4 // blocks:12}  {'float':>8}  {redop:>6}  {root:6}"
         lines.append(left + 2 * sides(size, factor, share))
