@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from busbw_testing.logs import NEW_HEADING, PUBLISHED, format_row, imported
+from busbw_testing.logs import NEW_HEADING, PUBLISHED, format_row, imported, kinds
 
 from busbw.foreign.logs.row_words import is_number, printed
 from busbw.foreign.logs.solve import Consensus, ranks_of
@@ -110,3 +110,14 @@ def test_other_output_is_told_from_a_damaged_row_by_the_average() -> None:
     for kept, kind in ((lines[8:], "other-output"), (lines[9:], "damaged")):
         (record,) = imported("\n".join([*lines[:8], "8 2 float sum -1 1 2 3", *kept]))
         assert record.source.findings[0].kind == kind
+
+
+def test_an_algbw_of_another_formula_is_not_taken() -> None:
+    """All rows have it, so that none of them is damaged."""
+    text = f"# Collective test starting: all_reduce_perf\n{NEW_HEADING}"
+    for size in (1 << 20, 1 << 22, 1 << 24):
+        side = f" 100.0 {1.5 * size / 1e5:.2f} {1.5 * size / 1e5:.2f} 0"
+        text += format_row(f"{size} {size // 4} float sum -1{side}{side}") + "\n"
+    (record,) = imported(text, ranks=2)
+    assert kinds(record) == ["contradiction", "no-end"]
+    assert record.results[-1].algbw_gb_per_s == pytest.approx((1 << 24) / 1e5)

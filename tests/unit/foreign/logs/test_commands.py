@@ -68,6 +68,9 @@ def test_the_users_word_is_taken_and_the_contradiction_said() -> None:
     (record,) = imported(text, op="all_gather", ranks=4)
     assert (record.plan.cases[0].collective, record.world.size) == ("all_gather", 4)
     assert ("overridden", "--op all_gather was taken, but the log says all_reduce") in findings(record)
+    (record,) = imported(PUBLISHED["GB200 one rack"].text(), op="all_gather", ranks=72)
+    said = "--op all_gather was taken, but size, count and factor fit only all_reduce"
+    assert ("overridden", said) in findings(record)
     (record,) = imported(text, ranks=8)
     assert findings(record) == [
         ("overridden", "--ranks 8 was taken, but the rows fit 72 ranks only"),

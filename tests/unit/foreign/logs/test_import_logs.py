@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from busbw_testing.logs import NEW_HEADING, PUBLISHED, TOOL_TABLES, Command, format_row, nccl_table
+from busbw_testing.logs import NEW_HEADING, PUBLISHED, TOOL_TABLES, Command, format_row, kinds, nccl_table
 
 from busbw.cli.main import main
 from busbw.foreign.read_any import read_file
@@ -119,6 +119,12 @@ def test_what_cannot_be_told_comes_with_its_findings(log: Path, command: Command
     assert code == 3
     assert f"error: {log}: table 2: cannot determine the number of ranks of the table in line" in err
     assert "damaged: not a whole row (3 of 2 fields)" in out
+
+
+def test_what_belongs_to_no_table_is_said_in_the_last_record(home: Path, log: Path, command: Command) -> None:
+    log.write_text("131072  100  23.60  23.61  23.60\n" + TOOL_TABLES["imb"](1))
+    assert command("import", log)[0] == 0
+    assert kinds(read_record(find_run("last", home))) == ["no-heading"]
 
 
 def test_a_format_is_forced(home: Path, log: Path, command: Command) -> None:
