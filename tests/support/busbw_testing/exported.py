@@ -122,8 +122,8 @@ def records(draw: st.DrawFn, most_collectives: int = 3) -> RunRecord:
     cases: list[Case] = []
     for row in rows:
         op = draw(st.sampled_from(REDUCE_OPS)).name if row.reducing else ""
-        sizes = draw(st.lists(st.integers(0, 2**18), min_size=1, max_size=4)) if row.sized else [0]
-        for count in sizes:
+        counts = st.lists(st.integers(0, 2**18), min_size=1, max_size=4, unique=True)
+        for count in draw(counts) if row.sized else [0]:
             dtype = draw(st.sampled_from(DATA_TYPES))
             size = count * ranks * dtype.size_bytes
             sides = draw(st.sampled_from((*((each,) for each in Placement), tuple(Placement))))
