@@ -17,6 +17,7 @@ import pytest
 from busbw_testing.environ import clean_environ
 from busbw_testing.nccom_format import Table, parse
 from busbw_testing.runs import start
+from busbw_testing.wrong_data import wrong_mpi
 
 from busbw.foreign.nccom.options import parse as options_of
 from busbw.foreign.nccom.options import parse_bytes
@@ -224,17 +225,7 @@ def test_streams_have_a_table_each_and_run_until_the_longest_sweep_ends(tmp_path
         calls = result.samples * result.calls_per_sample
         assert calls == (10, 20)[case.stream]
         assert ("all_gather" if case.stream == 0 else "all_reduce") in case.beside[0]
-    read_back = subprocess.run(
-        [*(sys.executable, "-m", "busbw", "import", "report.json")],
-        env=clean_environ(BUSBW_HOME=str(tmp_path / "imported")),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        cwd=tmp_path,
-    )
-    assert read_back.returncode == 0, read_back.stdout + read_back.stderr
-    records = [read_record(folder) for folder in run_folders(tmp_path / "imported")]
+    records = imported(tmp_path, "report.json")
     assert {(one.plan.cases[0].collective, one.world.size, len(one.results)) for one in records} == {
         ("all_reduce", 2, 4),  # of a group
         ("all_gather", 4, 4),
@@ -274,40 +265,15 @@ def test_streams_have_their_own_iterations_checks_and_buffers(tmp_path: Path) ->
     assert "stream 1: a place of its own for every call" in record.method.buffers
 
 
-# MPI_Iallreduce of a preloaded tool, which completes with one wrong byte on rank 1.
-STREAM_SHIM: Final = """
-#include <dlfcn.h>
-extern "C" int MPI_Iallreduce(const void* send, void* recv, int count, int datatype, int op, int comm,
-                              int* request) {
-  void* mpi = dlopen("libmpi.so.12", RTLD_LAZY | RTLD_NOLOAD);
-  auto reduce =
-      (int (*)(const void*, void*, int, int, int, int, int*))dlsym(mpi, "PMPI_Iallreduce");
-  auto wait = (int (*)(int*, void*))dlsym(mpi, "PMPI_Wait");
-  auto rank_of = (int (*)(int, int*))dlsym(mpi, "PMPI_Comm_rank");
-  char status[64];
-  int code = reduce(send, recv, count, datatype, op, comm, request), rank = 0;
-  wait(request, status);
-  rank_of(comm, &rank);
-  if (rank == 1 && count == 256) ((unsigned char*)recv)[5 * 4 + 2] ^= 0x40;
-  return code;
-}
-"""
-
-
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler for the shim")
 def test_wrong_data_of_one_stream_fails_its_rows_alone(tmp_path: Path) -> None:
-    (tmp_path / "shim.cpp").write_text(STREAM_SHIM)
-    subprocess.run(
-        ["g++", "-shared", "-fPIC", "-o", "libshim.so", "shim.cpp", "-ldl"], check=True, cwd=tmp_path
-    )
     streams = [
         {"operation": "allr", "minbytes": "512", "maxbytes": "2KB", "stepfactor": 2},
         {"operation": "allg", "minbytes": "1KB", "maxbytes": "1KB"},
     ]
     (tmp_path / "two.json").write_text(json.dumps({"streams": streams}))
     words = "-r 2 allr -d fp32 -n 8 --check random --streams-json two.json"
-    ran = run(tmp_path, words.split(), LD_PRELOAD=str(tmp_path / "libshim.so"))
+    ran = run(tmp_path, words.split(), LD_PRELOAD=wrong_mpi(tmp_path))
     assert ran.done.returncode == 1, ran.done.stderr
     reduced, gathered = parse(ran.done.stdout)
     assert reduced.sizes == [512, 2048]
@@ -317,7 +283,11 @@ def test_wrong_data_of_one_stream_fails_its_rows_alone(tmp_path: Path) -> None:
     assert gathered.sizes == [1024] * 3
     assert gathered.failures == []
     (newest, *_) = run_folders(ran.home)
-    assert [path.name for path in (newest / "wrong").iterdir()]
+    for path in (newest / "wrong").iterdir():
+        with np.load(path) as found:
+            differ = np.flatnonzero(found["received"] != found["expected"])
+            assert (differ.tolist(), int(found["first_wrong"]), len(found["sent"])) == ([5], 5, 256)
+    assert any((newest / "wrong").iterdir())
 
 
 @pytest.mark.slow
@@ -338,67 +308,19 @@ def test_what_it_prints_and_writes_is_read_back(tmp_path: Path) -> None:
     assert [path.name.endswith("ranks.log") for path in (tmp_path / "logs").iterdir()] == [True]
     (tmp_path / "output.txt").write_text(ran.done.stdout)
     for name in ("output.txt", "report.json"):
-        record = imported(tmp_path, name)
+        (record,) = imported(tmp_path, name, "--op", "all_gather", "--ranks", "2")
         assert [case.size_bytes for case in record.plan.cases] == table.sizes
         assert record.world.size == 2
         for result, row in zip(record.results, body["results"], strict=True):
             assert result.time_ns == pytest.approx(row["time:avg(us)"] * 1e3, abs=6)
 
 
-def imported(folder: Path, name: str) -> Any:
+def imported(folder: Path, name: str, *words: str) -> list[Any]:
+    """The records of what ``busbw import`` reads of a file."""
     home = folder / f"imported-{name}"
-    done = subprocess.run(
-        [*(sys.executable, "-m", "busbw", "import", name), "--op", "all_gather", "--ranks", "2"],
-        env=clean_environ(BUSBW_HOME=str(home)),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        cwd=folder,
-    )
+    done = start(home, "import", name, *words, cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr
-    (found,) = run_folders(home)
-    return read_record(found)
-
-
-# MPI_Allreduce of a preloaded tool: right, but for one byte on rank 1 where 256 elements are reduced.
-SHIM: Final = """
-#include <dlfcn.h>
-extern "C" int MPI_Allreduce(const void* send, void* recv, int count, int datatype, int op, int comm) {
-  void* mpi = dlopen("libmpi.so.12", RTLD_LAZY | RTLD_NOLOAD);
-  auto reduce = (int (*)(const void*, void*, int, int, int, int))dlsym(mpi, "PMPI_Allreduce");
-  auto rank_of = (int (*)(int, int*))dlsym(mpi, "PMPI_Comm_rank");
-  int code = reduce(send, recv, count, datatype, op, comm), rank = 0;
-  rank_of(comm, &rank);
-  if (rank == 1 && count == 256) ((unsigned char*)recv)[5 * 4 + 2] ^= 0x40;
-  return code;
-}
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler for the shim")
-def test_wrong_data_are_a_failed_row_and_exit_code_1(tmp_path: Path) -> None:
-    (tmp_path / "shim.cpp").write_text(SHIM)
-    subprocess.run(
-        ["g++", "-shared", "-fPIC", "-o", "libshim.so", "shim.cpp", "-ldl"], check=True, cwd=tmp_path
-    )
-    line = "-r 2 -b 512 -e 2kb -f 2 -d fp32 -n 8 --check random allr"
-    ran = run(tmp_path, shlex.split(line), LD_PRELOAD=str(tmp_path / "libshim.so"))
-    assert ran.done.returncode == 1, ran.done.stderr
-    table = ran.table
-    assert table.sizes == [512, 2048]
-    ((size, text),) = table.failures
-    assert size == 1024
-    assert text.startswith("Failure checking allr: 1 wrong element, first on rank 1 - run folder ")
-    (newest, *_) = run_folders(ran.home)
-    saved = sorted(path for path in newest.glob("wrong/*"))
-    assert len(saved) == 2  # of the checks before and after the timed calls
-    for path in saved:
-        with np.load(path) as found:
-            differ = np.flatnonzero(found["received"] != found["expected"])
-            assert (differ.tolist(), int(found["first_wrong"]), len(found["sent"])) == ([5], 5, 256)
-    assert ran.done.stdout.splitlines()[-1] == "1 errors found - test failed"
+    return [read_record(found) for found in run_folders(home)]
 
 
 def test_a_refusal_is_one_error_and_a_hint(tmp_path: Path) -> None:

@@ -9,18 +9,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Final
 
 from busbw.errors import UsageError
 from busbw.foreign.aws_kit import read_csv
 from busbw.foreign.logs.assemble import Origin
-from busbw.foreign.logs.context import Evidence
 from busbw.foreign.logs.json_text import Document, document, word
 from busbw.foreign.logs.labels import BESIDE, variables
 from busbw.foreign.logs.lines import HEAD_BYTES, read_text
 from busbw.foreign.logs.operations import operation
 from busbw.foreign.logs.scan import Log, scan
-from busbw.foreign.logs.table import Facts, FoundTable, Table, Tool
+from busbw.foreign.logs.table import Table, Tool
 from busbw.foreign.nccl_tests import read_json as nccl_tests_json
 from busbw.foreign.nccl_tests import read_rccl_file as rccl_tests_rows
 from busbw.foreign.nccl_tests.read import NCCL_TESTS, RCCL_TESTS
@@ -66,7 +65,7 @@ class Reading:
         rows.
         """
         if not self.tables and not self.no_text and operation(test):
-            return replace(self, tables=(without_rows(),))
+            return replace(self, tables=(NCCL_TESTS.without_rows(),))
         if not self.tables or not self.findings:
             return self
         *others, last = self.tables
@@ -198,7 +197,7 @@ def _read_json(found: Document, path: str, tool: str) -> Reading | None:
 def _read_log(log: Log, path: str, tool: str) -> Reading:
     tables = list(_as(tool, (found.tool.interpret(found) for found in log.tables)))
     if not tables and log.facts.header.get("program") and _is_asked(NCCL_TESTS.name, tool):
-        tables = [without_rows(log.facts, log.job, log.evidence)]
+        tables = [NCCL_TESTS.without_rows(log.facts, log.job, log.evidence)]
     dates = [_date(str(table.header["date"])) for table in tables if "date" in table.header]
     origin = Origin(
         path,
@@ -208,15 +207,6 @@ def _read_log(log: Log, path: str, tool: str) -> Reading:
         last_words=log.last_words,
     )
     return Reading(origin, tuple(tables), bool(tables or log.job), log.findings)
-
-
-def without_rows(
-    facts: Facts | None = None, job: dict[str, Any] | None = None, evidence: Evidence | None = None
-) -> Table:
-    """The table of a test of nccl-tests that ended before its first row."""
-    assert NCCL_TESTS.usual is not None
-    found = FoundTable(NCCL_TESTS, NCCL_TESTS.usual, "", 0, facts or Facts(), job or {})
-    return NCCL_TESTS.interpret(replace(found, evidence=evidence or found.evidence))
 
 
 def _date(text: str) -> str:

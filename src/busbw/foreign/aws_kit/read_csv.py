@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Final
 
 from busbw.foreign.logs.entries import Entry, found_table
-from busbw.foreign.logs.row_words import is_number
 from busbw.foreign.logs.table import Cell, Facts, Table
 from busbw.foreign.nccl_tests.read import ALL_COLUMNS, NCCL_TESTS
 from busbw.model.record import ImportFinding
@@ -53,8 +52,6 @@ def tables(lines: Sequence[str]) -> list[Table]:
         return []
     groups: dict[tuple[str, ...], list[Entry]] = {}
     damaged: list[ImportFinding] = []
-    if any(map(is_number, titles)):
-        damaged.append(ImportFinding("damaged", "a row stands in the line of the heading", 1))
     for number, cells in rows:
         if cells:
             words = dict(zip(titles, cells, strict=False))

@@ -95,7 +95,7 @@ def _numbers(result: CaseResult | None) -> tuple[object, ...]:
     if result is None:
         return ("nan", "nan", "nan", "N/A")
     return (
-        _us(result.time_ns),
+        _number(result.time_ns, NS_PER_US),
         _number(result.algbw_gb_per_s),
         _number(result.busbw_gb_per_s),
         "N/A" if result.wrong is None else result.wrong,
@@ -107,8 +107,8 @@ def _behind(result: CaseResult | None) -> tuple[object, ...]:
         return ("not-in-run", "nan", "nan", 0, 0, "", "", "")
     return (
         result.status.value,
-        _us(result.low_ns),
-        _us(result.high_ns),
+        _number(result.low_ns, NS_PER_US),
+        _number(result.high_ns, NS_PER_US),
         result.samples,
         result.calls_per_sample,
         " ".join(result.marks),
@@ -117,12 +117,8 @@ def _behind(result: CaseResult | None) -> tuple[object, ...]:
     )
 
 
-def _us(time_ns: float | None) -> object:
-    return "nan" if time_ns is None else time_ns / NS_PER_US
-
-
-def _number(value: float | None) -> object:
-    return "nan" if value is None else value
+def _number(value: float | None, unit: float = 1) -> object:
+    return "nan" if value is None else value / unit
 
 
 # ---- summary ------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import io
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from busbw.foreign.forms.remarks import BANDWIDTH, time_words
 from busbw.foreign.forms.rows import Table, ranks
@@ -19,9 +19,6 @@ from busbw.judge import run
 from busbw.model.case import Case
 from busbw.model.record import RunRecord
 from busbw.model.result import CaseResult
-
-if TYPE_CHECKING:
-    import polars as pl
 
 # Raised when a field changes meaning or goes.
 FORMAT_VERSION: Final = 1
@@ -70,17 +67,11 @@ def write_parquet(record: RunRecord, tables: Sequence[Table]) -> bytes:
 
     Raises UsageError where polars is missing, naming the extra that brings it.
     """
-    frame = _frame(record, tables)
-    buffer = io.BytesIO()
-    frame.write_parquet(buffer, compression="zstd")
-    return buffer.getvalue()
-
-
-def _frame(record: RunRecord, tables: Sequence[Table]) -> pl.DataFrame:
     results = run.results(record)
     import polars as pl
 
     wanted = results.filter(pl.col("collective").is_in([table.collective for table in tables]))
-    return wanted.with_columns(
-        pl.lit(time_words(record)).alias("time_is"), pl.lit(BANDWIDTH).alias("bandwidth_is")
-    )
+    words = pl.lit(time_words(record)).alias("time_is"), pl.lit(BANDWIDTH).alias("bandwidth_is")
+    buffer = io.BytesIO()
+    wanted.with_columns(words).write_parquet(buffer, compression="zstd")
+    return buffer.getvalue()

@@ -55,7 +55,7 @@ def check(table: Table, assumed: str = "") -> Checked:
         return Checked(table, None, None)
     operation = table.operation or assumed
     is_uneven = operation in UNEVEN  # their algbw is that of the busiest rank, whose bytes no row has
-    scales = [[scale_bounds(row, side) for side in row.sides] for row in table.rows]
+    scales = [[scale_bounds(row, side, side.algbw) for side in row.sides] for row in table.rows]
     scale = _scale(table, operation, list(chain.from_iterable(scales))) if table.trusted_time else None
     reasons: dict[int, str] = {}
     if not is_uneven:  # nccom-test rounds what it was asked for

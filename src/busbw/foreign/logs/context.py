@@ -54,11 +54,7 @@ class Job:
     def __init__(self) -> None:
         self._words: dict[str, Any] = {}
         self._doubtful: set[str] = set()
-        self._spent = False  # the last command's output has begun
         self._begun = ""  # a command whose line goes on in the next one
-
-    def _forget(self) -> None:
-        self._words, self._doubtful, self._spent = {}, set(), False
 
     def read(self, line: str) -> None:
         """Take what a line says, or the last one of those that a backslash joins."""
@@ -66,22 +62,15 @@ class Job:
         self._begun = line[:-1] if line.endswith("\\") and len(line) < LONGEST_LINE else ""
         if self._begun or not any(test in line for test in _TESTS):
             return
-        found = job_facts(line)
-        if found and self._spent:
-            self._forget()
-        for name, value in found.items():
+        for name, value in job_facts(line).items():
             if self._words.get(name, value) != value:
                 self._doubtful.add(name)
             self._words[name] = value
 
-    def begin_output(self) -> None:
-        """The test has said its first words: the next command is another one's."""
-        self._spent = True
-
     def take(self) -> dict[str, Any]:
         """The words for the table that begins; the next one needs a command of its own."""
         taken = self.plain()
-        self._forget()
+        self._words, self._doubtful = {}, set()
         return taken
 
     def plain(self) -> dict[str, Any]:

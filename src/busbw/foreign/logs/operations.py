@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Final
 
 from busbw.model.collective import COLLECTIVES, VARIABLE
@@ -90,16 +90,18 @@ def canonical_type(word: str) -> str:
     return _TYPES[word].name if word in _TYPES else word
 
 
-@cache
+_REDUCTIONS: Final = {word: row.name for row in REDUCE_OPS for word in (row.name, *row.aliases)}
+
+
 def canonical_op(word: str) -> str:
     """Our name of a reduction, empty for ``none``; a foreign word stays."""
-    found = next((row.name for row in REDUCE_OPS if word in (row.name, *row.aliases)), word)
+    found = _REDUCTIONS.get(word, word)
     return "" if found == "none" else found
 
 
 def is_reduction(word: str) -> bool:
     """Whether the word is a reduction that we know, or none."""
-    return word in ("", "none") or any(word in (row.name, *row.aliases) for row in REDUCE_OPS)
+    return word in ("", "none") or word in _REDUCTIONS
 
 
 _IN_PATH: Final = re.compile(

@@ -281,7 +281,6 @@ class Scanner:
             self._note_failed_job(stream)
             stream.facts, stream.ended = Facts(), False
             self._next_launch()
-        self._job.begin_output()
 
     def _next_launch(self, *, is_sure: bool = False) -> None:
         """Take evidence for another launch from here on, where the last table has ended, or it is sure."""

@@ -97,13 +97,10 @@ def factor_bounds(side: Side) -> Bounds:
     return side.busbw.low / side.algbw.high, side.busbw.high / side.algbw.low
 
 
-def scale_bounds(row: Row, side: Side) -> Bounds:
-    """The ratio algbw / (size / time), in decimal GB/s: what the digits allow."""
-    return _over_size_and_time(row, side, side.algbw, 1.0)
-
-
-def _over_size_and_time(row: Row, side: Side, bandwidth: Number, unit: float) -> Bounds:
-    """A printed bandwidth over size / time; ``unit`` is the size of its GB in 10^9 bytes."""
+def scale_bounds(row: Row, side: Side, bandwidth: Number, unit: float = 1.0) -> Bounds:
+    """The ratio of a printed bandwidth and size / time: what the digits allow. ``unit`` is the size of its GB
+    in 10^9 bytes.
+    """
     time = side.time_us
     if not (bandwidth.value > 0 and row.size > 0 and time.low > 0):
         return _UNKNOWN
@@ -121,7 +118,7 @@ def factor(table: Table, unit: float | None) -> Consensus | None:
         for side in row.sides:
             both = [factor_bounds(side)]
             if unit is not None and table.trusted_time:
-                both.append(_over_size_and_time(row, side, side.busbw, unit))
+                both.append(scale_bounds(row, side, side.busbw, unit))
             said = [pair for pair in both if not math.isnan(pair[0])] or [_UNKNOWN]
             bounds.append((max(low for low, _ in said), min(high for _, high in said)))
     return consensus(bounds)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getopt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, Any, Final, get_type_hints
 
 from busbw.errors import UsageError
@@ -55,15 +56,7 @@ def _integer(text: str) -> int:
     return number
 
 
-def _type(text: str) -> str:
-    return _known(text, TYPES)
-
-
-def _op(text: str) -> str:
-    return _known(text, OPS)
-
-
-def _known(text: str, known: Sequence[str]) -> str:
+def _word_of(known: Sequence[str], text: str) -> str:
     if text not in (*known, ALL):
         raise UsageError(f"unknown word {text[:20]!r}", hint=f"use one of: {', '.join((*known, ALL))}")
     return text
@@ -94,8 +87,8 @@ class Options:
     run_cycles: Annotated[int, Flag("N", "how often the whole sweep is run; 0: until Ctrl-C")] = 1
     parallel_init: Annotated[int, Flag("p", "0/1; each GPU has a process here: always parallel")] = 0
     check: Annotated[int, Flag("c", "checks of each case")] = 1
-    op: Annotated[str, Flag("o", "/".join((*OPS, ALL)), _op)] = "sum"
-    datatype: Annotated[str, Flag("d", "a type, or all", _type)] = "float"
+    op: Annotated[str, Flag("o", "/".join((*OPS, ALL)), partial(_word_of, OPS))] = "sum"
+    datatype: Annotated[str, Flag("d", "a type, or all", partial(_word_of, TYPES))] = "float"
     root: Annotated[int, Flag("r", "root rank; -1 is every rank")] = 0
     blocking: Annotated[int, Flag("z", "0/1/2/3")] = 0
     stream_null: Annotated[int, Flag("y", "0/1; accepted")] = 0

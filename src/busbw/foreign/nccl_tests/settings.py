@@ -112,8 +112,8 @@ def run_settings(line: Line, variables: Variables, backend: str, nccl_path: str 
         parallel_init=options.parallel_init,
         nccl=nccl_path,
         stats=("p99",) if options.per_iter_timing else ("n",),
-        report_timestamps=_flag(options.report_timestamps),
-        memory=_flag(options.memory),
+        report_timestamps=int(options.report_timestamps != 0),
+        memory=int(options.memory != 0),
         raw_ranks=raw_ranks(options),
         split=variables.split,
         **_pattern(name, variables),  # type: ignore[arg-type]
@@ -125,10 +125,6 @@ def raw_ranks(options: Options) -> int:
     if not (options.per_iter_timing and options.output_file):
         return RAW_RANKS
     return max(RAW_RANKS, _MOST_RAW_BYTES // (SAMPLE_DTYPE.itemsize * max(1, options.iters)))
-
-
-def _flag(value: int) -> int:
-    return 1 if value else 0
 
 
 def _refuse(options: Options) -> None:

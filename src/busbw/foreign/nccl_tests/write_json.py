@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,7 +42,6 @@ from busbw.model.record import RunRecord
 
 SHAPE_VERSION: Final = 3
 _DECIMALS: Final = 6
-_PLACES_TRIED: Final = 1000
 
 
 # ---- the parts of a file ------------------------------------------------------------------------------
@@ -149,15 +149,15 @@ def new_file(name: str) -> tuple[Path | None, tuple[str, ...]]:
     """
     if Path(name).suffix.lower() != ".json":
         return None, ()
-    for place in (name, *(f"{name}.{number}" for number in range(_PLACES_TRIED))):
+    for place in chain([name], (f"{name}.{number}" for number in count())):
         try:
             with Path(place).open("x"):
                 return Path(place), (f"# Writing JSON output to {place}",)
         except FileExistsError:
             continue
         except OSError:
-            return None, (f"# skipping json output; {place} not accessible",)
-    return None, ("# skipping json output; failed to probe destination",)
+            break
+    return None, (f"# skipping json output; {place} not accessible",)
 
 
 def close(path: Path, document: Mapping[str, Any], errors: Sequence[str]) -> None:

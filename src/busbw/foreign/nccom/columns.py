@@ -13,8 +13,24 @@ from typing import Any, Final
 
 from busbw.foreign.logs.operations import element_type
 from busbw.model.case import Case
+from busbw.model.result import CaseResult
 from busbw.units import NS_PER_US
 
+# Names that nccom-test accepts as its operand, and the collective that each is.
+OPERANDS: Final = {
+    "all_reduce": "all_reduce",
+    "allr": "all_reduce",
+    "all_gather": "all_gather",
+    "allg": "all_gather",
+    "reduce_scatter": "reduce_scatter",
+    "redsct": "reduce_scatter",
+    "alltoall": "alltoall",
+    "alltoallv": "alltoallv",
+    "all_gatherv": "all_gatherv",
+    "allgv": "all_gatherv",
+    "sendrecv": "sendrecv",
+    "permute": "permute",
+}
 SIZE: Final = "size(B)"
 COUNT: Final = "count(elems)"
 INPUT: Final = "total_input_size(B)"
@@ -80,6 +96,32 @@ def count(case: Case) -> int:
     """Elements in size(B): of the whole buffer, not the count of the call."""
     row = element_type(case.dtype)
     return case.count if row is None else case.size_bytes // row.size_bytes
+
+
+def row_of(case: Case, **own: Any) -> Row:  # noqa: ANN401 (fields of Row)
+    """The row of a case."""
+    return Row(case.size_bytes, count(case), type_word(case.dtype), **own)
+
+
+def measured(case: Case, result: CaseResult, times_ns: Mapping[str, float | None], first: str) -> Row:
+    """The row of a result, with bandwidths at the ``first`` of its times, not at the headline; none where
+    groups have several sizes.
+    """
+    time_ns, headline_ns = times_ns[first], result.time_ns
+    scale = headline_ns / time_ns if time_ns and headline_ns is not None else None
+
+    def scaled(value: float | None) -> float | None:
+        return None if value is None or scale is None else value * scale
+
+    return row_of(
+        case,
+        times_ns=times_ns,
+        algbw_gb_per_s=scaled(result.algbw_gb_per_s),
+        busbw_gb_per_s=scaled(result.busbw_gb_per_s),
+        input_bytes=result.input_bytes,
+        output_bytes=result.output_bytes,
+        algorithm=result.algorithm,
+    )
 
 
 # ---- text ---------------------------------------------------------------------------------------------

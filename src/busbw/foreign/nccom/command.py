@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 from busbw.errors import ExitCode, UsageError
 from busbw.foreign.door import in_words_of
 from busbw.foreign.nccom import neuron
-from busbw.foreign.nccom.launch import where
+from busbw.foreign.nccom.launch import not_needed, where
 from busbw.foreign.nccom.options import HELP_FLAGS, Options, help_text, parse
 from busbw.foreign.nccom.settings import THEIR_FLAGS, is_empty, one_placement, operations_of, run_settings
 from busbw.plan.streams import with_files
@@ -48,20 +48,20 @@ def nccom_test(words: Sequence[str], argv: tuple[str, ...], out: TextIO, err: Te
     if tool is not None:
         return neuron.run(tool, tuple(words), argv, out, err)
     options = parse(words)
-    place = where(options, os.environ, Path.home())
+    launch = where(options, os.environ, Path.home())
     with in_words_of(THEIR_FLAGS):
         settings = run_settings(options, os.environ)
     _refuse_files(options)
-    for note in (*place.notes, *_notes(options)):
+    for note in (*not_needed(options, os.environ), *_notes(options)):
         print(f"busbw: {note}", file=err)
     from busbw.foreign.nccom.display import NccomDisplay
 
     display = NccomDisplay(options, out, err)
     with in_words_of(THEIR_FLAGS):
-        if place.launch is None:
+        if launch is None:
             code, folder = _here(options, settings, argv, display, err)
         else:
-            code, folder = _elsewhere(options, settings, place.launch, argv, display, err)
+            code, folder = _elsewhere(options, settings, launch, argv, display, err)
     if options.mpi_log_dir:
         _copy_logs(folder, Path(options.mpi_log_dir).expanduser(), err)
     return ExitCode.BAD_VERDICT if code is ExitCode.OK and display.failures else code

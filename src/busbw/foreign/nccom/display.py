@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from math import fsum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
@@ -143,19 +143,15 @@ class NccomDisplay:
             self._print(columns.line(shown.row, self._columns))
 
     def _shown_of(self, run: _Run, case: Case, result: CaseResult) -> _Shown:
-        row = Row(case.size_bytes, columns.count(case), columns.type_word(case.dtype))
-        row = replace(row, algorithm=result.algorithm)
         if result.status is not Status.GOOD or result.time_ns is None:
-            return _Shown(case, result, replace(row, failure=self._failure(run, case, result)))
+            failure = self._failure(run, case, result)
+            return _Shown(case, result, columns.row_of(case, algorithm=result.algorithm, failure=failure))
         words = [word for word in self._options.stats if word != "avg"]
         unknown = [word for word in words if result.stats.get(word) is None]
         # A percentile of few samples is printed too, as there; a note says how few.
         found, samples = percentiles_ns(run.folder, result.case, unknown) if unknown else ({}, 0)
         times = {"avg": result.mean_ns, **{word: result.stats.get(word) for word in words}, **found}
-        algbw, busbw = _bandwidths(result, times[self._options.stats[0]])
-        row = replace(row, times_ns=times, algbw_gb_per_s=algbw, busbw_gb_per_s=busbw)
-        row = replace(row, input_bytes=result.input_bytes, output_bytes=result.output_bytes)
-        return _Shown(case, result, row, samples)
+        return _Shown(case, result, columns.measured(case, result, times, self._options.stats[0]), samples)
 
     def _failure(self, run: _Run, case: Case, result: CaseResult) -> str:
         """What stands in a row instead of numbers: what is wrong, and where more is said of it. Scripts look
@@ -300,17 +296,6 @@ def percentiles_ns(folder: Path, case: int, words: Sequence[str]) -> tuple[dict[
     rows = rows[left.kept] if left.valid else rows
     ordered = np.sort(rows["elapsed_ns"] / rows["k"])
     return {word: nearest_rank(ordered, float(word[1:])) for word in words}, len(rows)
-
-
-def _bandwidths(result: CaseResult, time_ns: float | None) -> tuple[float | None, float | None]:
-    """Algbw and busbw at the time that is printed instead of the headline's; none where groups have several
-    sizes.
-    """
-    if not time_ns or result.time_ns is None:
-        return None, None
-    algbw, busbw = result.algbw_gb_per_s, result.busbw_gb_per_s
-    scale = result.time_ns / time_ns
-    return None if algbw is None else algbw * scale, None if busbw is None else busbw * scale
 
 
 def _average(rows: Sequence[Row]) -> float | None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, cast
 
 from busbw.errors import UsageError
-from busbw.foreign.nccom.options import ALLOCATE, Options, default_hosts_file, flag_name
+from busbw.foreign.nccom.options import ALLOCATE, Options, flag_name
 from busbw.foreign.nccom.settings import known
 from busbw.plan.flags.launch import LaunchSettings, MpiName
 
@@ -17,64 +17,53 @@ _SETUP_DEFAULT: Final = "default"
 _OF_SLURM: Final = ("slurm_vcpus_per_node", "slurm_setup_script", "slurm_job_id")
 
 
-@dataclass(frozen=True)
-class Where:
-    """``launch`` is None for ranks on this host; ``notes`` say what was not needed, or what stands for it."""
-
-    launch: LaunchSettings | None
-    notes: tuple[str, ...] = ()
-
-
-def where(options: Options, environ: Mapping[str, str], home: Path) -> Where:
-    """Where the ranks of a command line run. Raises UsageError for flags that contradict each other, and for
-    several nodes without a way to reach them.
+def where(options: Options, environ: Mapping[str, str], home: Path) -> LaunchSettings | None:
+    """Where the ranks of a command line run, None for this host. Raises UsageError for flags that contradict
+    each other, and for several nodes without a way to reach them.
     """
     mpi = cast("MpiName", known("BUSBW_MPI", environ, MpiName))
     if options.slurm_mode:
         if options.hosts or options.hosts_file:
             raise UsageError("--hosts and --slurm-mode exclude each other", hint="give one of them")
-        return Where(replace(_slurm(options), mpi=mpi), _addresses(options, environ))
+        return replace(_slurm(options), mpi=mpi)
     plain = Options(options.operand, options.nworkers)
     stray = next((name for name in _OF_SLURM if getattr(options, name) != getattr(plain, name)), None)
     if stray is not None:
         raise UsageError(f"{flag_name(stray)} means nothing without --slurm-mode", hint="add -S")
-    hosts, hosts_file = _hosts(options, home)
-    if not hosts and hosts_file is None:
-        return Where(None, _addresses(options, environ))
-    launch = LaunchSettings(
+    hosts_file = _hosts_file(options, home)
+    if not options.hosts and hosts_file is None:
+        return None
+    return LaunchSettings(
         on="hosts",
         nodes=str(options.nnodes),
         ranks_per_node=options.nworkers // options.nnodes,
-        hosts=",".join(hosts[: options.nnodes]),
+        hosts=",".join(options.hosts[: options.nnodes]),
         hostfile=hosts_file,
         mpi=mpi,
     )
-    return Where(launch, _addresses(options, environ))
 
 
-def _hosts(options: Options, home: Path) -> tuple[tuple[str, ...], Path | None]:
-    if options.hosts and options.hosts_file:
+def _hosts_file(options: Options, home: Path) -> Path | None:
+    """The file that names the hosts: where none are given, ``~/hosts``, as nccom-test."""
+    nodes, hosts = options.nnodes, options.hosts
+    if hosts and options.hosts_file:
         raise UsageError("--hosts and --hosts-file exclude each other", hint="give one of them")
-    if options.hosts_file:
-        path = Path(options.hosts_file).expanduser()
-        if not path.is_file():
-            raise UsageError(f"no hosts file {path}", hint="give a file with one host a line")
-        return (), path
-    hosts = options.hosts
-    if hosts and len(hosts) < options.nnodes:
+    if hosts and len(hosts) < nodes:
         raise UsageError(
-            f"-N {options.nnodes} nodes, and hosts for {len(hosts)}: {' '.join(hosts)}",
+            f"-N {nodes} nodes, and hosts for {len(hosts)}: {' '.join(hosts)}",
             hint="name a host for every node, or give -N fewer",
         )
-    if hosts or options.nnodes == 1:
-        return hosts, None
-    path_or_none = default_hosts_file(home)
-    if path_or_none is None:
-        raise UsageError(
-            f"-N {options.nnodes} nodes, and no hosts: neither --hosts, --hosts-file nor {home / 'hosts'}",
-            hint="name them with --hosts, or use Slurm with -S",
-        )
-    return (), path_or_none
+    if hosts or (nodes == 1 and not options.hosts_file):
+        return None
+    path = Path(options.hosts_file).expanduser() if options.hosts_file else home / "hosts"
+    if path.is_file():
+        return path
+    if options.hosts_file:
+        raise UsageError(f"no hosts file {path}", hint="give a file with one host a line")
+    raise UsageError(
+        f"-N {nodes} nodes, and no hosts: neither --hosts, --hosts-file nor {path}",
+        hint="name them with --hosts, or use Slurm with -S",
+    )
 
 
 def _slurm(options: Options) -> LaunchSettings:
@@ -99,8 +88,10 @@ def _slurm(options: Options) -> LaunchSettings:
     )
 
 
-def _addresses(options: Options, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Addresses that nccom-test must be given, and busbw's ranks find by themselves."""
+def not_needed(options: Options, environ: Mapping[str, str]) -> list[str]:
+    """What is said of hosts that are too many, and of addresses that nccom-test must be given, and busbw's
+    ranks find by themselves.
+    """
     notes = []
     if environ.get(ROOT_VARIABLE):
         notes.append(f"{ROOT_VARIABLE} is not needed: the launcher gives the ranks the address of rank 0")
@@ -108,4 +99,4 @@ def _addresses(options: Options, environ: Mapping[str, str]) -> tuple[str, ...]:
         notes.append("--data-collector-host and -port are not needed: times come with rank 0's events")
     if len(options.hosts) > options.nnodes:
         notes.append(f"the first {options.nnodes} of {len(options.hosts)} hosts are used")
-    return tuple(notes)
+    return notes

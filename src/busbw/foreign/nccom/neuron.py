@@ -21,7 +21,7 @@ from busbw.foreign.logs.decide import Given
 from busbw.foreign.logs.json_text import mapping, word
 from busbw.foreign.logs.operations import operation as operation_named
 from busbw.foreign.logs.scan import scan
-from busbw.foreign.logs.table import Facts, FoundTable, Table
+from busbw.foreign.logs.table import Table
 from busbw.foreign.nccom.options import split
 from busbw.foreign.nccom.read import NAME, NCCOM_TEST, interpret
 from busbw.foreign.nccom.read import command as command_words
@@ -155,12 +155,6 @@ def _tables(lines: Sequence[str], words: Sequence[str]) -> tuple[Table, ...]:
     )
 
 
-def _without_rows() -> Table:
-    """Stands for a table that the tool did not print, or that cannot be understood."""
-    assert NCCOM_TEST.usual is not None
-    return interpret(FoundTable(NCCOM_TEST, NCCOM_TEST.usual, "", 0, Facts()))
-
-
 def _stream_operations(words: Sequence[str]) -> list[str]:
     """The operation of each stream, by the file that the command line names: the tool judges it, not we."""
     try:
@@ -180,7 +174,7 @@ def _keep(
     error = _verdict(heard, tables)
     undecided: UndecidedError | None = None
     operations = _stream_operations(words)
-    for number, table in enumerate(tables or (_without_rows(),)):
+    for number, table in enumerate(tables or (NCCOM_TEST.without_rows(),)):
         place = folders.create(folder.parent, f"{folder.name}-stream{number}") if number else folder
         origin = Origin(
             path=str(folder / "log"),
@@ -195,7 +189,7 @@ def _keep(
         except UndecidedError as cannot:
             undecided = undecided or cannot
             wrong = error or cannot
-            record = assemble(_without_rows(), origin, Given(), place.name)
+            record = assemble(NCCOM_TEST.without_rows(), origin, Given(), place.name)
         _write(place, record, argv, heard, wrong)
     return error or undecided
 

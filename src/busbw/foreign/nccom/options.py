@@ -13,10 +13,10 @@ from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, RawDescription
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Annotated, Any, Final, NoReturn, get_type_hints
 
 from busbw.errors import UnknownWord, UsageError
+from busbw.foreign.nccom.columns import OPERANDS
 from busbw.plan.flags.values import ratios
 from busbw.plan.sweep import sizes
 from busbw.stats.statistic import parse_statistics
@@ -29,21 +29,6 @@ DATA_TYPES: Final = (
     *("uint8", "int8", "uint16", "int16", "fp16", "bf16", "uint32", "int32", "fp32"),
     *("fp8", "fp8e4"),
 )
-# Names that nccom-test accepts as its operand, and the collective that each is.
-OPERANDS: Final = {
-    "all_reduce": "all_reduce",
-    "allr": "all_reduce",
-    "all_gather": "all_gather",
-    "allg": "all_gather",
-    "reduce_scatter": "reduce_scatter",
-    "redsct": "reduce_scatter",
-    "alltoall": "alltoall",
-    "alltoallv": "alltoallv",
-    "all_gatherv": "all_gatherv",
-    "allgv": "all_gatherv",
-    "sendrecv": "sendrecv",
-    "permute": "permute",
-}
 ALLOCATE: Final = "alloc"
 DEFAULT_BYTES: Final = 32 * 2**20
 DEFAULT_STEPS: Final = 10
@@ -334,12 +319,6 @@ def _operand(operands: list[str], *, has_streams: bool) -> str:
     if not operands and not has_streams:
         raise UsageError("no operation given", hint=hint)
     return operands[0] if operands else ""
-
-
-def default_hosts_file(home: Path) -> Path | None:
-    """``~/hosts``, which nccom-test reads where no hosts are given; None if the file does not exist."""
-    path = home / "hosts"
-    return path if path.is_file() else None
 
 
 def _with_hyphens(word: str) -> str:

@@ -13,23 +13,13 @@ from typing import Final
 from busbw.foreign.logs.operations import REDUCING, operation
 from busbw.foreign.logs.row_words import Column, Kind, Layout
 from busbw.foreign.logs.table import GIB_PER_GB, Cells, FoundTable, Side, Table, Tool, fact, number
+from busbw.foreign.nccom.columns import OPERANDS
 from busbw.model.collective import Placement
 from busbw.units import NS_PER_US, counted
 
 NAME: Final = "nccom-test"
 # Whose tables say neither reduction nor root.
-OPERATIONS: Final = frozenset(
-    {
-        "all_reduce",
-        "all_gather",
-        "all_gatherv",
-        "reduce_scatter",
-        "alltoall",
-        "alltoallv",
-        "sendrecv",
-        "permute",
-    }
-)
+OPERATIONS: Final = frozenset(OPERANDS.values())
 # Older versions divide by 2^30 and call it GB/s.
 GB_SIZES: Final = (1.0, GIB_PER_GB)
 PLACEMENT_ASSUMED: Final = "assumed: separate buffers, the tool's default"

@@ -12,7 +12,8 @@ from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from busbw.errors import UsageError
-from busbw.foreign.nccom.options import FLAGS, OPERANDS, Options, flag_name, options_of, split
+from busbw.foreign.nccom.columns import OPERANDS
+from busbw.foreign.nccom.options import FLAGS, Options, flag_name, options_of, split
 from busbw.plan.json_file import INLINE, read_entries, shown
 from busbw.plan.streams import CALLS, KEY, MOST_CALLS, MOST_STREAMS, OPERATION
 

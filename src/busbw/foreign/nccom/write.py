@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 from busbw.foreign.forms.remarks import (
@@ -25,31 +24,24 @@ from busbw.foreign.forms.remarks import (
 from busbw.foreign.forms.rows import Row as RecordRow
 from busbw.foreign.forms.rows import Table, average_busbw_gb_per_s, is_applicable, ranks, runs
 from busbw.foreign.nccom.columns import (
+    OPERANDS,
     Columns,
     Row,
-    count,
     fields,
     footer,
     heading,
     line,
+    measured,
+    row_of,
     time_title,
-    type_word,
 )
 from busbw.model.case import Case
 from busbw.model.collective import Placement
 from busbw.model.record import RunRecord
 from busbw.model.result import CaseResult, Status
 
-_OPERANDS: Final = {
-    "all_reduce": "allr",
-    "all_gather": "allg",
-    "all_gatherv": "allgv",
-    "reduce_scatter": "redsct",
-    "alltoall": "alltoall",
-    "alltoallv": "alltoallv",
-    "sendrecv": "sendrecv",
-    "permute": "permute",
-}
+# Of its names the last, which is the short one.
+_OPERANDS: Final = {collective: word for word, collective in OPERANDS.items()}
 _PERCENTILE: Final = re.compile(r"p\d+(?:\.\d+)?")
 
 
@@ -72,7 +64,7 @@ def _table(
 ) -> list[str]:
     case, number = group[0].case, ranks(record)
     results = [row.side(placement) for row in group]
-    rows = [row_of(row.case, row.side(placement), stats) for row in group]
+    rows = [_row(row.case, row.side(placement), stats) for row in group]
     good = [row for row in rows if not row.failure]
     columns = Columns(
         stats,
@@ -116,20 +108,12 @@ def column_notes(record: RunRecord, stats: Sequence[str]) -> list[str]:
     ]
 
 
-def row_of(case: Case, result: CaseResult | None, stats: Sequence[str]) -> Row:
+def _row(case: Case, result: CaseResult | None, stats: Sequence[str]) -> Row:
     """A result as a row: with numbers where it was measured and found right, as nccom-test."""
-    row = Row(case.size_bytes, count(case), type_word(case.dtype))
     if result is None or result.status is not Status.GOOD or result.time_ns is None:
-        return replace(row, failure=failure(result))
-    return replace(
-        row,
-        times_ns={**result.stats, "avg": result.mean_ns, stats[0]: result.time_ns},
-        algbw_gb_per_s=result.algbw_gb_per_s,
-        busbw_gb_per_s=result.busbw_gb_per_s,
-        input_bytes=result.input_bytes,
-        output_bytes=result.output_bytes,
-        algorithm=result.algorithm,
-    )
+        return row_of(case, failure=failure(result))
+    times_ns = {**result.stats, "avg": result.mean_ns, stats[0]: result.time_ns}
+    return measured(case, result, times_ns, stats[0])
 
 
 def failure(result: CaseResult | None) -> str:
@@ -168,7 +152,7 @@ def write_json(record: RunRecord, tables: Sequence[Table]) -> bytes:
 
 def _json_row(row: RecordRow, placement: Placement, stats: tuple[str, ...]) -> dict[str, Any]:
     case, result = row.case, row.side(placement)
-    shown = row_of(case, result, stats)
+    shown = _row(case, result, stats)
     has_sizes = None not in (shown.input_bytes, shown.output_bytes)
     return {
         **fields(shown, Columns(stats, sizes=has_sizes, algorithm=bool(shown.algorithm))),

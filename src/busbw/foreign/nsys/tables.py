@@ -34,16 +34,10 @@ class Export:
         self.tables = frozenset(str(name) for (name,) in rows)
         self._strings: dict[int, str] | None = None
 
-    def columns(self, table: str) -> frozenset[str]:
-        """The columns of a table; none where it is not there."""
-        if table not in self.tables:
-            return frozenset()
-        return frozenset(row[1] for row in self._connection.execute(f'PRAGMA table_info("{table}")'))
-
     def rows(self, table: str, wanted: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         """These columns of every row, None for a column that this version does not have."""
-        there = self.columns(table)
-        if there:
+        if table in self.tables:
+            there = {row[1] for row in self._connection.execute(f'PRAGMA table_info("{table}")')}
             words = ", ".join(f'"{name}"' if name in there else "NULL" for name in wanted)
             yield from self._connection.execute(f'SELECT {words} FROM "{table}"')
 

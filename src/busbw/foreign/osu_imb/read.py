@@ -285,8 +285,6 @@ def _element_type(table: Table, reducing: bool) -> tuple[str, str]:
     """
     header = table.header
     named = str(header.get("reduction_datatype" if reducing else "datatype", header.get("datatype", "")))
-    if table.tool == IMB_NAME and reducing and "reduction_datatype" not in header:
-        named = ""  # the other one is not that of reductions
     if named:
         sized = _SIZED_TYPE.fullmatch(named)
         return _TYPES.get(named, sized[1].lower() if sized else named), "header"

@@ -1,17 +1,17 @@
 """``busbw export``, and that ``busbw import`` reads what it wrote."""
 
-from __future__ import annotations
-
 import io
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
+from busbw_testing.exported import make
+from busbw_testing.logs import Command
 
 from busbw.cli.main import main
-from busbw.foreign.forms.formats import WRITERS
+from busbw.foreign.forms.formats import ExportFormat
 from busbw.model.record import RunRecord, RunStatus
 from busbw.model.result import Status
 from busbw.record.folder import create
@@ -27,16 +27,14 @@ SIZES = (2**20, 2**22, 2**24, 2**26)
 
 
 @pytest.fixture
-def stored(make: Callable[..., RunRecord], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunRecord:
-    """A run with cases of every status, in a run home of its own."""
-    home = tmp_path / "home"
-    monkeypatch.setenv("BUSBW_HOME", str(home))
+def stored(home: Path) -> RunRecord:
+    """A run with cases of every status."""
     record = make(sizes=SIZES, both=BOTH)
     write_record(create(home, record.run_id), record)
     return record
 
 
-@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize("name", get_args(ExportFormat))
 def test_every_format_goes_to_a_file_and_to_standard_output(
     name: str, stored: RunRecord, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
@@ -50,16 +48,12 @@ def test_every_format_goes_to_a_file_and_to_standard_output(
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["written"]
 
 
-def test_the_error_of_a_run_goes_to_standard_error(
-    stored: RunRecord, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    failed = replace(stored, status=RunStatus.FAILED, error="rank 3 died")
-    write_record(tmp_path / "home" / stored.run_id, failed)
-    assert main(["export"]) == 0
-    told = capsys.readouterr()
-    assert told.err == "the run failed: rank 3 died\n"
-    assert "# busbw: the run is not complete, its status is failed: rank 3 died" in told.out
-    assert told.out.endswith("# error: rank 3 died\n")
+def test_the_error_of_a_run_goes_to_standard_error(stored: RunRecord, home: Path, command: Command) -> None:
+    write_record(home / stored.run_id, replace(stored, status=RunStatus.FAILED, error="rank 3 died"))
+    code, out, err = command("export")
+    assert (code, err) == (0, "the run failed: rank 3 died\n")
+    assert "# busbw: the run is not complete, its status is failed: rank 3 died" in out
+    assert out.endswith("# error: rank 3 died\n")
 
 
 @pytest.mark.parametrize(
@@ -72,13 +66,12 @@ def test_the_error_of_a_run_goes_to_standard_error(
     ],
 )
 def test_what_cannot_be_done_is_a_usage_error(
-    stored: RunRecord, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+    stored: RunRecord, words: list[str], message: str, command: Command
 ) -> None:
-    assert main(["export", *words]) == 2
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err.startswith("error: ")
-    assert message in told.err
+    code, out, err = command("export", *words)
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ")
+    assert message in err
 
 
 def test_parquet_does_not_go_to_a_terminal(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from busbw_testing.exported import make
 
 from busbw.foreign.forms.formats import render
-from busbw.model.record import ImportSource, Method, RunRecord
+from busbw.model.record import ImportSource, Method
 from busbw.model.result import Status
 
 HEADING = (
@@ -29,7 +29,7 @@ def parse(text: str) -> list[tuple[list[str], dict[int, list[list[str]]]]]:
     return found
 
 
-def test_the_layout_is_that_of_the_original(make: Callable[..., RunRecord]) -> None:
+def test_the_layout_is_that_of_the_original() -> None:
     lines = render(make(sizes=(1024, 33554432)), "nccom").decode().splitlines()
     at = lines.index("# nccom-test -r 4 allr")
     assert lines[at - 1] == "# busbw: all_reduce float sum out-of-place, 4 ranks"
@@ -41,7 +41,7 @@ def test_the_layout_is_that_of_the_original(make: Callable[..., RunRecord]) -> N
     assert lines[at + 4] == "Avg bus bandwidth:\t629.2224GB/s"
 
 
-def test_a_failed_row_is_a_size_and_words(make: Callable[..., RunRecord]) -> None:
+def test_a_failed_row_is_a_size_and_words() -> None:
     both = ((10_000.0, Status.NOT_APPLICABLE), (Status.WRONG, Status.NOT_APPLICABLE))
     text = render(make(both=both), "nccom").decode()
     assert "\n        4096    WRONG: 17 wrong elements\n" in text
@@ -51,7 +51,7 @@ def test_a_failed_row_is_a_size_and_words(make: Callable[..., RunRecord]) -> Non
     assert text.count("size(B)") == 1
 
 
-def test_an_operation_that_is_only_in_place_is_the_results(make: Callable[..., RunRecord]) -> None:
+def test_an_operation_that_is_only_in_place_is_the_results() -> None:
     record = make("broadcast", both=((Status.NOT_APPLICABLE, 1_000.0), (Status.NOT_APPLICABLE, 2_000.0)))
     document = json.loads(render(record, "nccom-json"))
     assert {row["placement"] for row in document["results"]} == {"in-place"}
@@ -70,18 +70,14 @@ def test_an_operation_that_is_only_in_place_is_the_results(make: Callable[..., R
         ("geometric mean over 5 launches of the median over samples", "time:p50(us)"),
     ],
 )
-def test_the_header_names_the_statistic_of_the_headline(
-    make: Callable[..., RunRecord], words: str, column: str
-) -> None:
+def test_the_header_names_the_statistic_of_the_headline(words: str, column: str) -> None:
     source = None if "launches" in words else ImportSource("a.log", "nccom-test")
     record = replace(make(), method=Method(time=words), source=source)
     heading = next(line for line in render(record, "nccom").decode().splitlines() if "count(elems)" in line)
     assert heading.split()[3] == column
 
 
-def test_sizes_of_buffers_stand_behind_the_count_where_every_row_has_them(
-    make: Callable[..., RunRecord],
-) -> None:
+def test_sizes_of_buffers_stand_behind_the_count_where_every_row_has_them() -> None:
     record = make(sizes=(1024, 33554432))
     told = tuple(replace(each, input_bytes=7, output_bytes=9) for each in record.results)
     ((names, rows), *_) = parse(render(replace(record, results=told), "nccom").decode())

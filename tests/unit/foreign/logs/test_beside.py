@@ -1,14 +1,12 @@
 """The environment beside the logs of an environment comparison."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
+from busbw_testing.logs import PUBLISHED, Command
 
-from busbw.cli.import_logs import import_logs
 from busbw.foreign.logs.labels import environment_beside
 from busbw.foreign.read_any import log_files
-from busbw.plan.flags.logs import ImportSettings
 from busbw.record.folder import run_folders
 from busbw.record.read import read_record
 
@@ -26,11 +24,11 @@ BASH_FUNC_module%%=() {  eval "x"
 
 
 @pytest.fixture
-def tree(tmp_path: Path, published_by_name: dict[str, Any]) -> Path:
+def tree(tmp_path: Path) -> Path:
     folder = tmp_path / "results_polaris" / "n2.g8" / "2024-01-02-03-04-05"
     folder.mkdir(parents=True)
     for setup in ("3", "4"):
-        (folder / f"all_reduce_output.dat.{setup}").write_text(published_by_name["p4de 2x8"].text())
+        (folder / f"all_reduce_output.dat.{setup}").write_text(PUBLISHED["p4de 2x8"].text())
     (folder / "env.dat.3").write_text(ENVIRONMENT)
     (folder / "modules.dat").write_text("Currently Loaded Modules:\n  1) craype/2.7   2) cuda/12.4.1\n")
     (folder / "ldd.dat").write_text(
@@ -40,14 +38,9 @@ def tree(tmp_path: Path, published_by_name: dict[str, Any]) -> Path:
     return tmp_path
 
 
-def test_environment_of_its_own_setup(tree: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("BUSBW_HOME", str(tmp_path / "home"))
-    import_logs((str(tree / "results_polaris"),), ImportSettings())
-    records = {
-        record.source.labels["setup"]: record
-        for record in map(read_record, run_folders(tmp_path / "home"))
-        if record.source is not None
-    }
+def test_environment_of_its_own_setup(tree: Path, home: Path, command: Command) -> None:
+    command("import", tree / "results_polaris")
+    records = {record.source.labels["setup"]: record for record in map(read_record, run_folders(home))}
     third, fourth = records["3"], records["4"]
     assert third.environment["variables"] == {
         "NCCL_NET": "AWS Libfabric",
@@ -60,7 +53,6 @@ def test_environment_of_its_own_setup(tree: Path, monkeypatch: pytest.MonkeyPatc
     assert third.environment["modules"] == ["craype/2.7", "cuda/12.4.1"]
     assert third.environment["libraries"] == {"libnccl.so.2": "/soft/libnccl.so.2"}
     assert third.environment["nodes"] == ["x1", "x2"]
-    assert third.source is not None
     assert third.source.fields["environment"] == "also read: env.dat.3, modules.dat, ldd.dat, nodes.dat"
     assert "variables" not in fourth.environment  # another setup's environment is not this one's
     assert fourth.environment["nodes"] == ["x1", "x2"]

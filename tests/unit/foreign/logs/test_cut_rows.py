@@ -3,26 +3,15 @@
 from collections.abc import Callable
 
 import pytest
+from busbw_testing.logs import NEW_HEADING, TOOL_TABLES, imported, rows_of
 
 from busbw.model.record import RunRecord
 
 Imported = Callable[..., list[RunRecord]]
 INFO = "ip-10-0-1-2:14:20 [0] NCCL INFO comm 0x55 rank 0 nranks 16 - Init COMPLETE"
-HEADING = (
-    "#       size         count      type   redop    root     time   algbw   busbw #wrong"
-    "     time   algbw   busbw #wrong\n"
-)
-
-
-def times(record: RunRecord) -> list[tuple[int, str, float | None]]:
-    return [
-        (case.size_bytes, case.placement.value, result.time_ns)
-        for case, result in zip(record.plan.cases, record.results, strict=True)
-    ]
 
 
 def damaged(record: RunRecord) -> list[tuple[int, str]]:
-    assert record.source is not None
     return [(found.line, found.text) for found in record.source.findings if found.kind == "damaged"]
 
 
@@ -41,7 +30,7 @@ def osu_row(decimals: int = 2) -> str:
 
 
 @pytest.mark.parametrize("lost", [1, 3, 4])
-def test_a_text_that_ends_inside_its_only_number(lost: int, imported: Imported) -> None:
+def test_a_text_that_ends_inside_its_only_number(lost: int) -> None:
     (record,) = imported(osu_row(), ranks=4)
     assert [result.time_ns for result in record.results] == [pytest.approx(20_300)]
     (record,) = imported(osu_row()[:-lost], ranks=4)
@@ -49,7 +38,7 @@ def test_a_text_that_ends_inside_its_only_number(lost: int, imported: Imported) 
     assert len(damaged(record)) == 1
 
 
-def test_a_text_that_ends_inside_a_verdict(imported: Imported) -> None:
+def test_a_text_that_ends_inside_a_verdict() -> None:
     head = "# OSU MPI Allreduce Latency Test v7.4\n# Size       Avg Latency(us)        Validation\n"
     row = f"{4:<10d}{20.30:20.2f}{'Fail':>18}"
     (record,) = imported(head + row, ranks=4)
@@ -58,8 +47,8 @@ def test_a_text_that_ends_inside_a_verdict(imported: Imported) -> None:
     assert (len(record.results), len(damaged(record))) == (0, 1)
 
 
-def test_a_text_that_ends_inside_a_count_of_wrong_elements(imported: Imported) -> None:
-    text = HEADING + ROW[:-5] + "   12"
+def test_a_text_that_ends_inside_a_count_of_wrong_elements() -> None:
+    text = NEW_HEADING + ROW[:-5] + "   12"
     assert imported(text, op="all_reduce", ranks=16)[0].results[1].wrong == 12
     (record,) = imported(text[:-1], op="all_reduce", ranks=16)
     assert (len(record.results), len(damaged(record))) == (0, 1)
@@ -69,17 +58,15 @@ def test_a_text_that_ends_inside_a_count_of_wrong_elements(imported: Imported) -
 
 
 @pytest.mark.parametrize("tool", ["nccl-tests", "nccom-test", "imb"])
-def test_a_whole_row_before_other_output_is_kept(
-    tool: str, tool_tables: dict[str, Callable[[int], str]], imported: Imported
-) -> None:
-    lines = tool_tables[tool](1).splitlines()
+def test_a_whole_row_before_other_output_is_kept(tool: str) -> None:
+    lines = TOOL_TABLES[tool](1).splitlines()
     rows = [number for number, line in enumerate(lines) if line.strip()[:1].isdigit()]
     (whole,) = imported("\n".join(lines) + "\n", op="all_reduce", ranks=16)
     at = rows[8]
     glued = [*lines[:at], lines[at] + INFO, "", *lines[at + 1 :]]
     (record,) = imported("\n".join(glued) + "\n", op="all_reduce", ranks=16)
-    assert times(record) == times(whole)
+    assert rows_of([record]) == rows_of([whole])
     assert [found.line for found in record.source.findings if found.kind == "joined"] == [at + 1]
     cut = [*lines[:at], lines[at][:-1] + INFO, "", *lines[at + 1 :]]
     (record,) = imported("\n".join(cut) + "\n", op="all_reduce", ranks=16)
-    assert set(times(record)) < set(times(whole))
+    assert rows_of([record]) < rows_of([whole])

@@ -1,11 +1,9 @@
 """What tools call their operations; those that we do not have keep their names and numbers."""
 
-from collections.abc import Callable
-
 import pytest
+from busbw_testing.logs import imported, nccl_table
 
 from busbw.foreign.logs.operations import operation
-from busbw.model.record import RunRecord
 
 
 @pytest.mark.parametrize(
@@ -25,16 +23,14 @@ def test_names(word: str, name: str) -> None:
     assert operation(word) == name
 
 
-def test_a_persistent_collective_is_not_the_plain_one(imported: Callable[..., list[RunRecord]]) -> None:
+def test_a_persistent_collective_is_not_the_plain_one() -> None:
     text = "# OSU MPI Allreduce Persistent Latency Test v7.4\n# Size       Avg Latency(us)\n1024    20.00\n"
     (record,) = imported(text, ranks=4)
     assert record.plan.cases[0].collective == "allreduce_persistent"
     assert record.results[0].busbw_gb_per_s is None
 
 
-def test_programs_built_for_mpi_have_a_suffix(
-    imported: Callable[..., list[RunRecord]], nccl_table: Callable[[int], str]
-) -> None:
+def test_programs_built_for_mpi_have_a_suffix() -> None:
     text = nccl_table(1).replace("starting: all_reduce_perf", "starting: all_reduce_perf_mpi")
     (record,) = imported(text)
     assert record.source.fields["operation"] == "header"

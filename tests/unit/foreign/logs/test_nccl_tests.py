@@ -2,12 +2,11 @@
 
 # ruff: noqa: E501 (tables have the width that their tools give them)
 
-from collections.abc import Callable
-
 import pytest
+from busbw_testing.logs import NEW_HEADING, format_row, imported, kinds, nccl_table
 
 from busbw.errors import UndecidedError
-from busbw.model.record import RunRecord, RunStatus
+from busbw.model.record import RunStatus
 from busbw.model.result import Status
 
 # 12 GPUs of one node; no column for the reduction, which all_gather does not have.
@@ -55,11 +54,7 @@ V2_19_PER_ITERATION = """\
 """
 
 
-def kinds(record: RunRecord) -> list[str]:
-    return [finding.kind for finding in record.source.findings]
-
-
-def test_old_all_gather_left_out_the_own_block(imported: Callable[..., list[RunRecord]]) -> None:
+def test_old_all_gather_left_out_the_own_block() -> None:
     (record,) = imported(V2_8_ALL_GATHER, op="all_gather")
     assert record.world.size == 12
     assert "formula" in kinds(record)
@@ -70,12 +65,12 @@ def test_old_all_gather_left_out_the_own_block(imported: Callable[..., list[RunR
     assert result.wrong == 0  # by the line below the table: the column is a deviation
 
 
-def test_old_all_gather_without_its_name_could_be_others(imported: Callable[..., list[RunRecord]]) -> None:
+def test_old_all_gather_without_its_name_could_be_others() -> None:
     with pytest.raises(UndecidedError, match=r"all_gather.* all fit"):
         imported(V2_8_ALL_GATHER)
 
 
-def test_per_iteration_columns_and_time_stamps(imported: Callable[..., list[RunRecord]]) -> None:
+def test_per_iteration_columns_and_time_stamps() -> None:
     (record,) = imported(V2_19_PER_ITERATION)
     assert record.status is RunStatus.COMPLETE
     assert record.world.size == 4
@@ -98,26 +93,22 @@ def test_per_iteration_columns_and_time_stamps(imported: Callable[..., list[RunR
     assert kinds(record) == []
 
 
-def test_cpu_time_is_not_the_time_of_the_operation(
-    imported: Callable[..., list[RunRecord]], new_heading: str, row_text: Callable[[str], str]
-) -> None:
-    heading = new_heading.replace("   time", "cputime")
+def test_cpu_time_is_not_the_time_of_the_operation() -> None:
+    heading = NEW_HEADING.replace("   time", "cputime")
     rows = [
         "1048576 262144 float sum -1 5.00 10.00 18.75 0 5.10 10.00 18.75 N/A",
         "8 2 float sum -1 4.00 0.00 0.00 0 4.00 0.00 0.00 0",
     ]
-    (record,) = imported(heading + "".join(row_text(row) + "\n" for row in rows), ranks=16)
+    (record,) = imported(heading + "".join(format_row(row) + "\n" for row in rows), ranks=16)
     assert record.results[0].time_ns == pytest.approx(1048576 / 10.0)
     assert record.results[0].busbw_gb_per_s == pytest.approx(18.75)
     assert record.results[1].wrong is None
     assert record.results[2].time_ns is None  # 0.00 GB/s does not tell
 
 
-def test_wrong_rows_have_no_bandwidth_and_unchecked_ones_no_count(
-    imported: Callable[..., list[RunRecord]], new_heading: str, row_text: Callable[[str], str]
-) -> None:
+def test_wrong_rows_have_no_bandwidth_and_unchecked_ones_no_count() -> None:
     rows = ["1048576 262144 float sum -1 100.0 10.49 18.35 3 101.0 10.38 18.17 N/A"]
-    (record,) = imported(new_heading + row_text(rows[0]) + "\n", ranks=8)
+    (record,) = imported(NEW_HEADING + format_row(rows[0]) + "\n", ranks=8)
     wrong, unchecked = record.results
     assert (wrong.status, wrong.wrong, wrong.time_ns) == (Status.WRONG, 3, 100_000.0)
     assert wrong.algbw_gb_per_s is None
@@ -125,32 +116,26 @@ def test_wrong_rows_have_no_bandwidth_and_unchecked_ones_no_count(
     assert (unchecked.status, unchecked.wrong) == (Status.GOOD, None)
 
 
-def test_hypercube_moves_all_blocks_but_one(
-    imported: Callable[..., list[RunRecord]], new_heading: str, row_text: Callable[[str], str]
-) -> None:
+def test_hypercube_moves_all_blocks_but_one() -> None:
     # 8 ranks: algbw is 7/8 of size / time, busbw the same
     rows = [
         "1048576 32768 float none -1 100.0 9.18 9.18 0 100.0 9.18 9.18 0",
         "8388608 262144 float none -1 400.0 18.35 18.35 0 400.0 18.35 18.35 0",
     ]
-    (record,) = imported(new_heading + "".join(row_text(row) + "\n" for row in rows))
+    (record,) = imported(NEW_HEADING + "".join(format_row(row) + "\n" for row in rows))
     assert record.plan.cases[0].collective == "hypercube"
     assert record.world.size == 8
     assert record.results[0].algbw_gb_per_s == pytest.approx(1048576 / 1e5 * 7 / 8)
 
 
-def test_count_and_size_tell_the_ranks_of_operations_with_blocks(
-    imported: Callable[..., list[RunRecord]], new_heading: str, row_text: Callable[[str], str]
-) -> None:
-    row = row_text("1048576 16384 float sum -1 100.0 10.49 9.83 0 100.0 10.49 9.83 0")
-    (record,) = imported(new_heading + row + "\n")
+def test_count_and_size_tell_the_ranks_of_operations_with_blocks() -> None:
+    row = format_row("1048576 16384 float sum -1 100.0 10.49 9.83 0 100.0 10.49 9.83 0")
+    (record,) = imported(NEW_HEADING + row + "\n")
     assert record.plan.cases[0].collective == "reduce_scatter"  # the only one with blocks that reduces
     assert record.world.size == 16
 
 
-def test_several_tables_of_one_job_are_several_records(
-    nccl_table: Callable[[int], str], imported: Callable[..., list[RunRecord]]
-) -> None:
+def test_several_tables_of_one_job_are_several_records() -> None:
     first, second, third = imported(V2_19_PER_ITERATION + nccl_table(1) + V2_19_PER_ITERATION)
     assert [first.world.size, second.world.size, third.world.size] == [4, 16, 4]
     assert [r.plan.cases[0].collective for r in (first, second, third)] == [
@@ -163,7 +148,7 @@ def test_several_tables_of_one_job_are_several_records(
     assert (first.source.table, third.source.table) == (1, 3)
 
 
-def test_rccl_tests_are_their_own_tool(imported: Callable[..., list[RunRecord]]) -> None:
+def test_rccl_tests_are_their_own_tool() -> None:
     text = V2_19_PER_ITERATION.replace(
         "# nccl-tests version 2.19.6 nccl-headers=22809 nccl-library=22809",
         "# rccl-tests version 2.17.9-develop:4a65e8d rccl-headers=22707 rccl-library=22707",
@@ -173,7 +158,7 @@ def test_rccl_tests_are_their_own_tool(imported: Callable[..., list[RunRecord]])
     assert (record.world.ranks[0].library, record.world.ranks[0].library_version) == ("RCCL", "2.27.7")
 
 
-def test_split_groups_have_the_ranks_of_one(imported: Callable[..., list[RunRecord]]) -> None:
+def test_split_groups_have_the_ranks_of_one() -> None:
     text = V2_19_PER_ITERATION.replace("Rank  2 Group  0", "Rank  2 Group  1").replace(
         "Rank  3 Group  0", "Rank  3 Group  1"
     )
@@ -189,20 +174,20 @@ def test_split_groups_have_the_ranks_of_one(imported: Callable[..., list[RunReco
     assert kinds(record) == []
 
 
-def test_foreign_types_and_operations_are_kept(
-    imported: Callable[..., list[RunRecord]], new_heading: str, row_text: Callable[[str], str]
-) -> None:
+def test_foreign_types_and_operations_are_kept() -> None:
     rows = "".join(
-        row_text(
+        format_row(
             f"{size} {size} fp4e2m1 weird -1 100.0 {size / 1e5:.2f} {size / 1e5:.2f} 0 100.0 {size / 1e5:.2f} {size / 1e5:.2f} 0"
         )
         + "\n"
         for size in (10**6, 10**7)
     )
-    (record,) = imported(new_heading + rows, op="my_own_collective", ranks=4)
+    (record,) = imported(NEW_HEADING + rows, op="my_own_collective", ranks=4)
     case, result = record.plan.cases[0], record.results[0]
     assert (case.collective, case.dtype, case.op) == ("my_own_collective", "fp4e2m1", "weird")
     assert result.busbw_gb_per_s == pytest.approx(10.0)  # the log's own
+    said = " ".join(finding.text for finding in record.source.findings)
+    assert "busbw does not know the operation my_own_collective" in said
 
 
 AMD = """\
@@ -233,10 +218,7 @@ OWN_LINE = "# nccl-tests version 2.19.6 nccl-headers=0 nccl-library=0\n"
         ("", "0000:0f:00", "Instinct MI300X", "rccl-tests"),
     ],
 )
-def test_the_tool_is_named_by_its_line_then_by_its_gpus(
-    imported: Callable[..., list[RunRecord]], first: str, bus: str, name: str, tool: str
-) -> None:
+def test_the_tool_is_named_by_its_line_then_by_its_gpus(first: str, bus: str, name: str, tool: str) -> None:
     """A CPU of AMD is no GPU of AMD."""
     (record,) = imported(AMD.format(first=first, bus=bus, name=name))
-    assert record.source is not None
     assert record.source.tool == tool

@@ -1,12 +1,11 @@
 """What stands around a table: prefixes, NCCL's own lines, gaps, cuts, rows in pieces."""
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
+from busbw_testing.logs import NEW_HEADING, PUBLISHED, format_row, imported, read
 
-from busbw.foreign.read_any import Reading
-from busbw.model.record import RunRecord, RunStatus
+from busbw.foreign.logs.context import Evidence
+from busbw.model.record import RunStatus
+from busbw.model.tuning_line import tuning_lines
 
 INFO = "ip-10-0-1-2:14:20 [0] NCCL INFO "
 
@@ -15,23 +14,16 @@ INFO = "ip-10-0-1-2:14:20 [0] NCCL INFO "
     ("prefix", "stream"),
     [
         ("0: ", "0:"),
-        ("  12: ", "12:"),
         ("[1,0]<stdout>:", "[1,0]<stdout>:"),
-        ("[prterun-node1-123@1,0]<stdout>: ", "[prterun-node1-123@1,0]<stdout>:"),
         ("[pod/nccl-test-launcher-x7k2p/mpi-launcher] ", "[pod/nccl-test-launcher-x7k2p/mpi-launcher]"),
         ("2026-11-21T18:15:02.123456Z ", ""),
         ("[2026-11-21 18:15:02] 0: ", "0:"),
         ("Sat Nov 21 18:15:02 2026[1,0]<stdout>:", "[1,0]<stdout>:"),
-        ("Mon Nov  2 18:15:02 2026 0: ", "0:"),
-        ("[0] ", "[0]"),
         ("        ", ""),
     ],
 )
-def test_prefixes(
-    prefix: str, stream: str, published_by_name: dict[str, Any], imported: Callable[..., list[RunRecord]]
-) -> None:
-    published = published_by_name["GB200 one rack"]
-    text = "".join(f"{prefix}{line}\n" for line in published.text().splitlines())
+def test_prefixes(prefix: str, stream: str) -> None:
+    text = "".join(f"{prefix}{line}\n" for line in PUBLISHED["GB200 one rack"].text().splitlines())
     (record,) = imported(text)
     assert len(record.results) == 10
     assert record.source.stream == stream
@@ -42,26 +34,21 @@ def test_prefixes(
     "times",
     [
         ("10:59 | ", "11:00 | "),
-        ("[10:05] ", "[10:06] "),
         ("2026-11-21 10:05 ", "2026-11-21 10:06 "),
         ("+59s ", "+60s "),
         ("59.9s | ", "1m0.2s | "),
         ("11/21/2026 9:59:59 AM ", "11/21/2026 10:00:00 AM "),
     ],
 )
-def test_a_time_that_changes_once_names_no_stream(
-    times: tuple[str, str], published_by_name: dict[str, Any], imported: Callable[..., list[RunRecord]]
-) -> None:
-    lines = published_by_name["GB200 one rack"].text().splitlines()
+def test_a_time_that_changes_once_names_no_stream(times: tuple[str, str]) -> None:
+    lines = PUBLISHED["GB200 one rack"].text().splitlines()
     (record,) = imported("".join(f"{times[at > 6]}{line}\n" for at, line in enumerate(lines)))
     assert len(record.results) == 10
     assert record.source.findings == ()
 
 
-def test_lines_of_nccl_are_evidence(
-    published_by_name: dict[str, Any], imported: Callable[..., list[RunRecord]]
-) -> None:
-    lines = published_by_name["GB200 one rack"].text().splitlines()
+def test_lines_of_nccl_are_evidence() -> None:
+    lines = PUBLISHED["GB200 one rack"].text().splitlines()
     said = [
         "NCCL version 2.26.2+cuda12.8",
         INFO + "NET/OFI Selected Provider is efa (found 4 nics)",
@@ -83,24 +70,32 @@ def test_lines_of_nccl_are_evidence(
     assert record.source.findings == ()
 
 
-def test_a_row_that_other_output_cut_is_joined(
-    new_heading: str, row_text: Callable[[str], str], imported: Callable[..., list[RunRecord]]
-) -> None:
+def test_lines_of_calls_are_kept_in_nccls_own_words() -> None:
+    new = "AllReduce: 1024 Bytes -> Algo RING proto LL channel{Lo..Hi}={0..1}"
+    engines = "AllGather [Hierarchical CE]: 1048576 Bytes -> RMA proxy + CE"
+    assert [Evidence.is_of_a_call(INFO + line) for line in (new, "Using network IB")] == [True, False]
+    evidence = Evidence()
+    for line in (new, new, "8 Bytes -> Algo 0 proto 2 time 12.5", engines):
+        evidence.take(INFO + line)
+    kept = evidence.as_dict()["algorithm"]
+    assert kept[:2] == [new, "8 Bytes -> Algo 0 proto 2"]
+    assert [line.choice.algorithm for line in tuning_lines(kept[2])] == ["HIERARCHICAL CE"]
+
+
+def test_a_row_that_other_output_cut_is_joined() -> None:
     def side(size: int) -> str:
         return f"100.0 {size / 1e5:.2f} {size / 1e5 * 1.75:.2f} 0"
 
-    rows = [row_text(f"{n} {n // 4} float sum -1 {side(n)} {side(n)}") for n in (1 << 20, 1 << 21, 1 << 22)]
-    whole = imported(new_heading + "\n".join(rows) + "\n", op="all_reduce", ranks=8)[0]
+    rows = [format_row(f"{n} {n // 4} float sum -1 {side(n)} {side(n)}") for n in (1 << 20, 1 << 21, 1 << 22)]
+    whole = imported(NEW_HEADING + "\n".join(rows) + "\n", op="all_reduce", ranks=8)[0]
     cut = rows[1][:52] + INFO + "Launch mode Parallel\n" + rows[1][52:]
-    (record,) = imported(new_heading + "\n".join([rows[0], cut, rows[2]]) + "\n", op="all_reduce", ranks=8)
+    (record,) = imported(NEW_HEADING + "\n".join([rows[0], cut, rows[2]]) + "\n", op="all_reduce", ranks=8)
     assert record.results == whole.results
     assert [finding.kind for finding in record.source.findings] == ["joined", "no-end"]
 
 
-def test_a_row_that_was_cut_and_not_continued_is_damaged(
-    published_by_name: dict[str, Any], imported: Callable[..., list[RunRecord]]
-) -> None:
-    lines = published_by_name["GB200 one rack"].text().splitlines()
+def test_a_row_that_was_cut_and_not_continued_is_damaged() -> None:
+    lines = PUBLISHED["GB200 one rack"].text().splitlines()
     lines[6] = lines[6][:52] + INFO + "abort"
     (record,) = imported("\n".join(lines))
     assert len(record.results) == 8
@@ -108,17 +103,15 @@ def test_a_row_that_was_cut_and_not_continued_is_damaged(
     assert record.source.findings[0].line == 7
 
 
-def test_gaps_are_said(published_by_name: dict[str, Any], imported: Callable[..., list[RunRecord]]) -> None:
-    lines = published_by_name["p5 2x8 excerpt"].text().splitlines()
+def test_gaps_are_said() -> None:
+    lines = PUBLISHED["p5 2x8 excerpt"].text().splitlines()
     lines.insert(5, "   [1,0]<stdout>:   ...")
     (record,) = imported("\n".join(lines))
     assert [finding.kind for finding in record.source.findings] == ["gap", "rows-missing"]
 
 
-def test_a_log_cut_in_a_row_keeps_its_good_rows(
-    published_by_name: dict[str, Any], imported: Callable[..., list[RunRecord]]
-) -> None:
-    text = published_by_name["GB200 one rack"].text()
+def test_a_log_cut_in_a_row_keeps_its_good_rows() -> None:
+    text = PUBLISHED["GB200 one rack"].text()
     end = text.index("20299")
     (record,) = imported(text[:end])
     assert record.status is RunStatus.INTERRUPTED
@@ -129,7 +122,7 @@ def test_a_log_cut_in_a_row_keeps_its_good_rows(
 @pytest.mark.parametrize(
     "data", [b"", b"\n\n", b"\x00\x01\x02", b"{", b"{}", b"[]", b"\xff\xfe# size count", b"#" * 10_000]
 )
-def test_what_is_no_log_has_no_tables(data: bytes, read: Callable[..., Reading]) -> None:
+def test_what_is_no_log_has_no_tables(data: bytes) -> None:
     assert read(data).tables == ()
 
 
@@ -141,12 +134,10 @@ def test_what_is_no_log_has_no_tables(data: bytes, read: Callable[..., Reading])
         "# algbw " + "x" * 3_000_000,
     ],
 )
-def test_long_lines_take_no_time(
-    line: str, published_by_name: dict[str, Any], imported: Callable[..., list[RunRecord]]
-) -> None:
+def test_long_lines_take_no_time(line: str) -> None:
     import time
 
-    text = published_by_name["GB200 one rack"].text().splitlines()
+    text = PUBLISHED["GB200 one rack"].text().splitlines()
     start = time.process_time()
     (record,) = imported("\n".join([*text[:7], line, *text[7:]]))
     assert time.process_time() - start < 1.0
@@ -154,20 +145,16 @@ def test_long_lines_take_no_time(
     assert record.source.findings == ()
 
 
-def test_what_a_progress_display_wrote_last_is_read(
-    published_by_name: dict[str, Any], imported: Callable[..., list[RunRecord]]
-) -> None:
-    lines = published_by_name["GB200 one rack"].text().splitlines()
+def test_what_a_progress_display_wrote_last_is_read() -> None:
+    lines = PUBLISHED["GB200 one rack"].text().splitlines()
     lines[7] = "".join(f" {n}%|#####\r" for n in range(3_000)) + lines[7]
     (record,) = imported("\n".join(lines))
     assert len(record.results) == 10
 
 
-def test_what_nccl_said_of_a_call_is_in_the_cases_of_its_table(
-    published_by_name: dict[str, Any], imported: Callable[..., list[RunRecord]]
-) -> None:
+def test_what_nccl_said_of_a_call_is_in_the_cases_of_its_table() -> None:
     """Two tables of the same sizes, the second without such lines."""
-    plain = published_by_name["GB200 one rack"].text().splitlines()
+    plain = PUBLISHED["GB200 one rack"].text().splitlines()
     said = INFO + "AllReduce: {} Bytes -> Algo NVLS proto SIMPLE channel{{Lo..Hi}}={{0..15}}"
     rows = [line for line in plain if line.split()[:1] and line.split()[0].isdigit()]
     lines = [told for row in plain for told in ([said.format(row.split()[0])] * (row in rows) + [row])]

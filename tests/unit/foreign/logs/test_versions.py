@@ -2,12 +2,10 @@
 
 # ruff: noqa: E501 (tables have the width that their tools give them)
 
-from collections.abc import Callable
-
 import pytest
+from busbw_testing.logs import NEW_HEADING, format_row, imported
 
 from busbw.model.collective import Placement
-from busbw.model.record import RunRecord
 
 RANKS = 8
 SIZES = [1 << power for power in range(20, 30)]
@@ -40,10 +38,7 @@ def log_2_13(operation: str, redop: str = "") -> str:
     """2.13.0 to 2.13.3: one layout for all tests, the reduction empty where there is none."""
     root, factor, share = OPERATIONS[operation]
     blocks = RANKS if operation in BLOCKED else 1
-    lines = [
-        "#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong",
-        "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)       ",
-    ]
+    lines = NEW_HEADING.splitlines()
     for size in SIZES:
         left = f"{size:12}  {size // 4 // blocks:12}  {'float':>8}  {redop:>6}  {root:6}"
         lines.append(left + 2 * sides(size, factor, share))
@@ -51,7 +46,7 @@ def log_2_13(operation: str, redop: str = "") -> str:
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_an_empty_reduction_is_none(operation: str, imported: Callable[..., list[RunRecord]]) -> None:
+def test_an_empty_reduction_is_none(operation: str) -> None:
     (record,) = imported(log_2_13(operation), f"logs/{operation}_perf.log")
     assert [case.size_bytes for case in record.plan.cases[::2]] == SIZES
     assert {(case.collective, case.op, case.root) for case in record.plan.cases} == {
@@ -61,7 +56,7 @@ def test_an_empty_reduction_is_none(operation: str, imported: Callable[..., list
     assert record.world.size == RANKS
 
 
-def test_alltoall_of_2_9_has_no_root_either(imported: Callable[..., list[RunRecord]]) -> None:
+def test_alltoall_of_2_9_has_no_root_either() -> None:
     lines = [
         "#       size         count    type   redop     time   algbw   busbw  error     time   algbw   busbw  error",
         "#        (B)    (elements)                     (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)       ",
@@ -74,7 +69,7 @@ def test_alltoall_of_2_9_has_no_root_either(imported: Callable[..., list[RunReco
     assert {case.op for case in record.plan.cases} == {""}
 
 
-def test_a_type_that_is_missing_is_no_empty_reduction(imported: Callable[..., list[RunRecord]]) -> None:
+def test_a_type_that_is_missing_is_no_empty_reduction() -> None:
     lines = log_2_13("alltoall", "none").splitlines()
     lines[12] = lines[12].replace("float", "     ")
     (record,) = imported("\n".join(lines), "alltoall_perf.log")
@@ -82,7 +77,7 @@ def test_a_type_that_is_missing_is_no_empty_reduction(imported: Callable[..., li
     assert [f.line for f in record.source.findings if f.kind == "damaged"] == [13]
 
 
-def test_rccl_tests_without_out_of_place(imported: Callable[..., list[RunRecord]]) -> None:
+def test_rccl_tests_without_out_of_place() -> None:
     lines = [
         "rccl-tests: Version develop:1234567",
         f"#{'':55}in-place",
@@ -98,10 +93,8 @@ def test_rccl_tests_without_out_of_place(imported: Callable[..., list[RunRecord]
     assert {case.placement for case in record.plan.cases} == {Placement.IN_PLACE}
 
 
-def test_sendrecv_prints_a_reduction_and_has_none(
-    imported: Callable[..., list[RunRecord]], new_heading: str, row_text: Callable[[str], str]
-) -> None:
+def test_sendrecv_prints_a_reduction_and_has_none() -> None:
     side = "100.0 10.49 10.49 0"
-    text = new_heading + row_text(f"1048576 262144 float sum -1 {side} {side}") + "\n"
+    text = NEW_HEADING + format_row(f"1048576 262144 float sum -1 {side} {side}") + "\n"
     (record,) = imported("# Collective test starting: sendrecv_perf\n" + text, ranks=8)
     assert {(case.collective, case.op) for case in record.plan.cases} == {("sendrecv", "")}

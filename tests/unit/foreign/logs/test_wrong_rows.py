@@ -2,9 +2,8 @@
 
 # ruff: noqa: E501 (tables have the width that their tools give them)
 
-from collections.abc import Callable
-
 import pytest
+from busbw_testing.logs import imported, kinds
 
 from busbw.model.record import RunRecord
 from busbw.model.result import Status
@@ -33,14 +32,10 @@ def statuses(record: RunRecord) -> list[Status]:
     return [result.status for result in record.results]
 
 
-def kinds(record: RunRecord) -> list[str]:
-    return [finding.kind for finding in record.source.findings]
-
-
 FAILED = "# Out of bounds values : 1 FAILED\n# Avg bus bandwidth    : 32.1 \n"
 
 
-def test_a_deviation_beyond_the_limit_is_wrong(imported: Callable[..., list[RunRecord]]) -> None:
+def test_a_deviation_beyond_the_limit_is_wrong() -> None:
     """1e-5 for each of the 7 other ranks: 6e-05 is within, 8e-05 is not."""
     (record,) = imported(old_table(["1e-06", "6e-05", "8e-05", "2e+00"], FAILED))
     assert statuses(record) == [Status.GOOD, Status.GOOD, Status.WRONG, Status.WRONG]
@@ -59,14 +54,14 @@ def test_a_deviation_beyond_the_limit_is_wrong(imported: Callable[..., list[RunR
     ],
 )
 def test_what_is_not_beyond_the_limit_is_not_wrong(
-    errors: list[str], dtype: str, threads: int, end: str, imported: Callable[..., list[RunRecord]]
+    errors: list[str], dtype: str, threads: int, end: str
 ) -> None:
     (record,) = imported(old_table(errors * 2, end, dtype, threads), ranks=8)
     assert Status.WRONG not in statuses(record)
     assert ("contradiction" in kinds(record)) == (end == FAILED)  # it counts some, no row shows which
 
 
-def test_the_star_of_rccl_tests_is_wrong(imported: Callable[..., list[RunRecord]]) -> None:
+def test_the_star_of_rccl_tests_is_wrong() -> None:
     text = "rccl-tests: Version develop:924521f\n" + old_table(["1e-06", "3e-01*", "0e+00", "N/A"], FAILED)
     (record,) = imported(text)
     assert statuses(record) == [Status.GOOD, Status.WRONG, Status.GOOD, Status.GOOD]
@@ -93,7 +88,7 @@ IMB = """\
 
 
 @pytest.mark.parametrize("text", [OSU, IMB])
-def test_what_other_tools_call_wrong(text: str, imported: Callable[..., list[RunRecord]]) -> None:
+def test_what_other_tools_call_wrong(text: str) -> None:
     (record,) = imported(text, ranks=4)
     assert [case.size_bytes for case in record.plan.cases] == [4, 8, 16]
     assert statuses(record) == [Status.GOOD, Status.WRONG, Status.GOOD]
@@ -102,7 +97,7 @@ def test_what_other_tools_call_wrong(text: str, imported: Callable[..., list[Run
     assert record.plan.checks == 1
 
 
-def test_sizes_that_imb_could_not_run_have_failed(imported: Callable[..., list[RunRecord]]) -> None:
+def test_sizes_that_imb_could_not_run_have_failed() -> None:
     text = IMB.replace("      defects", "").replace("         0.00\n", "\n").replace("         0.50\n", "\n")
     text += (
         '           32 out-of-mem.; needed X=   5.123 GB; use flag "-mem X" or MAX_MEM_USAGE>=X (IMB_mem_info.h)\n'

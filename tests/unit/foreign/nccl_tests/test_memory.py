@@ -21,7 +21,6 @@ GIB = 1 << 30
         (80, 1, 25 * GIB),  # 80 - 4 - 1 = 75, three buffers
         (80, 0, 75 * GIB // 2),
         (16, 0, 7 * GIB),  # 16 - 1 - 1
-        (17, 0, 7 * GIB),  # 2 for 17: they are counted up
         (141, 1, 136 * GIB // 3),  # 4 at most
         (1, 1, 0),
     ],

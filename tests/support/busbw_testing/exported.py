@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
-import pytest
 from hypothesis import strategies as st
 
 from busbw.model.case import Case
@@ -20,17 +18,9 @@ ERRORS = ("", "ncclInternalError: line\nbreaks | and, commas", "no such placemen
 
 
 def world(ranks: int) -> WorldInfo:
+    same = {"device": "NVIDIA H200", "library": "NCCL", "library_version": "2.30.4"}
     infos = tuple(
-        RankInfo(
-            i,
-            f"node{i // 2}",
-            100 + i,
-            i % 2,
-            device="NVIDIA H200",
-            library="NCCL",
-            library_version="2.30.4",
-            facts={"pci_bus_id": f"0000:0{i % 2}:00.0"},
-        )
+        RankInfo(i, f"node{i // 2}", 100 + i, i % 2, **same, facts={"pci_bus_id": f"0000:0{i % 2}:00.0"})
         for i in range(ranks)
     )
     return WorldInfo("nccl", "torchrun", ranks, infos)
@@ -65,30 +55,32 @@ def good(case: Case, time_ns: float, ranks: int, **fields: object) -> CaseResult
     return replace(result, **fields)  # type: ignore[arg-type]
 
 
-@pytest.fixture
-def make() -> Callable[..., RunRecord]:
+def make(
+    name: str = "all_reduce",
+    sizes: tuple[int, ...] = (1024, 4096),
+    both: tuple[tuple[object, object], ...] = ((10_000.0, 20_000.0), (40_000.0, 30_000.0)),
+    ranks: int = 4,
+) -> RunRecord:
     """A record of one collective: for each size the results of both placements, by a word or a time in ns."""
+    row = collective(name)
+    cases, results = [], []
+    for size, outcomes in zip(sizes, both, strict=True):
+        for placement, outcome in zip(Placement, outcomes, strict=True):
+            root, op = 0 if row.rooted else -1, "sum" if row.reducing else ""
+            case = Case(len(cases), name, "float", op, root, size, size, size // 4, placement)
+            cases.append(case)
+            results.append(_result(case, outcome, ranks))
+    plan = Plan("nccl", tuple(cases), max(sizes), Limits(), 1, 7)
+    return record(plan, tuple(results), ranks)
 
-    def make(
-        name: str = "all_reduce",
-        sizes: tuple[int, ...] = (1024, 4096),
-        both: tuple[tuple[object, object], ...] = ((10_000.0, 20_000.0), (40_000.0, 30_000.0)),
-        ranks: int = 4,
-        dtype: str = "float",
-    ) -> RunRecord:
-        row = collective(name)
-        cases, results = [], []
-        for size, outcomes in zip(sizes, both, strict=True):
-            for placement, outcome in zip(Placement, outcomes, strict=True):
-                root = 0 if row.rooted else -1
-                op = "sum" if row.reducing else ""
-                case = Case(len(cases), name, dtype, op, root, size, size, size // 4, placement)
-                cases.append(case)
-                results.append(_result(case, outcome, ranks))
-        plan = Plan("nccl", tuple(cases), max(sizes), Limits(), 1, 7)
-        return record(plan, tuple(results), ranks)
 
-    return make
+def joined(first: RunRecord, second: RunRecord) -> RunRecord:
+    """One run with the cases of both."""
+    count = len(first.results)
+    cases = tuple(replace(case, index=case.index + count) for case in second.plan.cases)
+    results = tuple(replace(result, case=result.case + count) for result in second.results)
+    plan = replace(first.plan, cases=(*first.plan.cases, *cases))
+    return replace(first, plan=plan, results=(*first.results, *results))
 
 
 def _result(case: Case, outcome: object, ranks: int) -> CaseResult:
@@ -123,37 +115,21 @@ def results(draw: st.DrawFn, case: Case, ranks: int) -> CaseResult:
 @st.composite
 def records(draw: st.DrawFn, most_collectives: int = 3) -> RunRecord:
     ranks = draw(st.sampled_from((1, 2, 8)))
-    rows = draw(
-        st.lists(
-            st.sampled_from(COLLECTIVES),
-            min_size=1,
-            max_size=most_collectives,
-            unique_by=lambda row: row.name,
-        )
+    some = st.lists(
+        st.sampled_from(COLLECTIVES), min_size=1, max_size=most_collectives, unique_by=lambda row: row.name
     )
+    rows = draw(some)
     cases: list[Case] = []
     for row in rows:
         op = draw(st.sampled_from(REDUCE_OPS)).name if row.reducing else ""
-        sizes = draw(st.lists(st.integers(0, 2**18), min_size=1, max_size=4)) if row.sized else [0]
-        for count in sizes:
+        counts = st.lists(st.integers(0, 2**18), min_size=1, max_size=4, unique=True)
+        for count in draw(counts) if row.sized else [0]:
             dtype = draw(st.sampled_from(DATA_TYPES))
             size = count * ranks * dtype.size_bytes
-            sides = draw(
-                st.sampled_from((tuple(Placement), (Placement.OUT_OF_PLACE,), (Placement.IN_PLACE,)))
-            )
+            sides = draw(st.sampled_from((*((each,) for each in Placement), tuple(Placement))))
             for placement in sides:
-                case = Case(
-                    len(cases),
-                    row.name,
-                    dtype.name,
-                    op,
-                    0 if row.rooted else -1,
-                    size,
-                    size,
-                    count,
-                    placement,
-                )
-                cases.append(case)
+                root = 0 if row.rooted else -1
+                cases.append(Case(len(cases), row.name, dtype.name, op, root, size, size, count, placement))
     outcomes = tuple(draw(results(case, ranks)) for case in cases)
     kept = draw(st.integers(0, len(outcomes)))  # the rest of a killed run has no results at all
     plan = Plan("nccl", tuple(cases), 2**20, Limits(), 1, 7)
@@ -161,15 +137,3 @@ def records(draw: st.DrawFn, most_collectives: int = 3) -> RunRecord:
     if draw(st.booleans()):
         return made
     return replace(made, status=RunStatus.FAILED, error="rank 3 died\nwith words")
-
-
-@pytest.fixture(scope="session")
-def any_record() -> st.SearchStrategy[RunRecord]:
-    """Random records of up to three collectives."""
-    return records()
-
-
-@pytest.fixture(scope="session")
-def any_table() -> st.SearchStrategy[RunRecord]:
-    """Random records of one collective."""
-    return records(most_collectives=1)
