@@ -12,7 +12,7 @@ import pytest
 
 from busbw.model.case import Case
 from busbw.model.plan import Timing
-from busbw.model.result import CaseResult, Status, StopReason, WrongData
+from busbw.model.result import CaseResult, Status, StopReason
 from busbw.model.sample import SampleFlag
 from busbw.rank.backends.base import DeviceState
 from busbw.rank.measure import Samples, Taken
@@ -105,14 +105,6 @@ def test_a_fixed_number_of_calls_has_the_interval_of_one_look(summarized: Any) -
     expected = estimate(WORST.astype(np.float64), 0.95)
     assert (fixed.low_ns, fixed.high_ns) == (expected.low, expected.high)
     assert adaptive.high_ns - adaptive.low_ns > fixed.high_ns - fixed.low_ns
-
-
-def test_wrong_data_have_a_time_and_no_bandwidth(summarized: Any) -> None:
-    place = WrongData(1, "node1", 3, 17)
-    result = summarized(verdict=Verified(3, (place,)))
-    assert (result.status, result.wrong, result.wrong_at) == (Status.WRONG, 3, (place,))
-    assert result.time_ns is not None
-    assert (result.algbw_gb_per_s, result.busbw_gb_per_s) == (None, None)
 
 
 @pytest.mark.parametrize(

@@ -108,13 +108,6 @@ def kept(on_ranks: OnRanks, offsets: list[int], checks: int = 1) -> dict[str, by
     return folder.files
 
 
-def test_ranks_that_found_something_send_it(on_ranks: OnRanks) -> None:
-    assert kept(on_ranks, [-1, 5, -1, 9]) == {
-        "case-3-seed-100-rank-1.npz": b"1 100 0 5",
-        "case-3-seed-100-rank-3.npz": b"3 100 0 9",
-    }
-
-
 def test_of_many_ranks_the_first_few_are_kept(on_ranks: OnRanks) -> None:
     names = kept(on_ranks, [0] * (checking.KEPT_RANKS + 3))
     assert list(names) == [f"case-3-seed-100-rank-{rank}.npz" for rank in range(checking.KEPT_RANKS)]

@@ -142,11 +142,6 @@ class TestTypes:
         assert bool(reason) == (carrier == "1")
         assert ("2.23.9" if version < 22400 else "8.0") in reason or not reason
 
-    def test_reductions_of_16_bit_integers_do_not_apply(self, make_site: MakeSite) -> None:
-        backend = make_site().backend
-        assert "16-bit" in backend.inapplicable(case_of("reduce_scatter", SIZE, dtype="int16"))
-        assert backend.inapplicable(case_of("alltoall", SIZE, dtype="int16")) == ""
-
     @pytest.mark.parametrize(("op", "number"), [("prod", "1"), ("max", "2"), ("min", "3"), ("avg", "4")])
     def test_reductions_by_number(self, make_site: MakeSite, op: str, number: str) -> None:
         site = make_site()

@@ -14,10 +14,24 @@ from busbw_testing.cases import case_of
 
 from busbw.machine.native import core, profiler
 from busbw.model.choice import Choice
-from busbw.rank.backends.nccl_algorithm import VARIABLE, choice_in, choice_of, joined, offered
+from busbw.rank.backends.nccl_algorithm import VARIABLE, choice_in, choice_of, joined
 
 MakeSite = Callable[..., Any]
 VARIABLES = ("NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE")
+WATCHED = ("algorithm",)
+# A release that knows each version of the interface as its newest.
+RELEASES = {1: 22304, 2: 22503, 3: 22605, 4: 22707, 5: 22809, 6: 23007, 7: 23203}
+FIRST_WITH_CHANNELS = 4
+
+
+@pytest.fixture(autouse=True)
+def undisturbed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    for name in (*VARIABLES, VARIABLE, "NCCL_CONF_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert profiler.version() == 0
+    yield
+    assert profiler.version() == 0, "a test left a communicator"
 
 
 def test_the_last_line_counts() -> None:
@@ -34,12 +48,6 @@ def test_channels_come_from_the_log_where_the_profiler_does_not_tell_them() -> N
     assert joined(replace(profiled, channels=4), logged) == replace(profiled, channels=4)
     assert joined(None, logged) == logged
     assert joined(None, None) is None
-
-
-@pytest.fixture(autouse=True)
-def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in VARIABLES:
-        monkeypatch.delenv(name, raising=False)
 
 
 def told(site: Any, case: Any) -> str:
@@ -84,29 +92,6 @@ def test_a_log_file_of_the_users_is_not_begun_anew(
     monkeypatch.setenv("NCCL_DEBUG_FILE", str(tmp_path / "own.log"))
     site = make_site(rank=0, size=4)
     assert told(site, case_of("all_reduce", 4)) == ""
-
-
-BuildStandIn = Callable[..., str]
-
-
-WATCHED = ("algorithm",)
-
-
-# A release that knows each version of the interface as its newest.
-RELEASES = {1: 22304, 2: 22503, 3: 22605, 4: 22707, 5: 22809, 6: 23007, 7: 23203}
-
-
-FIRST_WITH_CHANNELS = 4
-
-
-@pytest.fixture(autouse=True)
-def undisturbed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    for name in (VARIABLE, "NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE", "NCCL_CONF_FILE"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert profiler.version() == 0
-    yield
-    assert profiler.version() == 0, "a test left a communicator"
 
 
 @pytest.fixture
@@ -193,13 +178,6 @@ def test_a_plugin_of_the_users_stays(
     assert chosen("all_reduce", 4096, rank=1) is None
 
 
-def test_the_variable_is_there_while_a_communicator_is_made_and_no_longer() -> None:
-    environ = {"HOME": "/nowhere"}
-    with offered(environ):
-        assert environ == {"HOME": "/nowhere", VARIABLE: str(core.LIBRARY_PATH)}
-    assert environ == {"HOME": "/nowhere"}
-
-
 def test_nothing_is_called_while_nobody_watches(make_site: MakeSite) -> None:
     site = make_site(show=WATCHED)
     case = case_of("all_reduce", 4)
@@ -224,7 +202,7 @@ def test_groups_and_the_world_s_communicator_are_ended_one_by_one(make_site: Mak
 
 
 @pytest.fixture
-def crowd(build_stand_in: BuildStandIn) -> Callable[[int, int], None]:
+def crowd(build_stand_in: Callable[..., str]) -> Callable[[int, int], None]:
     """``crowd(threads, events)``: NCCL's threads, telling at once."""
     library = ctypes.CDLL(build_stand_in("profiler_crowd"))
 
