@@ -91,7 +91,7 @@ def _join_as_follower(arguments: list[str]) -> int | None:
     from busbw.rank.world.identity import identify
 
     try:
-        identity = identify(os.environ, os.environ.get("BUSBW_LAUNCHER"))
+        identity = identify(os.environ)
     except BusbwError:
         return None  # the command line tells it, with a hint
     if identity is None:

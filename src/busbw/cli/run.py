@@ -275,7 +275,7 @@ def _run_under_launcher(command: RunCommand, identity: Identity) -> ExitCode:
             handle(item)
 
         show = Ended(shown)
-        code = live(identity, settings.world, Director(request, plan, show), show, None)
+        code = live(identity, settings.world, Director(request, plan), show)
     return judged(code, show.folder, settings)
 
 
@@ -344,7 +344,7 @@ def refuse(error: BusbwError, world: WorldChoice) -> ExitCode:
     from busbw.report.live import create
 
     display = create("table", sys.stdout, sys.stderr)
-    return live(identity, world, Director(request, plan, display.handle), display.handle)
+    return live(identity, world, Director(request, plan), display.handle)
 
 
 # ---- as rank 0 of a job of ours -----------------------------------------------------------------------
@@ -383,7 +383,7 @@ def run_delivered(asked: RunRequest, argv: tuple[str, ...], world: WorldChoice) 
         return make_plan(operations, settings, backend, ranks)
 
     show = unless_nobody_reads(delivery.emit)
-    code = live(identity, world, Director(request, plan, show), show, watched)
+    code = live(identity, world, Director(request, plan), show, watched)
     is_verdict = code in (ExitCode.BAD_VERDICT, ExitCode.UNDECIDED)
     return ExitCode.OK if is_verdict else code
 

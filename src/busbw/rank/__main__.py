@@ -85,7 +85,7 @@ def _director() -> Director:
     fields = json.loads(Path(os.environ[REQUEST_VARIABLE]).read_text())
     plan = fields.pop("plan")
     fields["argv"] = tuple(fields["argv"])
-    return Director(lambda: Request(**fields), lambda ranks: Plan.from_json(plan), emit, closes_record=False)
+    return Director(lambda: Request(**fields), lambda ranks: Plan.from_json(plan), closes_record=False)
 
 
 if __name__ == "__main__":

@@ -22,10 +22,9 @@ from busbw.machine.preflight.deep import (
     read_ib_write_bw,
     read_nvbandwidth,
 )
-from busbw.model.case import Case
-from busbw.model.collective import Placement
 from busbw.model.finding import Finding
 from busbw.model.plain import from_bytes, to_bytes
+from busbw.rank.backends.base import float_case
 from busbw.rank.facts import read_node
 from busbw.rank.world.base import distinct_hosts, speaks_for_host
 
@@ -105,10 +104,7 @@ def _copy_between(
     if world.size == 1 or plan.groups or plan.streams or size_bytes == 0:
         reasons.append("copies between ranks were left out: one rank, groups, streams or no buffer")
         return
-    case = Case(
-        0, "sendrecv", "float", "", -1, size_bytes, size_bytes, size_bytes // 4, Placement.OUT_OF_PLACE
-    )
-    prepared = backend.prepare(case)
+    prepared = backend.prepare(float_case("sendrecv", size_bytes))
     try:
         prepared.run(0, 2)
         look = prepared.time_isolated(_SAMPLES, None, barrier=True)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from busbw.errors import BusbwError, ExitCode
 from busbw.model.case import Case
 from busbw.model.choice import Choice
+from busbw.model.layout import Placement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -84,6 +85,13 @@ class DeviceState:
 
     clock_mhz: int
     throttle_bits: int
+
+
+def float_case(collective: str, size_bytes: int, op: str = "") -> Case:
+    """A case that is in no plan: out of place, of floats."""
+    return Case(
+        0, collective, "float", op, -1, size_bytes, size_bytes, size_bytes // 4, Placement.OUT_OF_PLACE
+    )
 
 
 class CallFailed(BusbwError):
@@ -219,10 +227,6 @@ class WithoutData(PreparedCase):
     def check(self, seed: int, slot: int) -> CheckOutcome:
         del seed, slot
         return CheckOutcome(0, -1, 0)
-
-    def tensors(self, seed: int, slot: int, first_wrong: int) -> bytes:
-        del seed, slot, first_wrong
-        return b""
 
     def strays(self) -> Strays:
         return Strays()

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from busbw.errors import ExitCode
-from busbw.hunt.compare_groups import COLLECTIVE, ELEMENT_BYTES, wants_more
+from busbw.hunt.compare_groups import COLLECTIVE, wants_more
 from busbw.hunt.field import Field
 from busbw.hunt.rounds import rails
-from busbw.model.case import Case
 from busbw.model.hunt import GroupTest, Hunt, Round, RoundResult, Stage
-from busbw.model.layout import SHARE_ALIGNMENT_BYTES, Placement
+from busbw.model.layout import SHARE_ALIGNMENT_BYTES
+from busbw.rank.backends.base import float_case
 from busbw.rank.hunt.round_time import Messages
 from busbw.rank.world.base import RefusedTogether
 
@@ -63,7 +63,7 @@ class GroupTester(Messages):
         elsewhere. The backend's communicators are the groups' afterwards. Collective.
         """
         self._require_shares(field)
-        case = _case(self.hunt.size_bytes)
+        case = float_case(COLLECTIVE, self.hunt.size_bytes)
         mine = next(
             (name for name, ranks in zip(field.names, field.ranks, strict=True) if self.world.rank in ranks),
             "",
@@ -109,10 +109,6 @@ class GroupTester(Messages):
                 hint=f"give -b {least} or more",
                 exit_code=ExitCode.USAGE,
             )
-
-
-def _case(size: int) -> Case:
-    return Case(0, COLLECTIVE, "float", "", -1, size, size, size // ELEMENT_BYTES, Placement.OUT_OF_PLACE)
 
 
 def _result(chosen: Round, everyone: Sequence[Sequence[float]], seconds: float) -> RoundResult:

@@ -146,8 +146,6 @@ class MpiWorld:
         self._wait(self.comm.Ibarrier())
 
     def broadcast(self, data: bytes | None) -> bytes:
-        if self.rank == 0 and data is None:
-            raise ValueError("rank 0 has to give the data that it broadcasts")
         length = np.array([len(data) if data is not None else 0], dtype=np.int64)
         self._wait(self.comm.Ibcast(length, root=0))
         buffer = np.empty(int(length[0]), dtype=np.uint8)
