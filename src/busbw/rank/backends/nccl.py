@@ -265,8 +265,7 @@ class NcclBackend(Backend):
         self._join(comm)
 
     def _connected(self) -> Channel:
-        if self._channel is None:
-            raise ValueError("the backend has no communicator yet")
+        assert self._channel is not None, "asked once connected"
         return self._channel
 
     def _own_role(self) -> Role:
