@@ -140,21 +140,13 @@ def _enter_profiler(arguments: list[str], identity: Identity) -> None:
     """Come back under nsys where it was asked for, as a rank of a run whose front process waits for its
     record. Where there is none, those who start the ranks start the profiler too: the command line says so.
     """
-    from busbw.errors import SiteError
     from busbw.rank import profile
 
     folder = profile.option(arguments, "--deliver")
     if not folder or not profile.is_asked(profile.option(arguments, "--profile"), os.environ):
         return
-    try:
-        more = profile.option(arguments, "--profile-args")
-        profile.enter(Path(folder), identity, profile.rank_argv("busbw", arguments), more)
-    except SiteError as error:
-        from busbw.model.event import error_event
-        from busbw.rank.process import emit
-
-        emit(error_event(error))
-        raise SystemExit(error.exit_code) from error
+    more = profile.option(arguments, "--profile-args")
+    raise SystemExit(profile.enter(Path(folder), identity, ("busbw", *arguments), more))
 
 
 if __name__ == "__main__":

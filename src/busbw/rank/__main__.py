@@ -8,8 +8,7 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from busbw.errors import SiteError
-from busbw.model.event import EventKind, error_event, event
+from busbw.model.event import EventKind, event
 from busbw.rank import profile, progress
 from busbw.rank.backends.gpu_ahead import begin as begin_with_gpu
 from busbw.rank.process import (
@@ -21,7 +20,6 @@ from busbw.rank.process import (
     keep_to_loopback,
     offer_stack,
 )
-from busbw.rank.profile import is_asked, rank_argv
 from busbw.rank.watcher import begin
 from busbw.rank.world.identity import identify
 from busbw.rank.world.watched import FRONT_VARIABLE, Watched
@@ -38,8 +36,11 @@ def main() -> int:
     """Live as one rank; the front process judges, so a complete run exits 0 whatever was found."""
     collect_garbage_seldom()
     keep_libraries_from_threads(os.environ)
-    if is_asked(os.environ.get(profile.VARIABLE, ""), os.environ):
-        return _enter_profiler(identify(os.environ))  # before signals are blocked: it would inherit that
+    if profile.is_asked(os.environ.get(profile.VARIABLE, ""), os.environ):
+        folder = Path(os.environ[REQUEST_VARIABLE]).parent.parent
+        more = os.environ.get(profile.WORDS_VARIABLE, "")
+        # Before signals are blocked: it would inherit that.
+        return profile.enter(folder, identify(os.environ), ("busbw.rank",), more)
     block()
     offer_stack()
     identity = identify(os.environ)
@@ -58,16 +59,6 @@ def main() -> int:
     code = _live(identity, rank)
     watched.leave()
     return 0 if code in (0, 1, 3) else code
-
-
-def _enter_profiler(identity: Identity | None) -> int:
-    """Start this rank again under the profiler. Where that fails, each rank reports why."""
-    folder = Path(os.environ[REQUEST_VARIABLE]).parent.parent
-    try:
-        profile.enter(folder, identity, rank_argv("busbw.rank"), os.environ.get(profile.WORDS_VARIABLE, ""))
-    except SiteError as error:
-        emit(error_event(error))
-        return int(error.exit_code)
 
 
 def _live(identity: Identity | None, rank: int) -> int:
