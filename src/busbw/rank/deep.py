@@ -4,7 +4,6 @@ are installed. Nothing here is a measurement of the run: it is compared between 
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 import time
@@ -26,7 +25,7 @@ from busbw.model.finding import Finding
 from busbw.model.plain import from_bytes, to_bytes
 from busbw.rank.backends.base import float_case
 from busbw.rank.facts import read_node
-from busbw.rank.world.base import distinct_hosts, speaks_for_host
+from busbw.rank.world.base import distinct_hosts, gathered, of_rank_0, speaks_for_host
 
 if TYPE_CHECKING:
     from busbw.machine.preflight.facts import NicFacts
@@ -151,9 +150,7 @@ def _between_hosts(world: World, rates: dict[str, float]) -> list[ToolReport]:
     leads = speaks_for_host(world)
     installed = leads and shutil.which("ib_write_bw") is not None
     ports = _testable(read_node().nics) if installed else {}
-    told = world.gather(json.dumps([installed, list(ports)]).encode())
-    everyone = world.broadcast(None if told is None else b"[" + b",".join(told) + b"]")
-    answers = json.loads(everyone)
+    answers = of_rank_0(world, gathered(world, [installed, list(ports)]))
     hosts = list(distinct_hosts(world.members))
     place = hosts.index(me.host)
     other = place ^ 1  # 0 with 1, 2 with 3, ...

@@ -6,7 +6,6 @@ so it needs no settings, no command line and no display.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -30,7 +29,7 @@ from busbw.rank.process import Deadline, emit, exit_on_signal
 from busbw.rank.profile import option
 from busbw.rank.rank0 import Lead, Request
 from busbw.rank.watcher import begin
-from busbw.rank.world.base import PeerFailure, RefusedTogether, World
+from busbw.rank.world.base import PeerFailure, RefusedTogether, World, of_rank_0
 from busbw.rank.world.select import WorldChoice, create
 from busbw.rank.world.watched import Watched
 
@@ -157,7 +156,7 @@ class _Rank:
                 message = {"plan": self._lead(self.director, world).to_json()}
             except BusbwError as error:
                 message = {"error": error.message, "hint": error.hint, "exit_code": int(error.exit_code)}
-        told = json.loads(world.broadcast(None if message is None else json.dumps(message).encode()))
+        told = of_rank_0(world, message)
         if "error" in told:
             code = ExitCode(told["exit_code"])
             raise RefusedTogether(told["error"], hint=told["hint"], exit_code=code)

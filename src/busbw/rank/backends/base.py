@@ -193,12 +193,10 @@ class Backend:
 
     def inapplicable(self, case: Case) -> str:
         """Why this library or device cannot do the case; empty where it can."""
-        del case
         return ""
 
     def conditions(self, case: Case) -> tuple[str, ...]:
         """Words of ``model.mark`` about how the case is done."""
-        del case
         return ()
 
     def choice(self, case: Case, prepared: Any) -> Choice | None:  # noqa: ANN401 (a case of this backend)
@@ -225,7 +223,6 @@ class WithoutData(PreparedCase):
     calls_per_issue = 1
 
     def check(self, seed: int, slot: int) -> CheckOutcome:
-        del seed, slot
         return CheckOutcome(0, -1, 0)
 
     def strays(self) -> Strays:
@@ -243,14 +240,11 @@ class IdleCase(WithoutData):
         self.calls_per_issue = calls_per_issue
 
     def time(self, lead: int, samples: int, k: int) -> Look:
-        del lead, k
         none = np.zeros(samples, np.int64)
         return Look(none, none, took_part=False)
 
     def time_isolated(self, samples: int, delay_ns: Int64Array | None, *, barrier: bool) -> Look:
-        del delay_ns, barrier
         return self.time(0, samples, 1)
 
     def time_loop(self, calls: int) -> int:
-        del calls
         return 0

@@ -193,7 +193,6 @@ class NcclBackend(Backend):
         """See Backend. Profiler and log watch the same call, so that no rank has to issue another one where
         only one of them reports it; the log is that of rank 0 of each communicator.
         """
-        del case
         run = partial(prepared.run, 0)
         has_log = self._role is not None and self._role.rank == 0
         return joined(*profiled(lambda: logged(self._nccl, os.environ, run) if has_log else run()))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -15,7 +14,7 @@ from busbw.model.hunt import GroupTest, Hunt, Round, RoundResult, Stage
 from busbw.model.layout import SHARE_ALIGNMENT_BYTES
 from busbw.rank.backends.base import float_case
 from busbw.rank.hunt.round_time import Messages
-from busbw.rank.world.base import RefusedTogether
+from busbw.rank.world.base import RefusedTogether, gathered, of_rank_0
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -87,17 +86,14 @@ class GroupTester(Messages):
         return history
 
     def _goes_on(self, history: Sequence[RoundResult]) -> bool:
-        told = None
-        if self.world.rank == 0:
-            told = json.dumps(wants_more(self.hunt.rules, history)).encode()
-        return bool(json.loads(self.world.broadcast(told)))
+        return bool(of_rank_0(self.world, wants_more(self.hunt.rules, history)))
 
     def _measure(self, prepared: PreparedCase, calls: int) -> list[list[float]] | None:
         """Nanoseconds of a call in each sample, of every rank; on rank 0. All groups run at once."""
-        told = self.world.gather(json.dumps(self.samples(prepared, calls)).encode())
+        everyone = gathered(self.world, self.samples(prepared, calls))
         # A rank that left early could not report that a round does not end, and would seem to hang.
         self.world.barrier()
-        return None if told is None else [json.loads(each) for each in told]
+        return everyone
 
     def _require_shares(self, field: Field) -> None:
         """Every rank has something for every other one. Raises RefusedTogether."""

@@ -7,7 +7,6 @@ round and sends it to all; all measure; rank 0 gets the times.
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -47,6 +46,7 @@ from busbw.rank.hunt.groups import GroupTester, stages
 from busbw.rank.hunt.nic import by_host, carried, named
 from busbw.rank.hunt.nic import judge as judge_nic
 from busbw.rank.hunt.round_time import SMALL_PAUSE_NS, Messages, Pace
+from busbw.rank.world.base import gathered, of_rank_0
 from busbw.rank.world.mpi import MpiWorld
 
 if TYPE_CHECKING:
@@ -227,11 +227,8 @@ def _rounds(
 
 def _agreed(tester: _Tester, field: Field, history: tuple[RoundResult, ...]) -> Round | None:
     """The next round, as rank 0 chooses it. Collective."""
-    told = None
-    if tester.world.rank == 0:
-        chosen = _next(tester.hunt, field, history)
-        told = json.dumps(None if chosen is None else asdict(chosen)).encode()
-    fields_of_round = json.loads(tester.world.broadcast(told))
+    chosen = _next(tester.hunt, field, history) if tester.world.rank == 0 else None
+    fields_of_round = of_rank_0(tester.world, chosen and asdict(chosen))
     if fields_of_round is None:
         return None
     pairs = tuple((one, other) for one, other in fields_of_round["pairs"])
@@ -282,12 +279,11 @@ class _Tester(Messages):
                 own[BANDWIDTH] = (self._wide(there), [])
             else:
                 self._test(own, there, back)
-            told = self.world.gather(json.dumps(own).encode())
+            everyone = gathered(self.world, own)
             # A rank that left early could not report that a round does not end, and would seem to hang.
             self.world.barrier()
-        if told is None:
+        if everyone is None:
             return None
-        everyone = [json.loads(each) for each in told]
         tests = tuple(_pair_test(field, pair, everyone) for pair in chosen.pairs)
         stalled = max((each[LATENCY][0][2] for each in everyone if LATENCY in each), default=0.0)
         return RoundResult(chosen, tests, round(time.monotonic() - start_s, 4), round(stalled, 3))
