@@ -8,7 +8,6 @@ magnitude on 2 cores).
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from dataclasses import asdict
@@ -25,6 +24,8 @@ from busbw.rank.world.base import (
     OnFailure,
     PeerFailure,
     WorldKind,
+    gathered,
+    of_rank_0,
     reducible,
     this_member,
 )
@@ -185,9 +186,8 @@ class MpiWorld:
             self.comm.Free()
 
     def _exchange_members(self, local_rank: int) -> tuple[Member, ...]:
-        gathered = self.gather(json.dumps(asdict(this_member(self.rank, local_rank))).encode())
-        table = None if gathered is None else b"[" + b",".join(gathered) + b"]"
-        return tuple(Member(**entry) for entry in json.loads(self.broadcast(table)))
+        entries = of_rank_0(self, gathered(self, asdict(this_member(self.rank, local_rank))))
+        return tuple(Member(**entry) for entry in entries)
 
     def _reduce(self, values: NDArray[Number], op: MPI.Op) -> NDArray[Number]:
         send = reducible(values)
