@@ -90,7 +90,7 @@ def _begin(arguments: list[str]) -> int | None:
     from busbw.rank.world.identity import identify
 
     try:
-        identity = identify(os.environ, os.environ.get("BUSBW_LAUNCHER"))
+        identity = identify(os.environ)
     except BusbwError:
         return None  # the command line tells it, with a hint
     code = None if identity is None else _join_as_follower(arguments, identity)
@@ -152,21 +152,13 @@ def _enter_profiler(arguments: list[str], identity: Identity) -> None:
     """Come back under nsys where it was asked for, as a rank of a run whose front process waits for its
     record. Where there is none, those who start the ranks start the profiler too: the command line says so.
     """
-    from busbw.errors import SiteError
     from busbw.rank import profile
 
     folder = profile.option(arguments, "--deliver")
     if not folder or not profile.is_asked(profile.option(arguments, "--profile"), os.environ):
         return
-    try:
-        more = profile.option(arguments, "--profile-args")
-        profile.enter(Path(folder), identity, profile.rank_argv("busbw", arguments), more)
-    except SiteError as error:
-        from busbw.model.event import error_event
-        from busbw.rank.process import emit
-
-        emit(error_event(error))
-        raise SystemExit(error.exit_code) from error
+    more = profile.option(arguments, "--profile-args")
+    raise SystemExit(profile.enter(Path(folder), identity, ("busbw", *arguments), more))
 
 
 if __name__ == "__main__":

@@ -5,34 +5,26 @@ them.
 from __future__ import annotations
 
 import os
-import re
 import secrets
-import shutil
 import signal
 import socket
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from busbw_testing import finished
+from busbw_testing.environ import clean_environ
+from busbw_testing.shared_libraries import compiled
+from busbw_testing.started import PATIENCE_S, Started
 
-import busbw
 from busbw.record.results import read_fields
 
-SOURCES = Path(busbw.__file__).parents[1]
 BUSBW = (sys.executable, "-m", "busbw")
-# Long enough for a loaded machine; a run that needs it is far from what its test allows.
-PATIENCE_S = 60.0
 WATCHER_S = 5.0
-# A launcher's variables would make every run here join it.
-LAUNCHER_VARIABLES = re.compile(
-    r"^(BUSBW_|OMPI_|PMI|PMIX|MPI_LOCAL|HYDI|SLURM_|PALS_|RANK$|WORLD_SIZE$|LOCAL_RANK$|MASTER_|MPI4PY_|TORCHELASTIC_)"
-)
 
 
 @dataclass(frozen=True)
@@ -41,39 +33,11 @@ class Done(finished.Done):
 
     seconds: float
 
-    @property
-    def hint(self) -> str:
-        """The only hint, without its prefix."""
-        (hint,) = (line for line in self.err.splitlines() if line.startswith("hint: "))
-        return hint.removeprefix("hint: ")
 
+class Running(Started):
+    """A run whose records are in ``home``."""
 
-class Running:
-    """A command that runs in a session of its own, as in a terminal's foreground."""
-
-    def __init__(self, words: tuple[str, ...], environ: dict[str, str], home: Path, folder: Path) -> None:
-        self.home = home
-        self._out, self._err = folder / "out", folder / "err"
-        with self._out.open("wb") as out, self._err.open("wb") as err:
-            self.process = subprocess.Popen(
-                words, env=environ, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
-            )
-
-    def until(self, what: Callable[[], Any]) -> Any:
-        """Wait until ``what`` gives something, and give it."""
-        deadline = time.monotonic() + PATIENCE_S
-        while time.monotonic() < deadline:
-            found = what()
-            if found:
-                return found
-            assert self.process.poll() is None, (self._out.read_text(), self._err.read_text())
-            time.sleep(0.01)
-        raise AssertionError((self._out.read_text(), self._err.read_text()))
-
-    @property
-    def err(self) -> str:
-        """What it has printed on standard error so far."""
-        return self._err.read_text()
+    home: Path
 
     def record(self) -> dict[str, Any]:
         """The newest run's record as it is now; empty before there is one."""
@@ -101,7 +65,7 @@ class Running:
         until_s = ended_s + WATCHER_S
         while self.record().get("status") == "running" and time.monotonic() < until_s:
             time.sleep(0.05)
-        done = Done(code, self._out.read_text(), self._err.read_text(), ended_s - start)
+        done = Done(code, self.out, self.err, ended_s - start)
         assert "Traceback" not in done.out + done.err, done
         return done
 
@@ -110,21 +74,16 @@ class Launcher:
     """Starts commands whose processes all carry one mark in their environment."""
 
     def __init__(self, folder: Path) -> None:
-        self.mark = f"BUSBW_TEST_MARK={secrets.token_hex(8)}"
-        self.folder = folder
-        self.home = folder / "home"
-        name, _, value = self.mark.partition("=")
-        self.environ = {key: text for key, text in os.environ.items() if not LAUNCHER_VARIABLES.match(key)}
-        self.environ |= {"PYTHONPATH": str(SOURCES), "BUSBW_HOME": str(self.home), name: value}
+        self.mark = secrets.token_hex(8)
+        self.folder, self.home = folder, folder / "home"
+        self.environ = clean_environ(BUSBW_HOME=str(self.home), BUSBW_TEST_MARK=self.mark)
         self.busbw = BUSBW
-        self._started = 0
 
     def start(self, *words: str, **environ: str) -> Running:
         """Start a command beside the test."""
-        self._started += 1
-        folder = self.folder / f"started-{self._started}"
-        folder.mkdir()
-        return Running(words, {**self.environ, **environ}, self.home, folder)
+        running = Running(words, {**self.environ, **environ}, self.folder)
+        running.home = self.home
+        return running
 
     def run(self, *operands: str, **environ: str) -> Done:
         """``busbw run`` with the operands, to its end."""
@@ -143,14 +102,13 @@ class Launcher:
 
     def processes(self) -> dict[int, str]:
         """Every process that carries the mark, zombies left out."""
-        found = {}
+        found, mark = {}, f"BUSBW_TEST_MARK={self.mark}".encode()
         for entry in Path("/proc").iterdir():
             if entry.name.isdecimal() and int(entry.name) != os.getpid():
                 try:
-                    if self.mark.encode() in (entry / "environ").read_bytes().split(b"\0"):
-                        found[int(entry.name)] = (
-                            (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-                        )
+                    if mark in (entry / "environ").read_bytes().split(b"\0"):
+                        line = (entry / "cmdline").read_bytes()
+                        found[int(entry.name)] = line.replace(b"\0", b" ").decode()
                 except OSError:
                     continue  # gone meanwhile
         return found
@@ -187,18 +145,19 @@ def mpiexec() -> str:
 
 def preloaded(name: str, folder: Path) -> str:
     """Path of the library to preload that is made from a source beside this file."""
-    compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
-    if compiler is None:
-        pytest.skip(f"no C compiler for {name}")
-    library, source = folder / f"lib{name}.so", Path(__file__).with_name(f"{name}.c")
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"], check=True)
-    return str(library)
+    return str(compiled(Path(__file__).with_name(f"{name}.c"), folder / f"lib{name}.so"))
 
 
 @pytest.fixture(scope="session")
 def shim(tmp_path_factory: pytest.TempPathFactory) -> str:
     """MPI with a fault."""
     return preloaded("shim", tmp_path_factory.mktemp("shim"))
+
+
+@pytest.fixture(scope="session")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """MPI that takes as long as variables say."""
+    return preloaded("planted", tmp_path_factory.mktemp("planted"))
 
 
 @pytest.fixture(scope="session")

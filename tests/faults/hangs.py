@@ -89,13 +89,6 @@ class Shot:
         return self.outcome == "right"
 
 
-def is_possible(place: str, world: str, fault: str) -> bool:
-    """Whether ranks are started so there, and have what the fault needs: an MPI library, two hosts."""
-    if world == "openmpi" and place in ("slurm", "kubernetes"):
-        return False
-    return not (fault in ("inside", "size") and world == "null") and (fault != "cut" or place == "hosts")
-
-
 def plan(count: int, places: str, worlds: str, faults: str, seed: int) -> Iterator[Case]:
     """All kinds of faults, places and worlds in turn; victims and moments at random."""
     random_ = random.Random(seed)

@@ -7,33 +7,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-# Cases of a fraction of a second: some finish, the run takes many more.
-LONG_MPI = ["all_reduce", "-b", "8", "-e", "64K", "--case-time", "300ms", "--precision", "0.0001%"]
-# Without an end: no look takes time in the null backend, but there are very many of them.
-ENDLESS_NULL = [
-    "all_reduce",
-    "-b",
-    "8",
-    "-e",
-    "64M",
-    "--backend",
-    "null",
-    "--world",
-    "nccl",
-    "-n",
-    "10000000000000",
-]
-RUNS = {
-    "mpi": ("--ranks", "3", *LONG_MPI),
-    "nccl": ("--ranks", "3", *ENDLESS_NULL),
-}
-
+from busbw_testing.long_runs import ENDLESS_NULL, LONG_MPI, WORLDS
 
 SIGINT_AT_IMPORT = """
 import os, signal, sys
@@ -47,21 +25,15 @@ sys.meta_path.insert(0, Watch())
 """
 
 
-def ctrl_c(run: Any) -> None:
-    os.killpg(run.process.pid, signal.SIGINT)
-
-
-def terminate(run: Any) -> None:
-    run.process.terminate()
-
-
-@pytest.mark.parametrize(("world", "end"), [("mpi", ctrl_c), ("nccl", terminate)])
-def test_while_measuring(launcher: Any, world: str, end: Callable[[Any], None]) -> None:
-    run = launcher.start(*launcher.busbw, "run", *RUNS[world])
+@pytest.mark.parametrize("world", WORLDS)
+def test_while_measuring(launcher: Any, world: str) -> None:
+    run = launcher.start(*launcher.busbw, "run", *WORLDS[world])
     run.pid_of(0)
     if world == "mpi":
         run.wait_for_cases(1)
-    end(run)
+        run.interrupt()
+    else:
+        run.process.terminate()
     done = run.finish()
     assert done.code == 130
     assert done.err == "interrupted: ending the ranks\n"
@@ -76,10 +48,10 @@ def test_while_measuring(launcher: Any, world: str, end: Callable[[Any], None]) 
 
 @pytest.mark.parametrize(("world", "moment_s"), [("mpi", 0.4), ("nccl", 0.05)])
 def test_while_starting(launcher: Any, world: str, moment_s: float) -> None:
-    run = launcher.start(*launcher.busbw, "run", *RUNS[world])
+    run = launcher.start(*launcher.busbw, "run", *WORLDS[world])
     run.until(lambda: len(launcher.processes()) > 1)  # before, the interpreter itself may have the signal
     time.sleep(moment_s)
-    ctrl_c(run)
+    run.interrupt()
     done = run.finish()
     assert (done.code, done.err) == (130, "interrupted: ending the ranks\n")
     assert not launcher.left(seconds=0.5)
@@ -89,26 +61,26 @@ def test_before_there_are_ranks(launcher: Any, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(SIGINT_AT_IMPORT)
     path = f"{tmp_path}:{launcher.environ['PYTHONPATH']}"
     run = launcher.start(
-        *launcher.busbw, "run", *RUNS["mpi"], PYTHONPATH=path, TEST_SIGINT_AT="busbw.launch.here"
+        *launcher.busbw, "run", *WORLDS["mpi"], PYTHONPATH=path, TEST_SIGINT_AT="busbw.launch.here"
     )
     done = run.finish()
     assert (done.code, done.out, done.err) == (130, "", "interrupted\n")
 
 
 def test_a_rank_that_hangs_in_a_collective(launcher: Any) -> None:
-    run = launcher.start(*launcher.busbw, "run", *RUNS["mpi"])
+    run = launcher.start(*launcher.busbw, "run", *WORLDS["mpi"])
     os.kill(run.pid_of(1), signal.SIGSTOP)
     time.sleep(0.3)
-    ctrl_c(run)
+    run.interrupt()
     assert run.finish().code == 130
     assert not launcher.left(seconds=0.5)
 
 
 def test_a_second_ctrl_c_does_not_wait(launcher: Any) -> None:
-    run = launcher.start(*launcher.busbw, "run", *RUNS["nccl"])
+    run = launcher.start(*launcher.busbw, "run", *WORLDS["nccl"])
     os.kill(run.pid_of(1), signal.SIGSTOP)
-    ctrl_c(run)
-    ctrl_c(run)
+    run.interrupt()
+    run.interrupt()
     done = run.finish()
     assert done.code == 130
     assert run.record()["status"] == "interrupted"
@@ -118,7 +90,7 @@ def test_under_the_users_own_mpiexec(launcher: Any, mpiexec: str) -> None:
     """Hydra passes the signal on to the ranks, or ends them; whichever comes first, the record has an end."""
     run = launcher.start(mpiexec, "-n", "3", *launcher.busbw, "run", *LONG_MPI)
     run.wait_for_cases(1)
-    ctrl_c(run)
+    run.interrupt()
     assert run.finish().code != 0
     assert not launcher.left()
     assert run.record()["status"] in ("interrupted", "failed")
@@ -139,7 +111,7 @@ def test_one_joined_rank_alone(launcher: Any, mpiexec: str) -> None:
 def test_the_users_own_mpiexec_while_starting(launcher: Any, mpiexec: str) -> None:
     run = launcher.start(mpiexec, "-n", "3", *launcher.busbw, "run", *LONG_MPI)
     time.sleep(0.8)
-    ctrl_c(run)
+    run.interrupt()
     run.process.wait(20)  # a rank whose interpreter is still starting says so in a traceback of its own
     assert not launcher.left()
 
@@ -148,7 +120,7 @@ def test_under_a_launcher_without_mpi(launcher: Any) -> None:
     ranks = launcher.torchrun_style(2, *ENDLESS_NULL)
     ranks[0].pid_of(0)
     for rank in ranks:
-        ctrl_c(rank)
+        rank.interrupt()
     codes = {rank.finish().code for rank in ranks}
     assert codes <= {130, 5}  # 5: it heard first that the other one had gone
     assert not launcher.left()
@@ -157,7 +129,7 @@ def test_under_a_launcher_without_mpi(launcher: Any) -> None:
 
 def test_a_reader_that_leaves(launcher: Any) -> None:
     """`busbw run ... | head -1` ends the run quietly."""
-    words = " ".join((*launcher.busbw, "run", *RUNS["mpi"]))
+    words = " ".join((*launcher.busbw, "run", *WORLDS["mpi"]))
     done = launcher.start("bash", "-c", f"{words} | head -1; exit ${{PIPESTATUS[0]}}").finish()
     assert done.code == 141
     assert done.out.startswith("# busbw ")

@@ -4,6 +4,7 @@ code 5, the finished cases kept, and every other rank gone.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from busbw_testing.long_runs import ENDLESS_NULL, LONG_MPI, WORLDS
 
 HOST = socket.gethostname()
 # Up to 9 s on an idle machine: silence is an end after 5 s, and the others have 2 s for their last words.
@@ -52,27 +54,6 @@ if victim() and "-m" in sys.orig_argv:
                     raise RuntimeError("no such luck")
         sys.meta_path.insert(0, Watch())
 """
-
-# Cases of a fraction of a second: some finish, the run takes many more.
-LONG_MPI = ["all_reduce", "-b", "8", "-e", "64K", "--case-time", "300ms", "--precision", "0.0001%"]
-# Without an end: no look takes time in the null backend, but there are very many of them.
-ENDLESS_NULL = [
-    "all_reduce",
-    "-b",
-    "8",
-    "-e",
-    "64M",
-    "--backend",
-    "null",
-    "--world",
-    "nccl",
-    "-n",
-    "10000000000000",
-]
-WORLDS = {
-    "mpi": ("--ranks", "3", *LONG_MPI),
-    "nccl": ("--ranks", "3", *ENDLESS_NULL),
-}
 
 
 def ended(world: str, rank: int) -> str:
@@ -119,6 +100,10 @@ def test_killed_while_measuring(launcher: Any, world: str, victim: int) -> None:
     pid = run.pid_of(victim)
     if world == "mpi":
         run.wait_for_cases(1)
+        mapped = Path(f"/proc/{pid}/maps").read_text().splitlines()
+        shared = [line for line in mapped if "/dev/shm/mpich_" in line]
+        assert shared
+        assert all(line.endswith(" (deleted)") for line in shared)  # nothing is left of a rank that is killed
     os.kill(pid, signal.SIGKILL)
     done = run.finish()
     assert done.code == 5
@@ -130,6 +115,20 @@ def test_killed_while_measuring(launcher: Any, world: str, victim: int) -> None:
     if world == "mpi":
         assert record["results"][0]["status"] == "good"
         assert f"record   {run.home}" in done.out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", range(3))
+def test_killed_at_the_end(launcher: Any, victim: int) -> None:
+    """Either the record is whole, or the rank is named."""
+    words = ("--ranks", "3", "--backend", "mpi", "all_reduce", "-b", "8", "-e", "64", "-n", "50")
+    run = launcher.start(*launcher.busbw, "run", *words)
+    pid = run.pid_of(victim)
+    run.until(lambda: run.record()["status"] == "complete")
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+    done = run.finish()
+    assert done.code == 0 or re.fullmatch(ended("mpi", victim), done.error), done
 
 
 @pytest.mark.parametrize("script", [(), ("sh", "-c", '"$@"; exit $?', "sh")], ids=["bare", "in-a-script"])

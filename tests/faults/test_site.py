@@ -5,36 +5,21 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-STAND_INS = Path(__file__).parents[1] / "unit" / "machine" / "stand_ins"
-
-
-@pytest.fixture(scope="module")
-def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """``stand_in("nccl", "VERSION=21003", name="libnccl.so.2")`` -> the library, in a folder of its own."""
-    compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang", "g++"))), None)
-    if compiler is None:
-        pytest.skip("no C compiler for the stand-in libraries")
-
-    def build(source: str, *defines: str, name: str) -> Path:
-        target = tmp_path_factory.mktemp(source) / name
-        command = [compiler, "-x", "c", "-w", "-shared", "-fPIC", *(f"-D{define}" for define in defines)]
-        subprocess.run([*command, str(STAND_INS / f"{source}.c"), "-o", str(target)], check=True)
-        return target
-
-    return build
+from busbw_testing.shared_libraries import stand_in
 
 
 @pytest.fixture(scope="module")
-def driver(stand_in: Any) -> str:
-    """A folder whose libcuda.so.1 shows two GPUs."""
-    return str(stand_in("cuda", name="libcuda.so.1").parent)
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A folder with a libcuda that shows two GPUs, and an NCCL."""
+    folder = tmp_path_factory.mktemp("libraries")
+    stand_in("cuda", folder / "libcuda.so.1")
+    stand_in("nccl", folder / "libnccl.so.2", "VERSION=22809")
+    return str(folder)
 
 
 def refused(done: Any, error: str, hint: str) -> None:
@@ -43,16 +28,15 @@ def refused(done: Any, error: str, hint: str) -> None:
     assert (done.code, done.out) == (4, "")
 
 
-def test_more_ranks_than_gpus(launcher: Any, driver: str, stand_in: Any) -> None:
-    nccl = str(stand_in("nccl", "VERSION=22809", name="libnccl.so.2"))
-    done = launcher.run("all_reduce", "--ranks", "3", "--nccl", nccl, LD_LIBRARY_PATH=driver)
+def test_more_ranks_than_gpus(launcher: Any, libraries: str) -> None:
+    words = ("all_reduce", "--ranks", "3", "--nccl", f"{libraries}/libnccl.so.2")
+    done = launcher.run(*words, LD_LIBRARY_PATH=libraries)
     refused(done, r"^3 ranks but 2 visible GPUs on \S+$", "give --ranks 2 or fewer")
 
 
-def test_gpus_without_nccl_are_no_cpu_run(launcher: Any, driver: str, tmp_path: Path) -> None:
-    done = launcher.run(
-        "all_reduce", "--ranks", "2", "--nccl", str(tmp_path / "libnccl.so.2"), LD_LIBRARY_PATH=driver
-    )
+def test_gpus_without_nccl_are_no_cpu_run(launcher: Any, libraries: str, tmp_path: Path) -> None:
+    words = ("all_reduce", "--ranks", "2", "--nccl", str(tmp_path / "libnccl.so.2"))
+    done = launcher.run(*words, LD_LIBRARY_PATH=libraries)
     refused(
         done, "^backend nccl is not usable: no libnccl at", "use --backend mpi to measure host memory instead"
     )

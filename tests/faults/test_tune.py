@@ -3,30 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from busbw_testing.environ import clean_environ
 
-WORDS = [
-    "all_reduce",
-    "-b",
-    "64K",
-    "-e",
-    "64K",
-    "--ranks",
-    "2",
-    "--backend",
-    "mpi",
-    "-n",
-    "8",
-    "--stall",
-    "3s",
-]
+SIZE = ("all_reduce", "-b", "64K", "-e", "64K")
+WORDS = (*SIZE, "--ranks", "2", "--backend", "mpi", "-n", "8", "--stall", "3s")
 
 
 def test_an_interrupt_ends_the_whole_tuning(launcher: Any, tmp_path: Path, mpiexec: str) -> None:
@@ -43,43 +26,19 @@ def test_an_interrupt_ends_the_whole_tuning(launcher: Any, tmp_path: Path, mpiex
 
 @pytest.mark.slow
 @pytest.mark.timeout(500)
-def test_a_hanging_and_a_wrong_value_are_out_and_the_fast_one_is_taken(tmp_path: Path, mpiexec: str) -> None:
+def test_a_hanging_and_a_wrong_value_are_out_and_the_fast_one_is_taken(
+    launcher: Any, tmp_path: Path, mpiexec: str, planted: str
+) -> None:
     del mpiexec  # MPICH is here
-    compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
-    if compiler is None:
-        pytest.skip("no C compiler for the shim")
-    source, library = Path(__file__).with_name("planted.c"), tmp_path / "planted.so"
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
     knobs = tmp_path / "knobs.yaml"
     knobs.write_text("PLANTED_ALGORITHM: [hang, wrong, 8000, 80000]\n")
-    environ = clean_environ(
-        BUSBW_HOME=str(tmp_path / "home"), LD_PRELOAD=str(library), PLANTED_UNSET_ALGORITHM="30000"
-    )
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "busbw",
-            "tune",
-            *WORDS,
-            "--knobs",
-            str(knobs),
-            "--blocks",
-            "2",
-            "--format",
-            "json",
-        ],
-        env=environ,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    told = json.loads(done.stdout)
-    assert told["taken"] == {"PLANTED_ALGORITHM": "8000"}
-    assert "WRONG DATA" in done.stderr
-    assert "does not return" in done.stderr
+    words = ("tune", *WORDS, "--knobs", str(knobs), "--blocks", "2", "--format", "json")
+    environ = {"LD_PRELOAD": planted, "PLANTED_UNSET_ALGORITHM": "30000"}
+    run = launcher.start(*launcher.busbw, *words, **environ)
+    assert run.process.wait() == 0, run.err
+    assert json.loads(run.out)["taken"] == {"PLANTED_ALGORITHM": "8000"}
+    assert "WRONG DATA" in run.err
+    assert "does not return" in run.err
     race, confirmation = sorted((tmp_path / "home").glob("*setups*"))
     made = [len(list((series / "launches").iterdir())) for series in (race, confirmation)]
     assert made == [5 + 2, 4]  # one block of all, one of how it is and of the fast value

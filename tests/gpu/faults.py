@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import numpy as np
-from busbw_testing.identities import identity_bits
+from busbw_testing import data_faults
 
 from busbw.machine.native import core
 from busbw.model.case import Case
-from busbw.model.collective import Holds, Role
+from busbw.model.collective import Role
 from busbw.rank.backends.buffers import BAND_BYTES
 from busbw.rank.backends.nccl import NcclBackend
 from busbw.rank.backends.nccl_case import NcclCase, case_spec, nccl_call
@@ -53,42 +54,11 @@ def change(prepared: NcclCase, address: int, size_bytes: int, how: Callable[[np.
 
 
 def flip_a_bit(prepared: NcclCase, slot: int) -> None:
-    """One bit of one received element of the last rank, another bit and element in every case."""
-    buffers = prepared._buffers
-    case, role = buffers.case, buffers.role
-    received = sum(region.count for region in case.row.receives(buffers.shape, role))
-    if role.rank != role.ranks - 1 or not received:
-        return
-    type_bytes = case.data_type.size_bytes
-    element, bit = case.index * 7919 % received, case.index * 104_729 % (8 * type_bytes)
-    is_rounded = case.op == "avg" and "int" not in case.dtype and role.ranks & (role.ranks - 1) != 0
-    if is_rounded and bit == 0:
-        bit = 1  # the neighbouring value is accepted there: the library may round once more than we do
-
-    def flip(data: np.ndarray) -> None:
-        data[bit // 8] ^= 1 << bit % 8
-
-    at = buffers.recv + slot * buffers.stride_bytes + element * type_bytes
-    change(prepared, at, type_bytes, flip)
+    data_faults.flip_a_bit(prepared._buffers, slot, partial(change, prepared))
 
 
 def drop_the_last_rank(prepared: NcclCase, slot: int) -> None:
-    """Its contribution is the identity of the reduction; what it should move is what nobody expects."""
-    buffers = prepared._buffers
-    case, role = buffers.case, buffers.role
-    if role.rank != role.ranks - 1:
-        return
-    type_bytes = case.data_type.size_bytes
-    for region in case.row.sends(buffers.shape, role):
-        identity = identity_bits(case.data_type, case.op).to_bytes(type_bytes, "little")
-        nothing = np.frombuffer(identity * region.count, np.uint8)
-        contributes = region.holds is Holds.CONTRIBUTION
-
-        def drop(data: np.ndarray, nothing: np.ndarray = nothing, contributes: bool = contributes) -> None:
-            data[:] = nothing if contributes else ~data
-
-        at = buffers.send + slot * buffers.stride_bytes + region.offset * type_bytes
-        change(prepared, at, region.count * type_bytes, drop)
+    data_faults.drop_the_last_rank(prepared._buffers, slot, partial(change, prepared))
 
 
 def write_beside(end: str) -> Meddle:

@@ -78,47 +78,6 @@ def test_streams_at_once(gpu_hosts: Any) -> None:
     assert {result["status"] for _, result in results(gpu_hosts)} == {"good"}
 
 
-# NCCL's own line about a call, from 2.24 on.
-LINE: Final = re.compile(
-    r" (\w+): (\d+) Bytes -> Algo (\S+) proto (\S+) channel\{Lo\.\.Hi\}=\{(\d+)\.\.(\d+)\}"
-)
-
-
-@pytest.mark.parametrize("ranks", [2, 8])
-def test_each_size_has_the_algorithm_of_nccl_s_own_log(gpu_hosts: Any, ranks: int) -> None:
-    logs = gpu_hosts.cluster.folder / "logs"
-    logs.mkdir()
-    sweep = ("all_reduce", "-b", "64", "-e", "4M", "-f", "8", "-c", "1", *FEW)
-    on = gpu_hosts.words(ranks)
-    gpu_hosts.cluster.run("run", *sweep, "--stats", "algorithm", "channels", *on)
-    choices = {
-        case["size_bytes"]: result["choice"]
-        for case, result in results(gpu_hosts)
-        if case["placement"] == "out-of-place"
-    }
-    assert {choice["source"].split()[0] for choice in choices.values()} == {"profiler"}
-    debug = ("NCCL_DEBUG=INFO", "NCCL_DEBUG_SUBSYS=TUNING", f"NCCL_DEBUG_FILE={logs}/%h.%p")
-    words = [word for value in debug for word in ("--env", value)]
-    gpu_hosts.cluster.run("run", *sweep, *words, *on)
-    lines = {line for file in logs.iterdir() for line in LINE.findall(file.read_text())}
-    logged = {int(size): line for name, size, *line in sorted(lines) if name == "AllReduce"}
-    assert set(choices) <= set(logged)
-    for size, choice in choices.items():
-        algorithm, protocol, low, high = logged[size]
-        assert (choice["algorithm"], choice["protocol"]) == (algorithm, protocol)
-        assert choice["channels"] == int(high) - int(low) + 1
-        assert choice["ranks"] == ranks
-
-
-@pytest.mark.parametrize(("algorithm", "protocol"), [("RING", "LL"), ("RING", "SIMPLE"), ("TREE", "SIMPLE")])
-def test_what_was_forced_is_seen(gpu_hosts: Any, algorithm: str, protocol: str) -> None:
-    forced = ("--env", f"NCCL_ALGO={algorithm}", "--env", f"NCCL_PROTO={protocol}")
-    words = ("all_reduce", "-b", "1M", "-e", "1M", "--stats", "algorithm", *FEW, *forced)
-    gpu_hosts.cluster.run("run", *words, *gpu_hosts.words())
-    told = {(result["choice"]["algorithm"], result["choice"]["protocol"]) for _, result in results(gpu_hosts)}
-    assert told == {(algorithm, protocol)}
-
-
 # ---- links --------------------------------------------------------------------------------------------
 
 

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
-import socket
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from busbw_testing.environ import clean_environ
 from busbw_testing.runs import start_process as start
 
 from busbw.machine.gpus import gpu_presence
@@ -80,32 +75,3 @@ def test_deep_copies(tmp_path: Path) -> None:
     claims = [found["claim"] for found in findings(tmp_path)]
     for kind in ("from host to GPU", "from GPU to host", "to the next rank"):
         assert [claim for claim in claims if claim.startswith(f"copies {kind}: median")], claims
-
-
-def test_two_ranks_on_one_gpu(tmp_path: Path) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    common = {
-        "WORLD_SIZE": "2",
-        "LOCAL_RANK": "0",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-        "TORCHELASTIC_RUN_ID": secrets.token_hex(8),
-        "BUSBW_HOME": str(tmp_path),
-    }
-    words = [sys.executable, "-m", "busbw", "preflight", "--backend", "nccl", "-e", "1M"]
-    ranks = [
-        subprocess.Popen(
-            words,
-            env=clean_environ(**common, **OWN, RANK=str(rank)),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    told = [rank.communicate(timeout=60) for rank in ranks]
-    assert [rank.returncode for rank in ranks] == [4, 4], told
-    assert "ranks 0, 1 share one GPU (GPU-" in told[0][1]
-    assert os.uname().nodename in told[0][1]

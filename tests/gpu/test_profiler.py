@@ -88,12 +88,6 @@ def test_each_size_is_told_as_in_nccl_s_own_log(tmp_path: Path) -> None:
     assert {key: lines.get(key) for key in watched} == watched
 
 
-@pytest.mark.parametrize(("algorithm", "protocol"), [("RING", "LL"), ("RING", "SIMPLE"), ("TREE", "SIMPLE")])
-def test_what_was_forced_is_seen(tmp_path: Path, algorithm: str, protocol: str) -> None:
-    record = run(tmp_path, "all_reduce", "-b", "1M", "-e", "1M", NCCL_ALGO=algorithm, NCCL_PROTO=protocol)
-    assert {(told[0], told[1]) for told in profiled(record).values()} == {(algorithm, protocol)}
-
-
 def test_sends_and_receives_tell_peers_and_channels(tmp_path: Path) -> None:
     record = run(tmp_path, "alltoall", "sendrecv", "-b", "1M", "-e", "1M")
     choices = [result["choice"] for result in record["results"] if result["choice"] is not None]

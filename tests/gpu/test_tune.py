@@ -6,13 +6,13 @@ import importlib.util
 import json
 import os
 import re
-import shutil
 import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from busbw_testing.shared_libraries import stand_in
 
 from busbw.machine.plugins import tuner_path
 from busbw.model.arm import Arm
@@ -21,7 +21,6 @@ from busbw.record.read import read_record
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(300)]
 JOB = Path(__file__).with_name("tuned_job.py")
-SITE_TUNER = Path(__file__).parents[1] / "unit" / "machine" / "stand_ins" / "site_tuner.c"
 BYTES = 4 * 2**20
 LOGGED = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "TUNING"}
 
@@ -76,11 +75,7 @@ def test_a_pytorch_job_follows_the_table(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed")
 def test_where_the_table_has_no_row_the_sites_own_tuner_is_followed(tmp_path: Path) -> None:
-    compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
-    if compiler is None:
-        pytest.skip("no C compiler for a site's tuner")
-    words = [compiler, "-x", "c", "-w", "-shared", "-fPIC", "-DINTERFACE=4"]  # NCCL 2.24 and later know it
-    subprocess.run([*words, "-o", tmp_path / "site.so", SITE_TUNER], check=True)
+    stand_in("site_tuner", tmp_path / "site.so", "INTERFACE=4")  # NCCL 2.24 and later know it
     table = tmp_path / "table.csv"
     table.write_text("allgather,1,1024,ring,ll,2,1,2,-1,-1\n")
     variables = {"BUSBW_TUNER_FILE": str(table), "BUSBW_TUNER_SITE": str(tmp_path / "site.so")}

@@ -18,24 +18,22 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import numpy as np
-from busbw_testing.identities import identity_bits
+from busbw_testing import data_faults
 
 from busbw.machine.native import core
 from busbw.model.case import Case
-from busbw.model.collective import COLLECTIVES, Collective, Holds, collective
+from busbw.model.collective import COLLECTIVES, Collective, collective
 from busbw.model.datatype import DATA_TYPES, REDUCE_OPS, data_type, reduce_op
 from busbw.model.plan import CallOptions, Limits, Plan
 from busbw.plan.expand import Grid, expand
 from busbw.rank.backends import mpi as mpi_backend
 from busbw.rank.backends import mpi_handles
 from busbw.rank.backends.mpi import MpiBackend, MpiCase
-from busbw.rank.verify import verify
 from busbw.rank.world.base import PeerFailure
 from busbw.rank.world.identity import identify
 from busbw.rank.world.mpi import MpiWorld, connect
 
 SEED: Final = 77
-SLOT_CHECKS: Final = 2
 BUFFER_BYTES: Final = 4096
 # An odd count in most types; rounded down to whole blocks of 16 bytes where there are blocks.
 SIZE_BYTES: Final = 1001
@@ -91,35 +89,16 @@ def memory_at(address: int, size_bytes: int) -> np.ndarray:
     return np.frombuffer((ctypes.c_uint8 * size_bytes).from_address(address), np.uint8)
 
 
+def in_memory(address: int, size_bytes: int, how: Callable[[np.ndarray], None]) -> None:
+    how(memory_at(address, size_bytes))
+
+
 def flip_a_bit(prepared: MpiCase) -> None:
-    """One bit of one received element of the last rank, another bit and element in every case."""
-    buffers = prepared.buffers
-    case, role = buffers.case, buffers.role
-    received = sum(region.count for region in case.row.receives(buffers.shape, role))
-    if role.rank != role.ranks - 1 or not received:
-        return
-    type_bytes = case.data_type.size_bytes
-    element, bit = case.index * 7919 % received, case.index * 104_729 % (8 * type_bytes)
-    is_rounded = case.op == "avg" and "int" not in case.dtype and role.ranks & (role.ranks - 1) != 0
-    if is_rounded and bit == 0:
-        bit = 1  # the neighbouring value is accepted there: the library may round once more than we do
-    memory_at(buffers.recv + element * type_bytes, type_bytes)[bit // 8] ^= 1 << bit % 8
+    data_faults.flip_a_bit(prepared.buffers, 0, in_memory)
 
 
 def drop_the_last_rank(prepared: MpiCase) -> None:
-    """Its contribution is the identity of the reduction; what it should move is what nobody expects."""
-    buffers = prepared.buffers
-    case, role = buffers.case, buffers.role
-    if role.rank != role.ranks - 1:
-        return
-    type_bytes = case.data_type.size_bytes
-    for region in case.row.sends(buffers.shape, role):
-        size_bytes = region.count * type_bytes
-        own = memory_at(buffers.send + region.offset * type_bytes, size_bytes)
-        identity = identity_bits(case.data_type, case.op).to_bytes(type_bytes, "little")
-        own[:] = (
-            np.frombuffer(identity * region.count, np.uint8) if region.holds is Holds.CONTRIBUTION else ~own
-        )
+    data_faults.drop_the_last_rank(prepared.buffers, 0, in_memory)
 
 
 FAULTS: Final = (
@@ -197,10 +176,8 @@ def connected(
     cases: Sequence[Case],
     options: CallOptions = ALIGNED,
     buffer_bytes: int = BUFFER_BYTES,
-    *,
-    rotate: bool = True,
 ) -> MpiBackend:
-    plan = Plan("mpi", tuple(cases), buffer_bytes, Limits(), 1, SEED, rotate, options=options)
+    plan = Plan("mpi", tuple(cases), buffer_bytes, Limits(), 1, SEED, options=options)
     backend = MpiBackend(plan)
     backend.connect(world)
     return backend
@@ -226,61 +203,6 @@ def grid(world: MpiWorld) -> dict[str, Any]:
             *wrong_cases(world, askew, CallOptions(unalign=1)),
         ],
     }
-
-
-def noted_places(prepared: Any) -> list[tuple[int, int, int]]:
-    """Gets (seed, slot, wrong elements that lie there after the call) of every check to come."""
-    places, run_checked = [], prepared.run_checked
-
-    def noted(seed: int, slot: int, issue: Any = None) -> Any:
-        outcome = run_checked(seed, slot, issue)
-        places.append((seed, slot, prepared.check(seed, slot).wrong if prepared.slots > 1 else 0))
-        return outcome
-
-    prepared.run_checked = noted
-    return places
-
-
-def slots(world: MpiWorld) -> dict[str, Any]:
-    """By ``verify``, as a run does: each check lies in the next slot, or over the one before."""
-    out: dict[str, Any] = {"wrong": [], "misplaced": 0, "slots": []}
-    cases = cases_of(world.size, (SIZE_BYTES,), types=("int32", "half"), ops=("sum", "avg", "mulsum"))
-    for rotate in (True, False):
-        backend = connected(world, cases, rotate=rotate)
-        for case in cases:
-            prepared = backend.prepare(case)
-            places = noted_places(prepared)
-            verdict = verify(case, prepared, world, SEED, SLOT_CHECKS)
-            if verdict.wrong:
-                out["wrong"].append([asdict(case), asdict(verdict)])
-            first = SEED + case.index * SLOT_CHECKS
-            slots = [number if prepared.slots > 1 else 0 for number in range(SLOT_CHECKS)]
-            out["misplaced"] += places != [(first + number, slot, 0) for number, slot in enumerate(slots)]
-            out["slots"].append(prepared.slots)
-            prepared.close()
-        backend.close()
-    out["misplaced"] = int(world.sum(np.array([out["misplaced"]]))[0])
-    return out
-
-
-def damage(world: MpiWorld) -> dict[str, Any]:
-    """Where ``worker.verify`` says that a last rank's other data arrived, once for each collective."""
-    rows = [collective(name) for name in ("all_reduce", "all_gather", "sendrecv", "reduce", "gather")]
-    cases = cases_of(world.size, (SIZE_BYTES,), types=("int32",), ops=("sum",), rows=rows, roots=(0,))
-    backend = connected(world, cases)
-    verdicts = {}
-    for case in cases:
-        prepared = backend.prepare(case)
-        load = prepared.load
-
-        def load_other(seed: int, slot: int, load: Callable[[int, int], None] = load) -> None:
-            load(seed + 999 * (world.rank == world.size - 1), slot)
-
-        prepared.load = load_other  # type: ignore[method-assign]
-        verdicts[f"{case.collective} {case.placement}"] = asdict(verify(case, prepared, world, SEED, 1))
-        prepared.close()
-    backend.close()
-    return verdicts
 
 
 def faults(world: MpiWorld) -> dict[str, Any]:
@@ -400,9 +322,7 @@ def barrier(world: MpiWorld) -> dict[str, Any]:
     return {"clocks": world.sum(clocks).tolist(), "isolated_ns": isolated.elapsed_ns.tolist()}
 
 
-TASKS: Final = {
-    task.__name__: task for task in (grid, slots, damage, faults, library_faults, large, huge, barrier)
-}
+TASKS: Final = {task.__name__: task for task in (grid, faults, library_faults, large, huge, barrier)}
 
 
 def main() -> None:

@@ -6,7 +6,6 @@ No test asserts how good a bound is (benchmarks/clock/ shows that); all assert t
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,13 +15,13 @@ from typing import Any
 
 import pytest
 from busbw_testing.environ import clean_environ
+from busbw_testing.mpi_ranks import MPIEXEC, needs_mpiexec
 
-MPIEXEC = shutil.which("mpiexec", path=str(Path(sys.executable).parent))
 PROGRAM = Path(__file__).with_name("clock_program.py")
 FAR_APART = {"separate": True, "ppm": 100.0, "offset_s": 5.0}
 Ranks = list[dict[str, Any]]
 
-pytestmark = pytest.mark.skipif(MPIEXEC is None, reason="the bundled mpich is not installed here")
+pytestmark = needs_mpiexec
 
 
 def run(ranks: int, **asked: object) -> Ranks:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import functools
-import io
 import json
 import shutil
 import subprocess
@@ -14,17 +12,11 @@ from typing import Any, Final
 
 import pytest
 from busbw_testing.environ import clean_environ
+from busbw_testing.mpi_ranks import MPIEXEC, YIELDING, needs_mpiexec
 
 from busbw.machine.host import available_memory_bytes, read_memory
-from busbw.record.read import read_record
 
-MPIEXEC: Final = shutil.which("mpiexec", path=str(Path(sys.executable).parent))
 PROGRAM: Final = Path(__file__).with_name("program.py")
-# Ranks that wait leave the core to the rank that they wait for: 8 ranks on 2 cores run 6 times faster.
-YIELDING: Final = {
-    "MPIR_CVAR_CH4_PROGRESS_THROTTLE": "1",
-    "MPIR_CVAR_CH4_PROGRESS_THROTTLE_NO_PROGRESS_COUNT": "4",
-}
 # Open MPI refuses root, and CI is root.
 AS_ROOT: Final = {
     f"{tool}_ALLOW_RUN_AS_ROOT{suffix}": "1" for tool in ("OMPI", "PRTE") for suffix in ("", "_CONFIRM")
@@ -34,8 +26,6 @@ UNSIGNED: Final = ("uint8", "uint16", "uint32", "uint64")
 # Collective x reduction x placement, of each type: 3 that reduce, in both placements, with 6 reductions; 10
 # that move, in both placements but for broadcast (in place only) and 4 that are never in place.
 REDUCING, MOVING = 3 * 2 * 6, 2 * 10 - 1 - 4
-
-bundled_mpi = pytest.mark.skipif(MPIEXEC is None, reason="the bundled mpich is not installed here")
 
 
 def start(words: list[str], timeout_s: float = 100, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -70,7 +60,7 @@ def kinds(ranks: int) -> int:
     return TYPES * (REDUCING + MOVING - 2 + hypercube) + 1
 
 
-@bundled_mpi
+@needs_mpiexec
 @pytest.mark.parametrize("ranks", [1, 3, 4])
 def test_every_case_is_right_on_every_rank(ranks: int) -> None:
     grid = found("grid", ranks)
@@ -81,38 +71,7 @@ def test_every_case_is_right_on_every_rank(ranks: int) -> None:
     assert grid["wrong"] == []
 
 
-@bundled_mpi
-def test_each_check_uses_the_next_slot() -> None:
-    slots = found("slots", 3)
-    assert set(slots["slots"]) == {1, 4}
-    assert (slots["wrong"], slots["misplaced"]) == ([], 0)
-
-
-@bundled_mpi
-def test_one_rank_that_sends_other_data_is_noticed_and_where_it_arrives() -> None:
-    ranks = 3
-    damage = found("damage", ranks)
-    everywhere, at_the_root, round_the_ring = set(range(ranks)), {0}, {0}
-    expected = {
-        "all_reduce": everywhere,
-        "all_gather": everywhere,
-        "reduce": at_the_root,
-        "gather": at_the_root,
-        "sendrecv": round_the_ring,
-    }
-    for name, ranks_reached in expected.items():
-        for placement in ("out-of-place", "in-place") if name != "sendrecv" else ("out-of-place",):
-            found_at = damage[f"{name} {placement}"]["wrong_at"]
-            changed = {at["rank"] for at in found_at if "changed the send buffer" in at["fault"]}
-            assert changed == ({ranks - 1} if placement == "out-of-place" else set())
-            reached = [at for at in found_at if at["first_offset"] >= 0]
-            assert {at["rank"] for at in reached} == ranks_reached
-            starts = {at["first_offset"] for at in reached}
-            # Blocks arrive in rank order, so the last rank's is the last.
-            assert starts == {(ranks - 1) * (1001 // ranks // 16 * 4)} if "gather" in name else starts == {0}
-
-
-@bundled_mpi
+@needs_mpiexec
 @pytest.mark.parametrize("fault", ["a flipped bit", "a dropped rank", "a stale buffer"])
 def test_a_fault_is_caught_in_every_collective_type_and_reduction(fault: str) -> None:
     caught = found("faults", 4)[fault]
@@ -120,7 +79,7 @@ def test_a_fault_is_caught_in_every_collective_type_and_reduction(fault: str) ->
     assert caught["unnoticed"] == []
 
 
-@bundled_mpi
+@needs_mpiexec
 def test_two_swapped_ranks_are_caught_wherever_they_change_the_result() -> None:
     unnoticed = found("faults", 4)["two swapped ranks"]["unnoticed"]
     # A reduction gives the same whoever brings what, but for each rank's own scalar; a broadcast between
@@ -130,14 +89,14 @@ def test_two_swapped_ranks_are_caught_wherever_they_change_the_result() -> None:
     assert len(unnoticed) == TYPES * (2 * 2 * 5 + 1)
 
 
-@bundled_mpi
+@needs_mpiexec
 def test_the_lowest_bit_of_a_librarys_result_is_checked_in_every_reduction() -> None:
     caught = found("library_faults", 3)
     assert caught["cases"] == TYPES * REDUCING
     assert (caught["nowhere"], caught["the last rank"], caught["all"]) == ([], [], [])
 
 
-@bundled_mpi
+@needs_mpiexec
 def test_counts_beyond_int_go_through_the_large_count_functions() -> None:
     large = found("large", 2)
     assert large["refused"] == {}
@@ -146,7 +105,7 @@ def test_counts_beyond_int_go_through_the_large_count_functions() -> None:
     assert large["wrong"] == []
 
 
-@bundled_mpi
+@needs_mpiexec
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_buffer_of_more_elements_than_an_int_counts() -> None:
@@ -160,7 +119,7 @@ def test_a_buffer_of_more_elements_than_an_int_counts() -> None:
     assert huge["wrong"] == []
 
 
-@bundled_mpi
+@needs_mpiexec
 def test_the_barrier_holds_everyone_until_the_last_has_come() -> None:
     barrier = found("barrier", 3)
     entered, left = zip(*barrier["clocks"], strict=True)
@@ -242,35 +201,3 @@ def test_debians_own_mpi_is_right_under_its_own_mpirun(of_debian: tuple[str, Pat
     out = result_of(done, ranks)
     assert out["kinds"] == kinds(ranks)
     assert {(case["dtype"], case["op"]) for case, _ in out["wrong"]} <= KNOWN_WRONG[package]
-
-
-# ---- through the command line ---------------------------------------------------------------------------
-
-
-@bundled_mpi
-def test_ranks_of_our_own_start(tmp_path: Path) -> None:
-    ranks = 3
-    words = f"run all_reduce all_gather sendrecv --ranks {ranks} -b 12 -e 1200 -f 100 -n 20 -w 2 -c 2"
-    words = f"{words} --format csv"
-    done = start([sys.executable, "-m", "busbw", *words.split()], BUSBW_HOME=str(tmp_path))
-    assert done.returncode == 0, done.stderr
-    rows = list(csv.DictReader(io.StringIO(done.stdout)))
-    assert len(rows) == 3 * 2 * 2
-    for row in rows:
-        if row["status"] == "good":
-            assert (row["ranks"], row["wrong"]) == (str(ranks), "0")
-            # A rank may have lost its core to others, also in the pass of single calls.
-            kept, k = int(row["samples"]), int(row["calls_per_sample"])
-            assert kept * k <= 20 <= (kept + int(row["excluded"])) * k
-            if row["low_ns"]:  # empty where samples hang together too much to bound a median
-                assert float(row["low_ns"]) <= float(row["time_ns"]) <= float(row["high_ns"])
-        else:
-            assert (row["collective"], row["placement"]) == ("sendrecv", "in-place")
-    (folder,) = tmp_path.glob("2*")
-    record = read_record(folder)
-    assert record.world is not None
-    assert (record.world.kind, record.world.size) == ("mpi", ranks)
-    assert record.world.ranks[0].library == "MPI"
-    assert Path(record.world.ranks[0].library_path).is_file()
-    assert record.method is not None
-    assert record.method.buffers.startswith("rotating")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,20 +11,15 @@ from typing import Any, Final
 
 import pytest
 from busbw_testing.environ import clean_environ
+from busbw_testing.mpi_ranks import MPIEXEC, YIELDING, needs_mpiexec
 from busbw_testing.runs import start
 
 from busbw.record.read import read_record
 
-MPIEXEC: Final = shutil.which("mpiexec", path=str(Path(sys.executable).parent))
 PROGRAM: Final = Path(__file__).with_name("pattern_program.py")
-# As in test_collectives: ranks that wait leave the core to those that they wait for.
-YIELDING: Final = {
-    "MPIR_CVAR_CH4_PROGRESS_THROTTLE": "1",
-    "MPIR_CVAR_CH4_PROGRESS_THROTTLE_NO_PROGRESS_COUNT": "4",
-}
 SUPPORT: Final = Path(__file__).parents[1] / "support"
 
-pytestmark = pytest.mark.skipif(MPIEXEC is None, reason="the bundled mpich is not installed here")
+pytestmark = needs_mpiexec
 
 
 @functools.cache

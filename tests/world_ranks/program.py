@@ -75,31 +75,6 @@ def block(world: World) -> None:
     time.sleep(60)
 
 
-def leave_at_once(world: World) -> None:
-    """The highest rank ends without a farewell, as after sys.exit in the wrong place."""
-    if world.rank == world.size - 1:
-        say(event="leaving", rank=world.rank)
-        os._exit(0)
-    world.barrier()
-
-
-def crash(world: World) -> None:
-    """Rank 1 ends through an exception that nobody translates; its interpreter shuts down as usual."""
-    if world.rank == 1:
-        raise ZeroDivisionError
-    world.barrier()
-
-
-def die_while_closing(world: World) -> None:
-    """The highest rank is lost after the last collective, while rank 0 is already closing."""
-    world.gather(b"done")
-    if world.rank == world.size - 1:
-        time.sleep(0.3)
-        os._exit(9)
-    world.close()
-    say(event="closed", rank=world.rank)
-
-
 def give_up(world: World) -> None:
     """Rank 1 cannot go on; the others wait for it."""
     if world.rank == 1:
@@ -124,32 +99,7 @@ def linger(world: World) -> None:
     say(event="closed", rank=world.rank)
 
 
-def cost(world: World) -> None:
-    """Time of one call, for the documentation."""
-    for name, call in (("barrier", world.barrier), ("max of 64", lambda: world.max(np.zeros(64)))):
-        world.barrier()
-        start_s = time.perf_counter()
-        for _ in range(300):
-            call()
-        if world.rank == 0:
-            say(event="cost", size=world.size, call=name, us=(time.perf_counter() - start_s) / 300 * 1e6)
-    world.close()
-
-
-SCENARIOS = {
-    function.__name__: function
-    for function in (
-        collectives,
-        block,
-        leave_at_once,
-        crash,
-        die_while_closing,
-        give_up,
-        out_of_step,
-        linger,
-        cost,
-    )
-}
+SCENARIOS = {function.__name__: function for function in (collectives, block, give_up, out_of_step, linger)}
 
 
 def main() -> int:

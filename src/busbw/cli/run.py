@@ -263,7 +263,7 @@ def _run_under_launcher(command: RunCommand, identity: Identity) -> ExitCode:
 
     with contextlib.closing(display_of(settings)) as display:
         show = Ended(command.hear, unless_nobody_reads(display.handle))
-        code = live(identity, settings.world, Director(request, plan, show), show, None)
+        code = live(identity, settings.world, Director(request, plan), show)
     return judged(code, show.folder, settings)
 
 
@@ -332,7 +332,7 @@ def refuse(error: BusbwError, world: WorldChoice) -> ExitCode:
     from busbw.report.live import create
 
     display = create("table", sys.stdout, sys.stderr)
-    return live(identity, world, Director(request, plan, display.handle), display.handle)
+    return live(identity, world, Director(request, plan), display.handle)
 
 
 # ---- as rank 0 of a job of ours -----------------------------------------------------------------------
@@ -372,7 +372,7 @@ def run_delivered(
         return make_plan(operations, settings, backend, ranks)
 
     show = unless_nobody_reads(delivery.emit)
-    code = live(identity, world, Director(request, plan, show), show, watched)
+    code = live(identity, world, Director(request, plan), show, watched)
     is_verdict = code in (ExitCode.BAD_VERDICT, ExitCode.UNDECIDED)
     return ExitCode.OK if is_verdict else code
 

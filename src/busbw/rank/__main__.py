@@ -9,8 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from busbw.errors import SiteError
-from busbw.model.event import EventKind, error_event, event
+from busbw.model.event import EventKind, event
 from busbw.rank import profile, progress
 from busbw.rank.backends.gpu_ahead import begin as begin_with_gpu
 from busbw.rank.process import (
@@ -23,7 +22,6 @@ from busbw.rank.process import (
     keep_to_loopback,
     offer_stack,
 )
-from busbw.rank.profile import is_asked, rank_argv
 from busbw.rank.watcher import begin
 from busbw.rank.world.identity import identify
 from busbw.rank.world.watched import FRONT_VARIABLE, Watched
@@ -42,8 +40,11 @@ def main() -> int:
     keep_libraries_from_threads(os.environ)
     if AHEAD in sys.argv and not _hear_variables():
         return 0
-    if is_asked(os.environ.get(profile.VARIABLE, ""), os.environ):
-        return _enter_profiler(identify(os.environ))  # before signals are blocked: it would inherit that
+    if profile.is_asked(os.environ.get(profile.VARIABLE, ""), os.environ):
+        folder = Path(os.environ[REQUEST_VARIABLE]).parent.parent
+        more = os.environ.get(profile.WORDS_VARIABLE, "")
+        # Before signals are blocked: it would inherit that.
+        return profile.enter(folder, identify(os.environ), ("busbw.rank",), more)
     block()
     offer_stack()
     identity = identify(os.environ)
@@ -78,16 +79,6 @@ def _hear_variables() -> bool:
     return bool(line)
 
 
-def _enter_profiler(identity: Identity | None) -> int:
-    """Start this rank again under the profiler. Where that fails, each rank reports why."""
-    folder = Path(os.environ[REQUEST_VARIABLE]).parent.parent
-    try:
-        profile.enter(folder, identity, rank_argv("busbw.rank"), os.environ.get(profile.WORDS_VARIABLE, ""))
-    except SiteError as error:
-        emit(error_event(error))
-        return int(error.exit_code)
-
-
 def _live(identity: Identity | None, rank: int) -> int:
     from busbw.rank.entry import live
 
@@ -103,7 +94,7 @@ def _director() -> Director:
     fields = json.loads(Path(os.environ[REQUEST_VARIABLE]).read_text())
     plan = fields.pop("plan")
     fields["argv"] = tuple(fields["argv"])
-    return Director(lambda: Request(**fields), lambda ranks: Plan.from_json(plan), emit, closes_record=False)
+    return Director(lambda: Request(**fields), lambda ranks: Plan.from_json(plan), closes_record=False)
 
 
 if __name__ == "__main__":

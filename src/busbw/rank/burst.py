@@ -7,7 +7,6 @@ far the traffic can be trusted. Counters lag, by NICs' firmware and the kernel's
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from busbw.machine.counters import Counted, events, read_counters, sent_received
 from busbw.model.traffic import NVLINK, Burst, Link, Window
 from busbw.rank.measure import agreed_call_ns
-from busbw.rank.world.base import speaks_for_host
+from busbw.rank.world.base import gathered, speaks_for_host
 
 if TYPE_CHECKING:
     from busbw.model.case import Case
@@ -83,11 +82,10 @@ def burst(case: Case, prepared: PreparedCase, world: World, read: Read) -> Burst
         time.sleep(REST_S)
         readings.append(read())
     links = list(_links(world.members[world.rank].host, readings))
-    told = world.gather(json.dumps([asdict(link) for link in links]).encode())
-    if told is None:
+    everyone = gathered(world, [asdict(link) for link in links])
+    if everyone is None:
         return None
-    every = (_link(fields) for item in told for fields in json.loads(item))
-    return Burst(case.index, tuple(windows), tuple(every))
+    return Burst(case.index, tuple(windows), tuple(_link(fields) for own in everyone for fields in own))
 
 
 def _window(prepared: PreparedCase, world: World, calls: int) -> Window:

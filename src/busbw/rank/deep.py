@@ -4,7 +4,6 @@ are installed. Nothing here is a measurement of the run: it is compared between 
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 import time
@@ -22,12 +21,11 @@ from busbw.machine.preflight.deep import (
     read_ib_write_bw,
     read_nvbandwidth,
 )
-from busbw.model.case import Case
-from busbw.model.collective import Placement
 from busbw.model.finding import Finding
 from busbw.model.plain import from_bytes, to_bytes
+from busbw.rank.backends.base import float_case
 from busbw.rank.facts import read_node
-from busbw.rank.world.base import distinct_hosts, speaks_for_host
+from busbw.rank.world.base import distinct_hosts, gathered, of_rank_0, speaks_for_host
 
 if TYPE_CHECKING:
     from busbw.machine.preflight.facts import NicFacts
@@ -105,10 +103,7 @@ def _copy_between(
     if world.size == 1 or plan.groups or plan.streams or size_bytes == 0:
         reasons.append("copies between ranks were left out: one rank, groups, streams or no buffer")
         return
-    case = Case(
-        0, "sendrecv", "float", "", -1, size_bytes, size_bytes, size_bytes // 4, Placement.OUT_OF_PLACE
-    )
-    prepared = backend.prepare(case)
+    prepared = backend.prepare(float_case("sendrecv", size_bytes))
     try:
         prepared.run(0, 2)
         look = prepared.time_isolated(_SAMPLES, None, barrier=True)
@@ -155,9 +150,7 @@ def _between_hosts(world: World, rates: dict[str, float]) -> list[ToolReport]:
     leads = speaks_for_host(world)
     installed = leads and shutil.which("ib_write_bw") is not None
     ports = _testable(read_node().nics) if installed else {}
-    told = world.gather(json.dumps([installed, list(ports)]).encode())
-    everyone = world.broadcast(None if told is None else b"[" + b",".join(told) + b"]")
-    answers = json.loads(everyone)
+    answers = of_rank_0(world, gathered(world, [installed, list(ports)]))
     hosts = list(distinct_hosts(world.members))
     place = hosts.index(me.host)
     other = place ^ 1  # 0 with 1, 2 with 3, ...

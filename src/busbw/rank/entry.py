@@ -1,12 +1,11 @@
 """A rank's life from environment to exit code, the same under every launcher.
 
-Rank 0 brings a Director, which makes the plan once the world is known and emits what happens; every other
-rank waits for the plan, so it needs no settings, no command line and no display.
+Rank 0 brings a Director, which makes the plan once the world is known; every other rank waits for the plan,
+so it needs no settings, no command line and no display.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -30,7 +29,7 @@ from busbw.rank.process import Deadline, emit, exit_on_signal
 from busbw.rank.profile import option
 from busbw.rank.rank0 import Lead, Request
 from busbw.rank.watcher import begin
-from busbw.rank.world.base import PeerFailure, RefusedTogether, World
+from busbw.rank.world.base import PeerFailure, RefusedTogether, World, of_rank_0
 from busbw.rank.world.select import WorldChoice, create
 from busbw.rank.world.watched import Watched
 
@@ -58,7 +57,6 @@ class Director:
 
     request: Callable[[], Request]
     plan: Callable[[int], Plan]
-    emit: Emit
     closes_record: bool = True
 
 
@@ -66,13 +64,13 @@ class _Rank:
     """The failure paths of one rank; the main path is ``live``."""
 
     def __init__(
-        self, director: Director | None, emit_own: Emit, rank: int, watched: Watched | None = None
+        self, director: Director | None, report: Emit, rank: int, watched: Watched | None = None
     ) -> None:
         self.director = director
         self._watched = watched
         self._rank = rank
         self.lead: Lead | None = None
-        self._emit_own = emit_own
+        self._report = report
         self._leaving = False  # this rank failed itself
 
     def peer_lost(self, failure: PeerFailure) -> None:
@@ -86,9 +84,7 @@ class _Rank:
             rank=failure.rank,
             host=failure.host,
         )
-        if failure.rank == 0 and self._rank == 1:
-            self._emit_own(error_event(error, peer_lost=True))  # rank 0 cannot
-        self.tell(error, peer_lost=True)
+        self.tell(error, peer_lost=True, own=failure.rank == 0 and self._rank == 1)  # rank 0 cannot
         self._say_goodbye()
         os._exit(ExitCode.RANK_FAILED)
 
@@ -99,7 +95,7 @@ class _Rank:
         if self.lead is not None:
             self.lead.end(RunStatus.FAILED, error, waits=True)
         else:
-            self._emit_own({**error_event(error, peer_lost=True), "waits": True})
+            self._report({**error_event(error, peer_lost=True), "waits": True})
         progress.leave()
         time.sleep(_TELLING_SECONDS)  # a launcher ends all ranks with the first: rank 0 closes the record
         os._exit(ExitCode.RANK_FAILED)
@@ -115,23 +111,16 @@ class _Rank:
         if self._watched is not None:
             self._watched.leave()
 
-    def tell(self, error: BusbwError, *, peer_lost: bool = False) -> None:
-        """Rank 0 closes the record with the error; before there is a record, or on other ranks, the error is
-        emitted on its own where this rank is the only one to know it.
+    def tell(self, error: BusbwError, *, peer_lost: bool = False, own: bool = False) -> None:
+        """Rank 0 closes the record with the error, or reports it before there is one; another rank reports
+        its ``own``, which it alone knows.
         """
-        if self.lead is not None:
-            self.lead.end(RunStatus.FAILED, error, peer_lost=peer_lost)
-        elif self.director is not None:
-            self.director.emit(error_event(error, peer_lost=peer_lost))
-
-    def tell_own(self, error: BusbwError, *, peer_lost: bool = False) -> None:
-        """An error that only this rank knows, on whatever rank it is."""
         if self._leaving:
             return  # said already
-        if self.director is not None:
-            self.tell(error, peer_lost=peer_lost)
-        else:
-            self._emit_own(error_event(error, peer_lost=peer_lost))
+        if self.lead is not None:
+            self.lead.end(RunStatus.FAILED, error, peer_lost=peer_lost)
+        elif own or self.director is not None:
+            self._report(error_event(error, peer_lost=peer_lost))
 
     def live(self, identity: Identity | None, choice: WorldChoice) -> ExitCode:
         """Join, measure, leave."""
@@ -167,7 +156,7 @@ class _Rank:
                 message = {"plan": self._lead(self.director, world).to_json()}
             except BusbwError as error:
                 message = {"error": error.message, "hint": error.hint, "exit_code": int(error.exit_code)}
-        told = json.loads(world.broadcast(None if message is None else json.dumps(message).encode()))
+        told = of_rank_0(world, message)
         if "error" in told:
             code = ExitCode(told["exit_code"])
             raise RefusedTogether(told["error"], hint=told["hint"], exit_code=code)
@@ -179,7 +168,7 @@ class _Rank:
         request = director.request()
         if director.closes_record:
             progress.note(folder=request.folder)
-        self.lead = Lead(request, plan, director.emit)
+        self.lead = Lead(request, plan, self._report)
         return plan
 
     def _leave_alone(self, world: World, error: BusbwError, cause: Exception | None = None) -> NoReturn:
@@ -194,7 +183,7 @@ class _Rank:
         if is_witness:  # the launcher, which may know of it later, says which rank it lost, and ends this one
             time.sleep(_TELLING_SECONDS)
         if world.kind != "nccl" or world.rank == 0:
-            self.tell_own(error, peer_lost=is_witness)
+            self.tell(error, peer_lost=is_witness, own=True)
         self._leaving = True
         # Over the TCP channel rank 0 hears it and reports it; the hint travels on a line of its own.
         world.fail(f"{error.message}\n{error.hint}" if error.hint else error.message)
@@ -211,14 +200,14 @@ def live(
     identity: Identity | None,
     choice: WorldChoice,
     director: Director | None,
-    emit_own: Emit,
+    report: Emit,
     watched: Watched | None = None,
 ) -> ExitCode:
-    """Run this process as a rank. ``director`` on rank 0 only; ``emit_own`` reports what only this rank
-    knows; ``watched`` is informed that it leaves. ``process.block`` has been called, before anything
-    that may have started threads.
+    """Run this process as a rank. ``director`` on rank 0 only; ``report`` is called with what happens, on
+    other ranks with what only they know; ``watched`` is informed that it leaves. ``process.block`` has been
+    called, before anything that may have started threads.
     """
-    rank = _Rank(director, emit_own, identity.rank if identity is not None else 0, watched)
+    rank = _Rank(director, report, identity.rank if identity is not None else 0, watched)
     try:
         if nic := os.environ.get(BY_NIC):
             from busbw.rank.hunt.nic import check_nic
@@ -229,7 +218,7 @@ def live(
         if identity is not None and error.rank is None:
             error.rank = identity.rank
         if not _known_beside(identity, error):
-            rank.tell_own(error)
+            rank.tell(error, own=True)
         code = error.exit_code
     progress.end()
     if watched is not None:

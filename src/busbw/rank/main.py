@@ -25,7 +25,7 @@ from busbw.rank.preflight import CheckFirst
 from busbw.rank.process import Deadline
 from busbw.rank.retain import rule
 from busbw.rank.summarize import statistics_in
-from busbw.rank.world.base import World, agreed, members_here
+from busbw.rank.world.base import World, agreed, gathered, members_here, of_rank_0
 from busbw.rank.world.clock import GlobalClock, synchronise
 from busbw.rank.world.mpi import MpiWorld
 from busbw.stats.percentile import least_samples
@@ -206,9 +206,8 @@ def _shares_gpu(backend: Backend, world: World) -> bool:
     """Whether a GPU has two ranks or more. On one host NCCL refuses it; hosts that are pods or namespaces of
     one machine do not know of each other, and there it starts. Collective.
     """
-    told = world.gather(backend.identity.device_uuid.encode())
-    uuids = [uuid for uuid in told or () if uuid]
-    return world.broadcast(bytes([len(set(uuids)) < len(uuids)]) if told is not None else None) == b"\x01"
+    uuids = [uuid for uuid in gathered(world, backend.identity.device_uuid) or () if uuid]
+    return bool(of_rank_0(world, len(set(uuids)) < len(uuids)))
 
 
 def _common_clock(plan: Plan, world: World) -> GlobalClock | None:

@@ -69,13 +69,7 @@ class NcclEar:
 
     def _listen(self) -> None:
         read_fd, self._write_fd = os.pipe()
-        path = f"{_PIPES}{self._write_fd}"
-        if not Path(path).exists():  # no /proc: NCCL would write to our standard output
-            os.close(read_fd)
-            os.close(self._write_fd)
-            self._write_fd = -1
-            return
-        ours = {_FILE: path}
+        ours = {_FILE: f"{_PIPES}{self._write_fd}"}
         if self._level not in _FULL_LEVELS:
             ours |= {_LEVEL: "INFO", _PARTS: _OUR_PARTS}
         self._lent.enter_context(exchanged(self._environ, ours))

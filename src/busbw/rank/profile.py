@@ -15,9 +15,11 @@ import socket
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final
 
 from busbw.errors import SiteError
+from busbw.model.event import error_event
+from busbw.rank.process import emit
 
 if TYPE_CHECKING:
     from busbw.rank.world.identity import Identity
@@ -76,22 +78,36 @@ def is_asked(profile: str, environ: Mapping[str, str]) -> bool:
     return profile == TOOL and not environ.get(_INSIDE)
 
 
-def enter(folder: Path, identity: Identity | None, argv: Sequence[str], more: str) -> NoReturn:
-    """Become nsys, which starts ``argv``. Raises SiteError where it is not on PATH, or the run folder cannot
-    be written here.
+def enter(folder: Path, identity: Identity | None, words: Sequence[str], more: str) -> int:
+    """Become nsys, which starts ``python -m`` with these words. Where that cannot be, this rank reports why;
+    its exit code.
     """
-    from busbw.record.folder import NSYS_FOLDER
-
     rank, local_rank = (identity.rank, identity.local_rank) if identity is not None else (0, 0)
     host = socket.gethostname()
+    argv, has_efa = (sys.executable, "-m", *words), local_rank == 0 and _has_efa()
+    try:
+        program, output = _program(), str(_reports(folder) / report_name(rank, host))
+        become = profile_words(program, output, argv, more, samples_efa=has_efa)
+        os.execve(program, become, {**os.environ, _INSIDE: "1"})
+    except SiteError as error:
+        error.rank, error.host = rank, host
+        emit(error_event(error))
+        return int(error.exit_code)
+
+
+def _program() -> str:
     program = shutil.which(TOOL)
     if program is None:
         raise SiteError(
             f"--profile nsys, and there is no nsys on PATH ({os.environ.get('PATH', '')})",
             hint="load Nsight Systems' module on the ranks' hosts, or put its folder into PATH there",
-            rank=rank,
-            host=host,
         )
+    return program
+
+
+def _reports(folder: Path) -> Path:
+    from busbw.record.folder import NSYS_FOLDER
+
     reports = folder / NSYS_FOLDER
     try:
         reports.mkdir(parents=True, exist_ok=True)
@@ -99,12 +115,8 @@ def enter(folder: Path, identity: Identity | None, argv: Sequence[str], more: st
         raise SiteError(
             f"cannot make {reports} for reports of nsys: {error.strerror}",
             hint="set BUSBW_HOME to a folder that the ranks' hosts share",
-            rank=rank,
-            host=host,
         ) from error
-    output = str(reports / report_name(rank, host))
-    words = profile_words(program, output, argv, more, samples_efa=local_rank == 0 and _has_efa())
-    os.execve(program, words, {**os.environ, _INSIDE: "1"})
+    return reports
 
 
 def _has_efa() -> bool:
@@ -112,8 +124,3 @@ def _has_efa() -> bool:
         os.path.basename(os.path.realpath(device / "device" / "driver")) == "efa"  # noqa: PTH119
         for device in (_INFINIBAND.iterdir() if _INFINIBAND.is_dir() else ())
     )
-
-
-def rank_argv(module: str, arguments: Sequence[str] = ()) -> tuple[str, ...]:
-    """This process again."""
-    return (sys.executable, "-m", module, *arguments)

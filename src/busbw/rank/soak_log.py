@@ -15,7 +15,7 @@ import numpy as np
 
 from busbw.errors import ExitCode
 from busbw.model.finding import Finding, Severity
-from busbw.model.result import CaseResult, Status, StopReason
+from busbw.model.result import CaseResult, Status, StopReason, WrongData
 from busbw.model.sample import MAX_OVER_RANKS
 from busbw.model.soak import SOAK_CHECK, LevelChange, SlowCall, Window, WrongElement, kept
 from busbw.rank.summarize import bandwidths
@@ -263,8 +263,6 @@ class SoakLog:
         )
 
     def _wrong_at(self, case: int) -> tuple[Any, ...]:
-        from busbw.model.result import WrongData
-
         first = {each.rank: each for each in reversed(self._wrong) if each.case == case}
         return tuple(
             WrongData(each.rank, each.host, each.wrong, each.offset, each.fault)

@@ -256,7 +256,7 @@ def test_one_rank_beside_idle_gpus_is_warned_about(
     ranks: str,
     warned: bool,
 ) -> None:
-    def live(identity: Any, world: str, director: Any, show: Any, watched: Any) -> ExitCode:
+    def live(identity: Any, world: str, director: Any, show: Any) -> ExitCode:
         director.plan(identity.size)
         return ExitCode.OK
 

@@ -15,7 +15,7 @@ from busbw.model.choice import Choice
 from busbw.model.collective import Placement, collective
 from busbw.model.plan import Limits, Timing
 from busbw.rank import measure, streams
-from busbw.rank.backends.base import CheckOutcome, DeviceState, Identity, Look, Strays
+from busbw.rank.backends.base import Backend, CheckOutcome, DeviceState, Identity, Look, Strays
 from busbw.rank.descheduled import CoreClock
 from busbw.rank.measure import Conditions, Samples
 from busbw.rank.world.base import Member, WorldKind, reducible
@@ -167,7 +167,7 @@ class ScriptedCase:
         return [entry[3] for entry in self.log if entry[0] == "time" and entry[1:3] == (0, 1)]
 
 
-class ScriptedBackend:
+class ScriptedBackend(Backend):
     """A backend of scripted cases."""
 
     name = "null"
@@ -194,9 +194,6 @@ class ScriptedBackend:
         self.prepared: list[Case] = []
         self.closed = False
 
-    def connect(self, world: object) -> None:
-        return
-
     def prepare(self, case: Case) -> ScriptedCase:
         self.prepared.append(case)
         return self.case
@@ -216,9 +213,6 @@ class ScriptedBackend:
 
     def memory_report(self) -> dict[str, int]:
         return self._memory_bytes
-
-    def interrupt(self) -> None:
-        return
 
     def close(self) -> None:
         self.closed = True

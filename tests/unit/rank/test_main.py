@@ -90,14 +90,6 @@ def test_a_backend_that_one_rank_cannot_make_is_refused_by_all(
     }
 
 
-def test_samples_of_every_timed_case_are_kept(on_ranks: OnRanks) -> None:
-    notes = Notes()
-    on_ranks(2, lambda world: main.run(world, plan_of("sendrecv"), notes if world.rank == 0 else None))
-    # The maximum, the minimum and both ranks, in nine passes.
-    assert [len(kept.samples) for kept in notes.kept] == [9 * 4 * 4, 0, 9 * 4 * 4, 0]
-    assert [kept.samples["case"][0] for kept in notes.kept[::2]] == [0, 2]
-
-
 def test_a_window_visits_its_cases_in_turn_and_shows_what_is_known(on_ranks: OnRanks) -> None:
     notes = Notes()
     on_ranks(2, lambda world: main.run(world, plan_of("sendrecv"), notes if world.rank == 0 else None))
@@ -191,13 +183,6 @@ def test_what_one_rank_cannot_do_is_skipped_by_all(
     ]
     assert [len(backend.prepared) for backend in backends] == [2 * 9] * 3
     assert cases[0].log == cases[1].log == cases[2].log
-
-
-def test_the_reason_of_the_plan_comes_first(on_ranks: OnRanks) -> None:
-    notes = Notes()
-    plan = plan_of("hypercube", ranks=3)
-    on_ranks(3, lambda world: main.run(world, plan, notes if world.rank == 0 else None))
-    assert [result.error for result in notes.results] == ["3 ranks: hypercube needs a power of two"] * 2
 
 
 # ---- what all ranks bring together --------------------------------------------------------------------

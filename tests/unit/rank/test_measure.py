@@ -288,30 +288,6 @@ def test_samples_that_lost_their_core_are_left_out(measured: Measured, scripted:
     assert samples.taken.across.worst.max() == 11e6
 
 
-def test_what_one_rank_lost_is_left_out_on_all(measured: Measured, scripted: Any, monkeypatch: Any) -> None:
-    import threading
-
-    from busbw.rank import measure as module
-
-    first = threading.local()
-
-    class OfRank1:
-        """Rank 1 alone had no core for 10 ms of each look."""
-
-        @staticmethod
-        def now() -> CoreClock:
-            first.readings = getattr(first, "readings", 0) + 1
-            slow = threading.current_thread().name == "rank 1"
-            return SPENT[1 - first.readings % 2] if slow else at(0, 0)
-
-    monkeypatch.setattr(module, "CoreClock", OfRank1)
-    cases = [scripted(lambda call: 1e6), scripted(lambda call: 11e6 if call == 30 else 1e6)]
-    results = measured(cases, Limits(calls=40, warmup_calls=20))
-    assert [len(result.times_ns) for result in results] == [39, 39]
-    assert [result.lost_ns for result in results] == [0, 10_000_000]
-    assert (results[0].taken.across.flags == results[1].taken.across.flags).all()
-
-
 def test_ranks_that_share_cores_leave_nothing_out(measured: Measured, scripted: Any, clocks: Any) -> None:
     """Losing the core is what such a run measures."""
     clocks.next = list(SPENT)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from busbw.model.plan import Limits, Timing
 from busbw.model.result import StopReason
 from busbw.rank.delays import delays_ns, latest_ns
-from busbw.rank.measure import SINGLE_CALLS, Samples, measure
+from busbw.rank.measure import Samples, measure
 
 OnRanks = Callable[[int, Callable[[Any], Any]], list[Any]]
 Measured = Callable[..., list[Samples]]
@@ -88,16 +88,6 @@ def test_delays_go_on_over_looks_and_follow_the_pace(measured: Measured, scripte
     assert delays == [[(late,) * 15, (late,) * 5] for late in (0, 250_000, 500_000)]
 
 
-def test_every_sample_has_a_late_rank_of_its_own_over_all_looks(measured: Measured, scripted: Any) -> None:
-    cases = [scripted(lambda call: 5e5) for _ in range(4)]
-    timing = Timing(mode="latency", arrival="late-one")
-    measured(cases, Limits(calls=40), timing=timing, max_samples_per_look=11, seed=3)
-    late = np.array([sum((entry[2] for entry in case.log if entry[0] == "isolated"), ()) for case in cases])
-    assert (late.sum(axis=0) == 5e5).all()
-    assert (late.max(axis=1) == 5e5).all()
-    assert len({tuple(column) for column in late[:, :11].T.tolist()}) > 1
-
-
 def test_a_loop_times_as_nccl_tests_does(measured: Measured, scripted: Any) -> None:
     case = scripted(lambda call: 1e5)
     (samples,) = measured([case], Limits(), timing=Timing(time="loop"))
@@ -130,16 +120,6 @@ def test_every_loop_of_a_rank_starts_behind_a_barrier(
 
 
 # ---- the pass of single calls -----------------------------------------------------------------------
-
-
-def test_percentiles_have_single_calls_of_their_own(measured: Measured, scripted: Any) -> None:
-    cases = [scripted(lambda call: 1000.0) for _ in range(2)]
-    first, second = measured(cases, Limits(), singles=SINGLE_CALLS)
-    assert first.singles is not None
-    assert second.singles is not None
-    assert (first.singles.k, len(first.singles.across)) == (1, 36)  # of the first of nine passes
-    assert cases[0].looks == cases[1].looks == [(5, 4, 5), (20, 36, 1)]
-    assert first.times_ns.tolist() == [1000.0] * 4
 
 
 @pytest.mark.parametrize(
@@ -176,14 +156,6 @@ def test_all_calls_are_one_loop_where_a_says_what_of_the_ranks(
     (samples,) = measured([case], Limits(calls=calls), timing=Timing(time="loop-avg"))
     assert [entry[1] for entry in case.log if entry[0] == "loop"] == [calls]
     assert (samples.taken.k, len(samples.times_ns), samples.singles) == (calls, 1, None)
-
-
-def test_over_ranks_a_loop_is_what_a_says(measured: Measured, scripted: Any) -> None:
-    times = {"loop-rank0": 1000.0, "loop-avg": 2000.0, "loop-min": 1000.0, "loop-max": 3000.0, "loop": 3000.0}
-    for time, expected in times.items():
-        cases = [scripted(lambda call, ns=ns: ns) for ns in (1000.0, 3000.0)]
-        for samples in measured(cases, Limits(calls=20), timing=Timing(time=time)):
-            assert samples.times_ns.tolist() == [expected], time
 
 
 @pytest.mark.parametrize("group", [1, 4])

@@ -40,16 +40,12 @@ def test_few_ranks_keep_every_sample(on_ranks: OnRanks) -> None:
     assert set(rows["case"].tolist()) == {5}
     assert set(rows["k"].tolist()) == {2}
     assert rows["sample"].tolist() == [0, 1, 2, 3, 4] * 5
+    assert rows["flags"].tolist() == [0, 0, 0, 0, SampleFlag.DESCHEDULED] * 5
     assert rows["elapsed_ns"][:5].tolist() == [27, 47, 67, 87, 2007]
     assert rows["elapsed_ns"][5:10].tolist() == [17, 37, 57, 77, 1997]
     assert rows["issue_ns"][:5].tolist() == rows["issue_ns"][5:10].tolist() == [11, 21, 31, 41, 1001]
     assert rows["elapsed_ns"][15:20].tolist() == [60, 120, 180, 240, 6000]
     assert rows["issue_ns"][15:20].tolist() == [30, 60, 90, 120, 3000]
-
-
-def test_what_speaks_against_a_sample_is_in_all_its_rows(on_ranks: OnRanks) -> None:
-    rows = kept(on_ranks, [10.0, 30.0]).samples
-    assert rows["flags"].tolist() == [0, 0, 0, 0, SampleFlag.DESCHEDULED] * 4
 
 
 def test_a_headline_that_is_neither_maximum_nor_minimum_has_rows_too(on_ranks: OnRanks) -> None:
@@ -104,25 +100,14 @@ def test_every_rank_has_a_digest_of_its_calls(on_ranks: OnRanks) -> None:
     assert digests["flagged"].tolist() == [1, 1]
 
 
-def test_sixteen_ranks_are_few(on_ranks: OnRanks) -> None:
-    assert len(set(kept(on_ranks, [10.0] * 16).samples["rank"].tolist())) == 18
-
-
-def test_of_many_ranks_the_four_slowest_keep_their_samples(on_ranks: OnRanks) -> None:
-    paces = [10.0] * 17
-    paces[3], paces[16], paces[8], paces[0] = 40.0, 30.0, 20.0, 11.0
-    result = kept(on_ranks, paces)
-    assert sorted(set(result.samples["rank"].tolist())) == [MIN_OVER_RANKS, MAX_OVER_RANKS, 0, 3, 8, 16]
-    assert len(result.samples) == 6 * 5
-    assert result.digests["rank"].tolist() == list(range(17))
-
-
-def test_of_many_ranks_rank_0_keeps_its_samples_too(on_ranks: OnRanks) -> None:
+def test_of_many_ranks_the_four_slowest_and_rank_0_keep_their_samples(on_ranks: OnRanks) -> None:
     paces = [10.0] * 17
     paces[3], paces[16], paces[8], paces[9] = 40.0, 30.0, 20.0, 15.0
-    rows = kept(on_ranks, paces).samples
+    result = kept(on_ranks, paces)
+    rows = result.samples
     assert sorted(set(rows["rank"].tolist())) == [MIN_OVER_RANKS, MAX_OVER_RANKS, 0, 3, 8, 9, 16]
     assert rows["issue_ns"][rows["rank"] == 0].tolist() == [10, 20, 30, 40, 1000]
+    assert result.digests["rank"].tolist() == list(range(17))
 
 
 def test_how_many_ranks_are_many_can_be_said(on_ranks: OnRanks) -> None:

@@ -159,30 +159,3 @@ def test_all_ranks_make_the_same_calls_and_the_same_result(
     results = [asdict(result) for result, _ in found]
     assert all(repr(result) == repr(results[0]) for result in results)
     assert all(calls == found[0][1] for _, calls in found)
-
-
-def test_the_test_would_notice_a_rank_that_decides_alone(
-    on_ranks: OnRanks, conditions: Any, scripted: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Ranks that take their own samples for everybody's do not come through."""
-    cases = [scripted(local_times(7, rank, 1e6)) for rank in range(3)]
-
-    def own_only(look: Any, flags: Any, time: str, world: Any, *_: Any) -> Any:
-        from busbw.rank.reduce_samples import Across
-
-        world.max(np.zeros(1, np.int64))
-        own = look.elapsed_ns
-        return Across(own, own, look.issue_ns, flags, own, own)
-
-    monkeypatch.setattr(module, "across_ranks", own_only)
-    limits = Limits(precision=0.02, small_precision=0.02, max_samples=100)
-    with pytest.raises(AssertionError, match="ranks disagree on the step"):
-        on_ranks(3, lambda world: [*map(world.gather, _measured(conditions, world, cases, limits))])
-
-
-def _measured(conditions: Any, world: Any, cases: list[Any], limits: Limits) -> list[bytes]:
-    given = conditions(world, limits=limits)
-    samples = measure(cases[world.rank], given, limits)
-    while not samples.complete:
-        samples = measure_again(samples, cases[world.rank], given, limits)
-    return [b"done"]

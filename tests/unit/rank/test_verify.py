@@ -73,15 +73,6 @@ def test_each_check_has_its_own_data_and_the_next_slot(on_ranks: OnRanks, script
     ]
 
 
-def test_no_two_cases_of_a_plan_share_check_data(on_ranks: OnRanks, scripted: Any, case: Any) -> None:
-    seeds: list[int] = []
-    for index in range(5):
-        prepared = scripted(lambda call: 1.0)
-        on_ranks(1, lambda world, p=prepared, i=index: verify(case(index=i), p, world, 9, 3))
-        seeds += [entry[1] for entry in prepared.log if entry[0] == "load"]
-    assert len(set(seeds)) == 15
-
-
 RIGHT = CheckOutcome(0, -1, 7)
 
 
@@ -115,13 +106,6 @@ def kept(on_ranks: OnRanks, offsets: list[int], checks: int = 1) -> dict[str, by
 
     on_ranks(len(offsets), live)
     return folder.files
-
-
-def test_ranks_that_found_something_send_it(on_ranks: OnRanks) -> None:
-    assert kept(on_ranks, [-1, 5, -1, 9]) == {
-        "case-3-seed-100-rank-1.npz": b"1 100 0 5",
-        "case-3-seed-100-rank-3.npz": b"3 100 0 9",
-    }
 
 
 def test_of_many_ranks_the_first_few_are_kept(on_ranks: OnRanks) -> None:

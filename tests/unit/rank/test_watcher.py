@@ -46,8 +46,7 @@ def has_closed_its_files(pid: int) -> bool:
     return state(pid) == "" or (state(pid) == "Z" and len([*Path(f"/proc/{pid}/task").glob("*")]) == 1)
 
 
-@pytest.mark.parametrize("first", [0, 1, 2])
-@pytest.mark.parametrize("status", ["running", "interrupted"])
+@pytest.mark.parametrize(("first", "status"), [(0, "running"), (2, "running"), (1, "interrupted")])
 def test_the_record_gets_its_end_and_the_first_dead_a_name(tmp_path: Path, first: int, status: str) -> None:
     words = [sys.executable, "-c", RANKS, str(tmp_path), status]
     environ = {**os.environ, "BUSBW_JOB": secrets.token_hex(8)}

@@ -140,7 +140,7 @@ def _join(door: _Door, identity: Identity) -> int:
 
     with contextlib.closing(_display(door)) as display:
         show = unless_nobody_reads(display.handle)
-        code = live(identity, world_choice([line.program]), Director(request, plan, show), show)
+        code = live(identity, world_choice([line.program]), Director(request, plan), show)
     return display.status(code)
 
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from busbw.errors import BusbwError, ExitCode
 from busbw.model.case import Case
 from busbw.model.choice import Choice
+from busbw.model.layout import Placement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -84,6 +85,13 @@ class DeviceState:
 
     clock_mhz: int
     throttle_bits: int
+
+
+def float_case(collective: str, size_bytes: int, op: str = "") -> Case:
+    """A case that is in no plan: out of place, of floats."""
+    return Case(
+        0, collective, "float", op, -1, size_bytes, size_bytes, size_bytes // 4, Placement.OUT_OF_PLACE
+    )
 
 
 class CallFailed(BusbwError):
@@ -185,12 +193,10 @@ class Backend:
 
     def inapplicable(self, case: Case) -> str:
         """Why this library or device cannot do the case; empty where it can."""
-        del case
         return ""
 
     def conditions(self, case: Case) -> tuple[str, ...]:
         """Words of ``model.mark`` about how the case is done."""
-        del case
         return ()
 
     def choice(self, case: Case, prepared: Any) -> Choice | None:  # noqa: ANN401 (a case of this backend)
@@ -217,12 +223,7 @@ class WithoutData(PreparedCase):
     calls_per_issue = 1
 
     def check(self, seed: int, slot: int) -> CheckOutcome:
-        del seed, slot
         return CheckOutcome(0, -1, 0)
-
-    def tensors(self, seed: int, slot: int, first_wrong: int) -> bytes:
-        del seed, slot, first_wrong
-        return b""
 
     def strays(self) -> Strays:
         return Strays()
@@ -239,14 +240,11 @@ class IdleCase(WithoutData):
         self.calls_per_issue = calls_per_issue
 
     def time(self, lead: int, samples: int, k: int) -> Look:
-        del lead, k
         none = np.zeros(samples, np.int64)
         return Look(none, none, took_part=False)
 
     def time_isolated(self, samples: int, delay_ns: Int64Array | None, *, barrier: bool) -> Look:
-        del delay_ns, barrier
         return self.time(0, samples, 1)
 
     def time_loop(self, calls: int) -> int:
-        del calls
         return 0

@@ -58,11 +58,9 @@ def _create(plan: Plan, world: World) -> Backend:
         from busbw.rank.backends.mpi import MpiBackend
 
         return MpiBackend(plan)
-    if plan.backend == "nccl":
-        from busbw.rank.backends.nccl import NcclBackend
+    from busbw.rank.backends.nccl import NcclBackend
 
-        return NcclBackend(plan, world.members[world.rank].local_rank)
-    raise SiteError(f"no backend {plan.backend!r}")
+    return NcclBackend(plan, world.members[world.rank].local_rank)
 
 
 def neighbours(plan: Plan, backend: Backend, world: World) -> tuple[Load | OperationBeside, ...]:

@@ -51,7 +51,6 @@ class HostMemory:
         self._maps.pop(address)
 
     def overwrite(self, address: int, size_bytes: int, byte: int = POISON_BYTE) -> None:
-        """Set every byte, by default to one that no check expects."""
         ctypes.memset(address, byte, size_bytes)
 
     def read(self, address: int, size_bytes: int) -> Uint8Array:
@@ -61,12 +60,10 @@ class HostMemory:
         ctypes.memmove(address, data.ctypes.data, data.nbytes)
 
     def fill(self, address: int, pattern: core.Pattern, *regions: core.Region) -> None:
-        """Write regions."""
         for region in regions:
             core.fill(address, pattern, region)
 
     def check(self, address: int, pattern: core.Pattern, regions: Iterable[core.Region]) -> core.CheckResult:
-        """Compare regions."""
         result = core.new_check_result()
         for region in regions:
             core.check(address, pattern, region, result)

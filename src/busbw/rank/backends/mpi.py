@@ -28,7 +28,7 @@ from busbw.rank.backends.base import (
     Look,
     Pairs,
 )
-from busbw.rank.backends.buffers import BufferPair, CaseBuffers, checkable, native_region
+from busbw.rank.backends.buffers import BufferPair, CaseBuffers, native_region
 from busbw.rank.backends.host_memory import HostMemory
 from busbw.rank.backends.mpi_handles import (
     DATATYPES,
@@ -170,8 +170,7 @@ class MpiBackend(Backend):
         """Duplicate the world's communicator, or split it where the plan has groups. A rank in none of them
         has no communicator and sits out.
         """
-        if not isinstance(world, MpiWorld):
-            raise TypeError("the MPI backend needs an MPI world")
+        assert isinstance(world, MpiWorld)
         created_ns = self._join(world)
         library = world.library
         self.identity = Identity(
@@ -223,8 +222,7 @@ class MpiBackend(Backend):
         )
         kind = (case.collective, case.dtype, case.op)
         if self._warm_for != kind:
-            # What cannot be checked is timed on the data of a sum.
-            self._pair.warm(case if checkable(case, role.ranks) else replace(case, op="sum"), role)
+            self._pair.warm(case, role)
             self._warm_for = kind
         assert self._barrier is not None, "prepare comes after connect"
         specs = [self._spec(part.case, part) for part in parts.parts]

@@ -58,7 +58,6 @@ class OwnHandles:
         self._ops: dict[tuple[str, str, bool], Any] = {}
 
     def datatype(self, dtype: DataType) -> int:
-        """Handle of the type."""
         if dtype.name in DATATYPES:
             return int(self._mpi._handleof(getattr(self._mpi, DATATYPES[dtype.name])))
         if dtype.name not in self._datatypes:

@@ -21,14 +21,23 @@ from busbw.machine.native.nvml import CLOCK_SM, open_nvml
 from busbw.model.arm import Arm
 from busbw.model.case import Case
 from busbw.model.choice import Choice
-from busbw.model.collective import Placement, Role
+from busbw.model.collective import Role
 from busbw.model.neighbour import Neighbour
 from busbw.rank.backends import nccl_tuner
-from busbw.rank.backends.base import Backend, DeviceState, Groups, Identity, IdleCase, Pairs, PreparedCase
+from busbw.rank.backends.base import (
+    Backend,
+    DeviceState,
+    Groups,
+    Identity,
+    IdleCase,
+    Pairs,
+    PreparedCase,
+    float_case,
+)
 from busbw.rank.backends.buffers import BufferPair, CaseBuffers, hint_of_size
 from busbw.rank.backends.device_memory import DeviceMemory, choose_allocator
 from busbw.rank.backends.load import Load, device_load
-from busbw.rank.backends.nccl_algorithm import AlgorithmWatch, ProfilerWatch, joined, offered
+from busbw.rank.backends.nccl_algorithm import joined, logged, offered, profiled
 from busbw.rank.backends.nccl_case import CallErrors, Channel, NcclCase, barrier_spec, case_spec, nccl_call
 from busbw.rank.backends.nccl_registration import Registration, require_registrable
 from busbw.rank.backends.nccl_support import LATE_FUNCTIONS, support_of
@@ -184,14 +193,9 @@ class NcclBackend(Backend):
         """See Backend. Profiler and log watch the same call, so that no rank has to issue another one where
         only one of them reports it; the log is that of rank 0 of each communicator.
         """
-        del case
-        with ProfilerWatch() as profiled:
-            if self._role is None or self._role.rank:
-                logged = None
-                prepared.run(0)
-            else:
-                logged = AlgorithmWatch(self._nccl, os.environ).of(lambda: prepared.run(0))
-        return joined(profiled.choice, logged)
+        run = partial(prepared.run, 0)
+        has_log = self._role is not None and self._role.rank == 0
+        return joined(*profiled(lambda: logged(self._nccl, os.environ, run) if has_log else run()))
 
     def device_state(self) -> DeviceState | None:
         """See Backend; from NVML, None where it is not there."""
@@ -260,8 +264,7 @@ class NcclBackend(Backend):
         self._join(comm)
 
     def _connected(self) -> Channel:
-        if self._channel is None:
-            raise ValueError("the backend has no communicator yet")
+        assert self._channel is not None, "asked once connected"
         return self._channel
 
     def _own_role(self) -> Role:
@@ -342,7 +345,7 @@ class NcclBackend(Backend):
         every 25, alternated; the median over rounds. A call that is too slow for that gets what is assumed.
         """
         size = min(_PROBE_BYTES, self.pair.size_bytes // 8 * 8)
-        case = Case(0, "all_reduce", "float", "sum", -1, size, size, size // 4, Placement.OUT_OF_PLACE)
+        case = float_case("all_reduce", size, "sum")
         probe = IdleCase() if self._role is None else self._prepare(case, aggregate=1, graph=False)
         rounds = _rounds_of(probe, world)
         costs = np.empty(rounds)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from busbw.machine.native import profiler
 from busbw.machine.native.core import LIBRARY_PATH
@@ -26,6 +26,7 @@ from busbw.rank.backends.nccl_variables import exchanged, lent
 RESET: Final = "ncclResetDebugInit"
 _LEVEL, _SUBSYSTEM, _FILE = "NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE"
 VARIABLE: Final = "NCCL_PROFILER_PLUGIN"
+T = TypeVar("T")
 _LONGEST_PATH: Final = 254  # NCCL copies the name into 255 bytes
 # Not the kernels' own events (64): those cost a timed kernel something, and a proxy operation.
 _MASK: Final = profiler.COLLECTIVE | profiler.TRANSFER | profiler.CALL | profiler.ENGINE_COPIES
@@ -37,45 +38,34 @@ def choice_in(text: str) -> Choice | None:
     return lines[-1].choice if lines else None
 
 
-class AlgorithmWatch:
-    """Turns NCCL's log on for one call. ``environ`` is this process's."""
-
-    def __init__(self, nccl: NcclLibrary, environ: MutableMapping[str, str]) -> None:
-        self._nccl, self._environ = nccl, environ
-
-    @property
-    def can_tell(self) -> bool:
-        """Whether the log can be read anew, and no file of the user's would be begun anew with it."""
-        return self._nccl.has(RESET) and _FILE not in self._environ
-
-    def _reset(self) -> None:
-        ctypes.CFUNCTYPE(None)(self._nccl.address(RESET))()
-
-    def of(self, call: Callable[[], None]) -> Choice | None:
-        """What NCCL writes about ``call``."""
-        if not self.can_tell:
-            call()
-            return None
-        with tempfile.TemporaryDirectory(prefix="busbw-") as folder:
-            log = Path(folder) / "nccl.log"
-            try:
-                with exchanged(self._environ, {_LEVEL: "INFO", _SUBSYSTEM: "TUNING", _FILE: str(log)}):
-                    self._reset()
-                    call()
-            finally:
-                self._reset()
-            return choice_in(log.read_text(errors="replace")) if log.is_file() else None
+def logged(nccl: NcclLibrary, environ: MutableMapping[str, str], call: Callable[[], None]) -> Choice | None:
+    """What NCCL's log, which is on for this one, says about ``call``; ``environ`` is this process's. Where
+    the log cannot be read anew, or a file of the user's would be begun anew with it, nothing is read.
+    """
+    if not nccl.has(RESET) or _FILE in environ:
+        call()
+        return None
+    reset = ctypes.CFUNCTYPE(None)(nccl.address(RESET))
+    with tempfile.TemporaryDirectory(prefix="busbw-") as folder:
+        log = Path(folder) / "nccl.log"
+        try:
+            with exchanged(environ, {_LEVEL: "INFO", _SUBSYSTEM: "TUNING", _FILE: str(log)}):
+                reset()
+                call()
+        finally:
+            reset()
+        return choice_in(log.read_text(errors="replace")) if log.is_file() else None
 
 
-def joined(profiled: Choice | None, logged: Choice | None) -> Choice | None:
+def joined(of_profiler: Choice | None, of_log: Choice | None) -> Choice | None:
     """One choice of two that were told of the same call. The profiler's counts; its first three versions do
     not give the channels, which the log does.
     """
-    if profiled is None or logged is None:
-        return profiled or logged
-    if profiled.channels is None and profiled.words == logged.words:
-        return replace(profiled, source=f"{profiled.source}, log", channels=logged.channels)
-    return profiled
+    if of_profiler is None or of_log is None:
+        return of_profiler or of_log
+    if of_profiler.channels is None and of_profiler.words == of_log.words:
+        return replace(of_profiler, source=f"{of_profiler.source}, log", channels=of_log.channels)
+    return of_profiler
 
 
 def offered(environ: MutableMapping[str, str]) -> AbstractContextManager[object]:
@@ -86,23 +76,18 @@ def offered(environ: MutableMapping[str, str]) -> AbstractContextManager[object]
     return nullcontext() if len(path.encode()) > _LONGEST_PATH else lent(environ, VARIABLE, path)
 
 
-class ProfilerWatch:
-    """A ``with`` around one untimed call; ``choice`` is what NCCL told of it, None where it told nothing."""
-
-    def __init__(self) -> None:
-        self._version = profiler.version()
-        self.choice: Choice | None = None
-
-    def __enter__(self) -> ProfilerWatch:
-        if self._version:
-            profiler.watch(_MASK)
-        return self
-
-    def __exit__(self, *failure: object) -> None:
-        if self._version:
-            profiler.watch(0)
-            events, told = profiler.events()
-            self.choice = choice_of(events, self._version, told)
+def profiled(call: Callable[[], T]) -> tuple[Choice | None, T]:
+    """What NCCL tells its profiler of an untimed call, None where it tells nothing; and the call's result."""
+    version = profiler.version()
+    if not version:
+        return None, call()
+    profiler.watch(_MASK)
+    try:
+        result = call()
+    finally:
+        profiler.watch(0)
+    events, told = profiler.events()
+    return choice_of(events, version, told), result
 
 
 def choice_of(events: Sequence[profiler.NcclEvent], version: int, told: int) -> Choice | None:

@@ -279,7 +279,6 @@ class GraphCache:
         return graph.call
 
     def close(self) -> None:
-        """Destroy all."""
         for graph in self._graphs.values():
             graph.close()
         self._graphs.clear()

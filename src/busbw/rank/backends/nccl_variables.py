@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from busbw.machine.environment import read_nccl_config
+from busbw.rank.world.base import of_rank_0
 
 if TYPE_CHECKING:
     from busbw.rank.world.base import World
@@ -51,7 +52,6 @@ def own_ras(world: World, environ: MutableMapping[str, str]) -> Iterator[str]:
     """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        own = f"127.0.0.1:{probe.getsockname()[1]}".encode()
-    address = world.broadcast(own if world.rank == 0 else None).decode()
-    with lent(environ, _RAS, address) as holds:
+        own = f"127.0.0.1:{probe.getsockname()[1]}"
+    with lent(environ, _RAS, of_rank_0(world, own)) as holds:
         yield holds

@@ -23,17 +23,13 @@ class NullCase(WithoutData):
 
     def time(self, lead: int, samples: int, k: int) -> Look:
         """The scripted times; no rank is late where calls are single."""
-        del lead
         elapsed = np.full(samples, k * self.call_ns, np.int64)
         return Look(elapsed, elapsed)
 
     def time_isolated(self, samples: int, delay_ns: Int64Array | None, *, barrier: bool) -> Look:
-        """The scripted times, of single calls."""
-        del delay_ns, barrier
         return self.time(0, samples, 1)
 
     def time_loop(self, calls: int) -> int:
-        """The scripted times."""
         return calls * self.call_ns
 
 
@@ -46,14 +42,12 @@ class NullBackend(Backend):
     identity = Identity(library="null", version="1", path="", device="scripted times")
 
     def prepare(self, case: Case) -> NullCase:
-        """A scripted case."""
         return NullCase(case)
 
     def together(
         self, prepared: Sequence[NullCase], calls: Sequence[int], slot: int, lead: int, rounds: int
     ) -> Rounds:
         """The scripted times: all begin at 0, and none is slowed down by the others."""
-        del slot, lead
         elapsed = [[k * case.call_ns] * rounds for case, k in zip(prepared, calls, strict=True)]
         end = np.array(elapsed, np.int64)
         return Rounds(np.zeros_like(end), end, end)

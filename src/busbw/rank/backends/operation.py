@@ -102,12 +102,6 @@ class AtOnce(WithoutData):
         rounds = self.backend.together([self.own], [k], 0, math.ceil(lead / k), samples)
         return Look((rounds.end_ns - rounds.begin_ns)[0], rounds.issue_ns[0])
 
-    def time_isolated(self, samples: int, delay_ns: Int64Array | None, *, barrier: bool) -> Look:
-        raise NotImplementedError("the plan refuses single calls on the same ranks")
-
-    def time_loop(self, calls: int) -> int:
-        raise NotImplementedError("the plan refuses loops")
-
 
 class Accompanied(WithoutData):
     """A case with the neighbour's calls beside it; on this rank, one of the two may be idle."""
@@ -126,9 +120,6 @@ class Accompanied(WithoutData):
     def time_isolated(self, samples: int, delay_ns: Int64Array | None, *, barrier: bool) -> Look:
         """See PreparedCase. Collective over the world."""
         return self._apart(samples, lambda: self._own.time_isolated(samples, delay_ns, barrier=barrier))
-
-    def time_loop(self, calls: int) -> int:
-        raise NotImplementedError("the plan refuses loops")
 
     def _at_once(self, own: AtOnce, lead: int, samples: int, k: int) -> Look:
         theirs = self._operation.calls(k)

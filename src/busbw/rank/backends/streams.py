@@ -109,7 +109,6 @@ class StreamsBackend(Backend):
         self.timing_cost_ns = max(backend.timing_cost_ns for backend in self._backends)
 
     def prepare(self, case: Case) -> PreparedCase:
-        """One stream by itself."""
         return self._backends[case.stream].prepare(case)
 
     def prepare_step(self, cases: Sequence[Case]) -> PreparedStep:

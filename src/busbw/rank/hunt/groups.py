@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from busbw.errors import ExitCode
-from busbw.hunt.compare_groups import COLLECTIVE, ELEMENT_BYTES, wants_more
+from busbw.hunt.compare_groups import COLLECTIVE, wants_more
 from busbw.hunt.field import Field
 from busbw.hunt.rounds import rails
-from busbw.model.case import Case
 from busbw.model.hunt import GroupTest, Hunt, Round, RoundResult, Stage
-from busbw.model.layout import SHARE_ALIGNMENT_BYTES, Placement
+from busbw.model.layout import SHARE_ALIGNMENT_BYTES
+from busbw.rank.backends.base import float_case
 from busbw.rank.hunt.round_time import Messages
-from busbw.rank.world.base import RefusedTogether
+from busbw.rank.world.base import RefusedTogether, gathered, of_rank_0
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,7 +62,7 @@ class GroupTester(Messages):
         elsewhere. The backend's communicators are the groups' afterwards. Collective.
         """
         self._require_shares(field)
-        case = _case(self.hunt.size_bytes)
+        case = float_case(COLLECTIVE, self.hunt.size_bytes)
         mine = next(
             (name for name, ranks in zip(field.names, field.ranks, strict=True) if self.world.rank in ranks),
             "",
@@ -87,17 +86,14 @@ class GroupTester(Messages):
         return history
 
     def _goes_on(self, history: Sequence[RoundResult]) -> bool:
-        told = None
-        if self.world.rank == 0:
-            told = json.dumps(wants_more(self.hunt.rules, history)).encode()
-        return bool(json.loads(self.world.broadcast(told)))
+        return bool(of_rank_0(self.world, wants_more(self.hunt.rules, history)))
 
     def _measure(self, prepared: PreparedCase, calls: int) -> list[list[float]] | None:
         """Nanoseconds of a call in each sample, of every rank; on rank 0. All groups run at once."""
-        told = self.world.gather(json.dumps(self.samples(prepared, calls)).encode())
+        everyone = gathered(self.world, self.samples(prepared, calls))
         # A rank that left early could not report that a round does not end, and would seem to hang.
         self.world.barrier()
-        return None if told is None else [json.loads(each) for each in told]
+        return everyone
 
     def _require_shares(self, field: Field) -> None:
         """Every rank has something for every other one. Raises RefusedTogether."""
@@ -109,10 +105,6 @@ class GroupTester(Messages):
                 hint=f"give -b {least} or more",
                 exit_code=ExitCode.USAGE,
             )
-
-
-def _case(size: int) -> Case:
-    return Case(0, COLLECTIVE, "float", "", -1, size, size, size // ELEMENT_BYTES, Placement.OUT_OF_PLACE)
 
 
 def _result(chosen: Round, everyone: Sequence[Sequence[float]], seconds: float) -> RoundResult:

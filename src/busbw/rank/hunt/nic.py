@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import socket
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +16,7 @@ from busbw.machine.counters import read_counters, sent_received
 from busbw.machine.nics import is_rdma_name, read_nics
 from busbw.machine.sysfs import read_text
 from busbw.model.finding import Finding, Severity
+from busbw.rank.world.base import gathered
 from busbw.units import first_of
 
 if TYPE_CHECKING:
@@ -96,11 +96,9 @@ def carried() -> dict[str, int]:
 def by_host(world: World, before: Mapping[str, int]) -> dict[str, dict[str, int]] | None:
     """What the NICs of each host carried since ``before``; None on other ranks than 0. Collective."""
     own = {name: value - before[name] for name, value in carried().items() if name in before}
-    told = world.gather(json.dumps(own).encode())
-    if told is None:
-        return None
+    everyone = gathered(world, own)
     hosts = [member.host for member in world.members]
-    return {host: json.loads(part) for host, part in zip(hosts, told, strict=True)}
+    return None if everyone is None else dict(zip(hosts, everyone, strict=True))
 
 
 def judge(hunt: Hunt, rounds: int, moved: Mapping[str, Mapping[str, int]]) -> tuple[Finding | None, bool]:

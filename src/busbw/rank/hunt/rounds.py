@@ -7,7 +7,6 @@ round and sends it to all; all measure; rank 0 gets the times.
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -28,7 +27,6 @@ from busbw.hunt.verdict import HuntVerdict, conclude, exit_code
 from busbw.machine.counters import resent_by_socket, resent_since
 from busbw.machine.host import queued_ns, stalled_ns
 from busbw.machine.visible import VISIBLE, gpu_named, words_of_gpus
-from busbw.model.case import Case
 from busbw.model.finding import Finding, Severity, worst_first
 from busbw.model.hunt import (
     BANDWIDTH,
@@ -43,11 +41,12 @@ from busbw.model.hunt import (
     RoundResult,
     Stage,
 )
-from busbw.model.layout import Placement
+from busbw.rank.backends.base import float_case
 from busbw.rank.hunt.groups import GroupTester, stages
 from busbw.rank.hunt.nic import by_host, carried, named
 from busbw.rank.hunt.nic import judge as judge_nic
 from busbw.rank.hunt.round_time import SMALL_PAUSE_NS, Messages, Pace
+from busbw.rank.world.base import gathered, of_rank_0
 from busbw.rank.world.mpi import MpiWorld
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ if TYPE_CHECKING:
     from busbw.rank.rank0 import Lead
     from busbw.rank.world.base import World
 
-_ELEMENT_BYTES: Final = 4
+_PERMUTE: Final = "permute"
 _SMALL_LEAD: Final = 10
 _LEAST_OWN: Final = 0.1  # of a latency, whatever ranks waited for their cores: they may have waited at once
 _NOBODY: Final = Finding(
@@ -228,11 +227,8 @@ def _rounds(
 
 def _agreed(tester: _Tester, field: Field, history: tuple[RoundResult, ...]) -> Round | None:
     """The next round, as rank 0 chooses it. Collective."""
-    told = None
-    if tester.world.rank == 0:
-        chosen = _next(tester.hunt, field, history)
-        told = json.dumps(None if chosen is None else asdict(chosen)).encode()
-    fields_of_round = json.loads(tester.world.broadcast(told))
+    chosen = _next(tester.hunt, field, history) if tester.world.rank == 0 else None
+    fields_of_round = of_rank_0(tester.world, chosen and asdict(chosen))
     if fields_of_round is None:
         return None
     pairs = tuple((one, other) for one, other in fields_of_round["pairs"])
@@ -278,17 +274,16 @@ class _Tester(Messages):
             links = (field.kind, chosen.stage is Stage.NODES)
             if links != self._links:
                 self._links = links
-                self._pace = self.pace(_case(self.hunt.size_bytes), there, "pair")
+                self._pace = self.pace(float_case(_PERMUTE, self.hunt.size_bytes), there, "pair")
             if chosen.stage in (Stage.RAILS, Stage.NODES):
                 own[BANDWIDTH] = (self._wide(there), [])
             else:
                 self._test(own, there, back)
-            told = self.world.gather(json.dumps(own).encode())
+            everyone = gathered(self.world, own)
             # A rank that left early could not report that a round does not end, and would seem to hang.
             self.world.barrier()
-        if told is None:
+        if everyone is None:
             return None
-        everyone = [json.loads(each) for each in told]
         tests = tuple(_pair_test(field, pair, everyone) for pair in chosen.pairs)
         stalled = max((each[LATENCY][0][2] for each in everyone if LATENCY in each), default=0.0)
         return RoundResult(chosen, tests, round(time.monotonic() - start_s, 4), round(stalled, 3))
@@ -323,7 +318,9 @@ class _Tester(Messages):
 
     def _wide(self, pairs: tuple[tuple[int, int], ...]) -> list[float]:
         """Nanoseconds of a large message on this rank, in each sample."""
-        with self.prepared(_case(self.hunt.size_bytes), pairs, self._pace.pause_ns) as prepared:
+        with self.prepared(
+            float_case(_PERMUTE, self.hunt.size_bytes), pairs, self._pace.pause_ns
+        ) as prepared:
             return self.samples(prepared, self._pace.calls)
 
     def _small(self, pairs: tuple[tuple[int, int], ...]) -> tuple[list[float], list[float]]:
@@ -332,7 +329,7 @@ class _Tester(Messages):
         the nanoseconds of an exchange in each block. Blocks follow one another without a barrier: a rank that
         is late at the end of one makes the next longer for its partner, and the longer one counts.
         """
-        case = _case(self.hunt.small_bytes)
+        case = float_case(_PERMUTE, self.hunt.small_bytes)
         with self.prepared(case, pairs, SMALL_PAUSE_NS if self.sleeps else 0) as prepared:
             prepared.run(0, _SMALL_LEAD)
             start_ns, stalled, before_ns = time.monotonic_ns(), stalled_ns(), queued_ns()
@@ -346,11 +343,6 @@ class _Tester(Messages):
             queued = queued_ns() - before_ns if is_judged else 0
             share = (stalled_ns() - stalled) / (time.monotonic_ns() - start_ns)
             return [float(took.sum()) / calls, queued / calls, min(1.0, share)], blocks
-
-
-def _case(size_bytes: int) -> Case:
-    place = Placement.OUT_OF_PLACE
-    return Case(0, "permute", "float", "", -1, size_bytes, size_bytes, size_bytes // _ELEMENT_BYTES, place)
 
 
 def _pair_test(

@@ -134,6 +134,17 @@ def reducible(values: NDArray[Number]) -> NDArray[Number]:
     return np.array(values, order="C", copy=True)
 
 
+def gathered(world: World, own: Any) -> list[Any] | None:  # noqa: ANN401 (whatever JSON has)
+    """What each rank has, on rank 0; None elsewhere. Collective."""
+    told = world.gather(json.dumps(own).encode())
+    return None if told is None else [json.loads(each) for each in told]
+
+
+def of_rank_0(world: World, own: Any) -> Any:  # noqa: ANN401 (whatever JSON has)
+    """What rank 0 has, on all ranks. Collective."""
+    return json.loads(world.broadcast(json.dumps(own).encode() if world.rank == 0 else None))
+
+
 class RefusedTogether(BusbwError):
     """One or more ranks refused a step; raised alike on all ranks, so that all of them leave."""
 
@@ -159,14 +170,11 @@ def agreed(world: World, step: Callable[[], T]) -> T:
         failure = error
     if world.max(np.array([0 if failure is None else 1], np.int64))[0] == 0:
         return result  # type: ignore[return-value]
-    own = b"" if failure is None else json.dumps(_report(failure, world.members[world.rank])).encode()
-    gathered = world.gather(own)
-    told = None
-    if gathered is not None:
-        failed = [json.loads(report) for report in gathered if report]
-        others = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
-        told = json.dumps({**failed[0], "message": failed[0]["message"] + others}).encode()
-    fields = json.loads(world.broadcast(told))
+    own = None if failure is None else _report(failure, world.members[world.rank])
+    failed = [each for each in gathered(world, own) or () if each]
+    if len(failed) > 1:
+        failed[0]["message"] += f" (and {len(failed) - 1} more)"
+    fields = of_rank_0(world, failed[0] if failed else None)
     raise RefusedTogether(**fields | {"exit_code": ExitCode(fields["exit_code"])}) from failure
 
 

@@ -133,8 +133,6 @@ class RootLoop(Loop):
         self._delivered = False
         self._unconfirmed: set[int] = set()
         self._deadline = time.monotonic() + timing.connect_s
-        if hello.size == 1:
-            self._welcome()
 
     def _own_failure(self, reason: str) -> PeerFailure:
         return PeerFailure(0, self._hello.host, reason)
@@ -224,8 +222,6 @@ class RootLoop(Loop):
             return (
                 f"{newcomer} was started as one of {hello.size}, rank 0 on {ours.host} as one of {ours.size}"
             )
-        if not 0 <= hello.rank < ours.size:
-            return f"{newcomer} is outside a world of {ours.size} ranks"
         holder = ours if hello.rank == 0 else None
         if hello.rank in self._peers:
             holder = self._peers[hello.rank].hello

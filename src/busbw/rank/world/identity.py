@@ -175,13 +175,13 @@ class _Claim:
         return f"{self.row.name} ({self.row.rank}={self.rank}, size {size})"
 
 
-def identify(environ: Environ, forced: str | None = None) -> Identity | None:
+def identify(environ: Environ) -> Identity | None:
     """The calling process's identity, or None when no launcher started it.
 
-    ``forced`` (else BUSBW_LAUNCHER) names the row to believe, or ``none``. Raises ``LauncherMismatch`` for
+    BUSBW_LAUNCHER names the row to believe, or ``none``. Raises ``LauncherMismatch`` for
     variables that contradict each other. Pure: looks at ``environ`` only.
     """
-    name = forced or environ.get("BUSBW_LAUNCHER") or ""
+    name = environ.get("BUSBW_LAUNCHER", "")
     if name == "none":
         return None
     if name:

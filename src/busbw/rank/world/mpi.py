@@ -8,7 +8,6 @@ magnitude on 2 cores).
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from dataclasses import asdict
@@ -25,6 +24,8 @@ from busbw.rank.world.base import (
     OnFailure,
     PeerFailure,
     WorldKind,
+    gathered,
+    of_rank_0,
     reducible,
     this_member,
 )
@@ -146,8 +147,6 @@ class MpiWorld:
         self._wait(self.comm.Ibarrier())
 
     def broadcast(self, data: bytes | None) -> bytes:
-        if self.rank == 0 and data is None:
-            raise ValueError("rank 0 has to give the data that it broadcasts")
         length = np.array([len(data) if data is not None else 0], dtype=np.int64)
         self._wait(self.comm.Ibcast(length, root=0))
         buffer = np.empty(int(length[0]), dtype=np.uint8)
@@ -187,9 +186,8 @@ class MpiWorld:
             self.comm.Free()
 
     def _exchange_members(self, local_rank: int) -> tuple[Member, ...]:
-        gathered = self.gather(json.dumps(asdict(this_member(self.rank, local_rank))).encode())
-        table = None if gathered is None else b"[" + b",".join(gathered) + b"]"
-        return tuple(Member(**entry) for entry in json.loads(self.broadcast(table)))
+        entries = of_rank_0(self, gathered(self, asdict(this_member(self.rank, local_rank))))
+        return tuple(Member(**entry) for entry in entries)
 
     def _reduce(self, values: NDArray[Number], op: MPI.Op) -> NDArray[Number]:
         send = reducible(values)

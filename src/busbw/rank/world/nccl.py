@@ -19,7 +19,7 @@ import numpy as np
 import zmq
 
 from busbw._version import __version__
-from busbw.errors import BusbwError, LauncherMismatch, RankFailed, SiteError, UsageError
+from busbw.errors import BusbwError, LauncherMismatch, RankFailed, UsageError
 from busbw.rank.progress import asking, keeps_hangs
 from busbw.rank.world import sockets
 from busbw.rank.world.base import Member, Number, OnFailure, WorldKind, reducible, this_member
@@ -153,8 +153,6 @@ class NcclWorld:
             self._call(Op.BARRIER, b"")
 
     def broadcast(self, data: bytes | None) -> bytes:
-        if self.rank == 0 and data is None:
-            raise ValueError("rank 0 has to give the data that it broadcasts")
         return self._call(Op.BROADCAST, data or b"").body
 
     def max(self, values: NDArray[Number]) -> NDArray[Number]:
@@ -263,8 +261,6 @@ class NcclWorld:
         return event
 
     def _raise_if_failed(self) -> None:
-        if self._closed:
-            raise SiteError("the world is closed")
         if self._failed is not None:
             raise self._error(self._failed)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -12,16 +10,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from busbw_testing.shared_libraries import stand_in
 
 from busbw.machine.native.cuda import CudaDriver
 from busbw.model.case import Case
-from busbw.model.collective import Placement, collective
-from busbw.model.datatype import data_type
 from busbw.model.plan import CallOptions, Limits, Plan
 from busbw.rank.backends import nccl
 from busbw.rank.backends.nccl import NcclBackend
 
-SOURCES = Path(__file__).parents[2] / "machine" / "stand_ins"
 BuildStandIn = Callable[..., str]
 Asked = list[tuple[str, ...]]
 
@@ -49,19 +45,13 @@ class Site:
 @pytest.fixture(scope="session")
 def build_stand_in(tmp_path_factory: pytest.TempPathFactory) -> BuildStandIn:
     """``build_stand_in("nccl", "VERSION=22809")`` -> path of the library."""
-    compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang", "g++"))), None)
-    if compiler is None:
-        pytest.skip("no C compiler for the stand-in libraries")
     made: dict[tuple[str, ...], str] = {}
 
     def build(source: str, *defines: str) -> str:
-        if (source, *defines) not in made:
+        if (key := (source, *defines)) not in made:
             target = tmp_path_factory.mktemp(source) / f"lib{source}_stand_in.so"
-            options = [f"-D{define}" for define in defines]
-            command = [compiler, "-x", "c", "-w", "-shared", "-fPIC", *options, "-o", str(target)]
-            subprocess.run([*command, str(SOURCES / f"{source}.c")], check=True)
-            made[source, *defines] = str(target)
-        return made[source, *defines]
+            made[key] = str(stand_in(source, target, *defines))
+        return made[key]
 
     return build
 
@@ -121,34 +111,3 @@ def make_site(
         return site
 
     return make
-
-
-def _case(
-    name: str,
-    ranks: int,
-    *,
-    dtype: str = "float",
-    op: str = "sum",
-    root: int = 0,
-    size_bytes: int = 4096,
-    placement: Placement = Placement.OUT_OF_PLACE,
-) -> Case:
-    row, type_bytes = collective(name), data_type(dtype).size_bytes
-    shape = row.shape(size_bytes // type_bytes, ranks, type_bytes)
-    return Case(
-        index=0,
-        collective=name,
-        dtype=dtype,
-        op=op if row.reducing else "",
-        root=root if row.rooted else -1,
-        requested_bytes=size_bytes,
-        size_bytes=shape.size_bytes(type_bytes),
-        count=shape.call_count,
-        placement=placement,
-    )
-
-
-@pytest.fixture
-def make_case() -> Callable[..., Case]:
-    """``make_case("all_reduce", ranks, dtype=..., root=..., placement=...)`` -> Case."""
-    return _case

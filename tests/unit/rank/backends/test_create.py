@@ -21,13 +21,3 @@ def test_cpu_ranks_need_an_mpi_world() -> None:
     with pytest.raises(SiteError, match="CPU ranks communicate over MPI") as refused:
         create.create(plan("mpi"), SoloWorld())
     assert "mpirun" in refused.value.hint
-
-
-def test_an_unknown_backend_is_refused() -> None:
-    with pytest.raises(SiteError, match="'gloo'"):
-        create.create(plan("gloo"), SoloWorld())
-
-
-def test_too_large_buffers_are_refused_before_anything_is_allocated() -> None:
-    with pytest.raises(SiteError, match="too little memory"):
-        create.preflight(plan("mpi", largest="64T"), SoloWorld())

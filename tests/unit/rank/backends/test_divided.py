@@ -36,7 +36,7 @@ def wrong(pattern: core.Pattern, bits: Any, flags: int) -> list[int]:
 
 
 @pytest.mark.parametrize("name", [*INTEGERS, *NUMPY])
-@pytest.mark.parametrize("ranks", [2, 3, 4, 7, 8, 63])
+@pytest.mark.parametrize("ranks", [2, 7, 63])
 def test_every_flipped_bit_of_a_sum_is_seen(name: str, ranks: int) -> None:
     dtype = data_type(name)
     pattern = core.pattern(5, ranks, dtype.number, AVG)

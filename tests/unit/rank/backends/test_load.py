@@ -11,7 +11,7 @@ from busbw.errors import SiteError
 from busbw.machine.native.core import CallError
 from busbw.machine.native.cuda import CudaDriver
 from busbw.model.neighbour import Neighbour
-from busbw.rank.backends.load import Load, device_load, host_load
+from busbw.rank.backends.load import device_load, host_load
 
 PREPARED: Any = "the case"
 LOOK_S = 0.2
@@ -26,14 +26,6 @@ def on_gpu(build_stand_in: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) 
     driver = CudaDriver(build_stand_in("cuda", "STREAMS"))
     driver.init()
     return partial(device_load, driver=driver, device=0)
-
-
-def work(load: Load) -> tuple[float, float]:
-    """By itself, and beside something that takes a while."""
-    seen = []
-    beside = load.beside(PREPARED, lambda prepared: (seen.append(prepared), load.by_itself(0)))
-    assert seen == [PREPARED]
-    return load.by_itself(LOOK_S), beside
 
 
 @pytest.mark.parametrize(("what", "unit"), [("compute", "GFLOP/s"), ("memory", "GB/s")])

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from busbw_testing.cases import case_of
 
 from busbw.errors import SiteError, UsageError
 from busbw.machine.native import core
@@ -16,7 +17,6 @@ from busbw.rank.backends.base import CallFailed
 from busbw.rank.backends.buffers import BAND_BYTES
 
 MakeSite = Callable[..., Any]
-MakeCase = Callable[..., Case]
 
 RANK, SIZE = 1, 4
 COMM, STREAM = str(0x1000 * SIZE + RANK), str(0x200)
@@ -63,7 +63,6 @@ WHOLE, SHARE = str(4096 // 4), str(BLOCK // 4)
 )
 def test_each_collective_is_one_call_of_its_function(
     make_site: MakeSite,
-    make_case: MakeCase,
     name: str,
     function: str,
     count: str,
@@ -72,25 +71,25 @@ def test_each_collective_is_one_call_of_its_function(
 ) -> None:
     site = make_site(rank=RANK, size=SIZE)
     rest = (count, FLOAT, *after_type, COMM, STREAM)
-    assert called(site, make_case(name, SIZE, root=2)) == (function, *OUT, *rest)
+    assert called(site, case_of(name, SIZE, root=2)) == (function, *OUT, *rest)
     if in_place is not None:
-        case = make_case(name, SIZE, root=2, placement=Placement.IN_PLACE)
+        case = case_of(name, SIZE, root=2, placement=Placement.IN_PLACE)
         assert called(site, case) == (function, *in_place, *rest)
 
 
-def test_slots_and_misalignment_move_both_buffers(make_site: MakeSite, make_case: MakeCase) -> None:
+def test_slots_and_misalignment_move_both_buffers(make_site: MakeSite) -> None:
     site = make_site(rank=RANK, size=SIZE, options=CallOptions(unalign=1))
     at = 3 * 4096 + 4
-    assert called(site, make_case("all_reduce", SIZE), slot=3)[1:3] == (("send", at), ("recv", at))
+    assert called(site, case_of("all_reduce", SIZE), slot=3)[1:3] == (("send", at), ("recv", at))
     pair = site.backend.pair
     assert pair.recv + 65536 + 8 + BAND_BYTES == pair.allocations[1] + pair.allocated_bytes
 
 
-def test_barrier_is_an_all_reduce_of_one_float_elsewhere(make_site: MakeSite, make_case: MakeCase) -> None:
+def test_barrier_is_an_all_reduce_of_one_float_elsewhere(make_site: MakeSite) -> None:
     site = make_site(rank=RANK, size=SIZE)
     elsewhere = ("elsewhere", 0)
     expected = ("AllReduce", elsewhere, elsewhere, "1", FLOAT, SUM, COMM, STREAM)
-    case = make_case("barrier", SIZE, dtype="int8")
+    case = case_of("barrier", SIZE, dtype="int8")
     assert called(site, case) == expected
     assert site.backend.conditions(case) == ("emulated",)
     site.forget()
@@ -102,9 +101,9 @@ def test_barrier_is_an_all_reduce_of_one_float_elsewhere(make_site: MakeSite, ma
     barrier.close()
 
 
-def test_isolated_calls_stand_behind_the_barrier(make_site: MakeSite, make_case: MakeCase) -> None:
+def test_isolated_calls_stand_behind_the_barrier(make_site: MakeSite) -> None:
     site = make_site()
-    prepared = site.backend.prepare(make_case("all_gather", SIZE))
+    prepared = site.backend.prepare(case_of("all_gather", SIZE))
     site.forget()
     look = prepared.time_isolated(2, None, barrier=True)
     assert [line[0] for line in site.asked()] == 2 * [
@@ -121,10 +120,10 @@ class TestTypes:
         ("dtype", "carrier", "times"), [("int16", "0", 2), ("uint16", "1", 2), ("half", "6", 1)]
     )
     def test_16_bit_integers_move_as_bytes(
-        self, make_site: MakeSite, make_case: MakeCase, dtype: str, carrier: str, times: int
+        self, make_site: MakeSite, dtype: str, carrier: str, times: int
     ) -> None:
         site = make_site(rank=RANK, size=SIZE)
-        case = make_case("all_gather", SIZE, dtype=dtype)
+        case = case_of("all_gather", SIZE, dtype=dtype)
         assert called(site, case)[3:5] == (str(case.count * times), carrier)
         assert site.backend.conditions(case) == (("as-bytes",) if times > 1 else ())
 
@@ -132,37 +131,28 @@ class TestTypes:
         (22809, 9, "10"), (22809, 8, "1"), (22309, 9, "1"),
     ])  # fmt: skip
     def test_8_bit_floats_move_as_bytes_where_nccl_has_none(
-        self, make_site: MakeSite, make_case: MakeCase, version: int, capability: int, carrier: str
+        self, make_site: MakeSite, version: int, capability: int, carrier: str
     ) -> None:
         site = make_site(version=version, cuda_defines=(f"CAPABILITY={capability}",))
-        case = make_case("broadcast", SIZE, dtype="f8e4m3")
+        case = case_of("broadcast", SIZE, dtype="f8e4m3")
         assert called(site, case)[4] == carrier
         assert site.backend.inapplicable(case) == ""
         assert ("as-bytes" in site.backend.conditions(case)) == (carrier == "1")
-        reason = site.backend.inapplicable(make_case("reduce", SIZE, dtype="f8e4m3"))
+        reason = site.backend.inapplicable(case_of("reduce", SIZE, dtype="f8e4m3"))
         assert bool(reason) == (carrier == "1")
         assert ("2.23.9" if version < 22400 else "8.0") in reason or not reason
 
-    def test_reductions_of_16_bit_integers_do_not_apply(
-        self, make_site: MakeSite, make_case: MakeCase
-    ) -> None:
-        backend = make_site().backend
-        assert "16-bit" in backend.inapplicable(make_case("reduce_scatter", SIZE, dtype="int16"))
-        assert backend.inapplicable(make_case("alltoall", SIZE, dtype="int16")) == ""
-
     @pytest.mark.parametrize(("op", "number"), [("prod", "1"), ("max", "2"), ("min", "3"), ("avg", "4")])
-    def test_reductions_by_number(
-        self, make_site: MakeSite, make_case: MakeCase, op: str, number: str
-    ) -> None:
+    def test_reductions_by_number(self, make_site: MakeSite, op: str, number: str) -> None:
         site = make_site()
-        assert called(site, make_case("all_reduce", SIZE, op=op))[5] == number
+        assert called(site, case_of("all_reduce", SIZE, op=op))[5] == number
 
     def test_mulsum_is_made_of_this_ranks_scalar_and_destroyed_with_the_case(
-        self, make_site: MakeSite, make_case: MakeCase
+        self, make_site: MakeSite
     ) -> None:
         site = make_site(rank=RANK, size=SIZE)
         site.forget()
-        prepared = site.backend.prepare(make_case("reduce", SIZE, op="mulsum"))
+        prepared = site.backend.prepare(case_of("reduce", SIZE, op="mulsum"))
         scalar = memoryview(core.premul_scalar(7, RANK)[:4]).cast("f")[0]
         assert site.asked() == [("RedOpCreatePreMulSum", f"{scalar:g}", FLOAT, "1", COMM)]
         site.forget()
@@ -176,9 +166,9 @@ class TestTypes:
 class TestAggregate:
     OPTIONS = CallOptions(aggregate=3)
 
-    def test_groups_walk_on_over_the_slots(self, make_site: MakeSite, make_case: MakeCase) -> None:
+    def test_groups_walk_on_over_the_slots(self, make_site: MakeSite) -> None:
         site = make_site(options=self.OPTIONS, buffer_bytes=4 * 4096)
-        prepared = site.backend.prepare(make_case("all_reduce", SIZE))
+        prepared = site.backend.prepare(case_of("all_reduce", SIZE))
         assert (prepared.slots, prepared.calls_per_issue) == (4, 3)
         site.forget()
         look = prepared.time(3, 2, 6)
@@ -190,27 +180,27 @@ class TestAggregate:
         assert slots == [i % 4 for i in range(15)]
         assert look.elapsed_ns.tolist() == [250_000, 250_000]
 
-    def test_checks_run_one_call_alone(self, make_site: MakeSite, make_case: MakeCase) -> None:
-        assert called(make_site(options=self.OPTIONS), make_case("all_reduce", SIZE))[0] == "AllReduce"
+    def test_checks_run_one_call_alone(self, make_site: MakeSite) -> None:
+        assert called(make_site(options=self.OPTIONS), case_of("all_reduce", SIZE))[0] == "AllReduce"
 
-    def test_a_broken_number_of_calls_is_refused(self, make_site: MakeSite, make_case: MakeCase) -> None:
-        prepared = make_site(options=self.OPTIONS).backend.prepare(make_case("all_reduce", SIZE))
+    def test_a_broken_number_of_calls_is_refused(self, make_site: MakeSite) -> None:
+        prepared = make_site(options=self.OPTIONS).backend.prepare(case_of("all_reduce", SIZE))
         for lead, k in ((0, 4), (2, 3)):
             with pytest.raises(ValueError, match="no multiples of 3"):
                 prepared.time(lead, 1, k)
 
-    def test_hypercube_cannot_be_one_group(self, make_site: MakeSite, make_case: MakeCase) -> None:
-        backend, case = make_site(options=self.OPTIONS).backend, make_case("hypercube", SIZE)
+    def test_hypercube_cannot_be_one_group(self, make_site: MakeSite) -> None:
+        backend, case = make_site(options=self.OPTIONS).backend, case_of("hypercube", SIZE)
         assert "depend on one another" in backend.inapplicable(case)
         with pytest.raises(ValueError, match="no such call"):
             backend.prepare(case)
         assert make_site().backend.inapplicable(case) == ""
 
     def test_the_group_is_closed_after_an_error(
-        self, make_site: MakeSite, make_case: MakeCase, monkeypatch: pytest.MonkeyPatch
+        self, make_site: MakeSite, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         site = make_site(options=self.OPTIONS)
-        prepared = site.backend.prepare(make_case("all_reduce", SIZE))
+        prepared = site.backend.prepare(case_of("all_reduce", SIZE))
         site.forget()
         monkeypatch.setenv("STAND_IN_FAILS", "AllReduce")
         with pytest.raises(CallFailed, match="NCCL call failed: internal error"):
@@ -219,12 +209,10 @@ class TestAggregate:
 
 
 class TestGraph:
-    def test_calls_are_captured_once_and_launched_per_sample(
-        self, make_site: MakeSite, make_case: MakeCase
-    ) -> None:
+    def test_calls_are_captured_once_and_launched_per_sample(self, make_site: MakeSite) -> None:
         site = make_site(options=CallOptions(graph=1), buffer_bytes=2 * 4096)
         site.forget()
-        prepared = site.backend.prepare(make_case("all_reduce", SIZE))
+        prepared = site.backend.prepare(case_of("all_reduce", SIZE))
         assert site.names() == ["AllReduce", "AllReduce"]  # before any capture
         site.forget()
         look = prepared.time(5, 2, 5)
@@ -244,18 +232,16 @@ class TestGraph:
         assert int(executable) >= 0x700
 
     def test_a_failed_launch_is_told_in_cudas_words(
-        self, make_site: MakeSite, make_case: MakeCase, monkeypatch: pytest.MonkeyPatch
+        self, make_site: MakeSite, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        prepared = make_site(options=CallOptions(graph=1)).backend.prepare(make_case("all_reduce", SIZE))
+        prepared = make_site(options=CallOptions(graph=1)).backend.prepare(case_of("all_reduce", SIZE))
         monkeypatch.setenv("STAND_IN_FAILS", "GraphLaunch")
         with pytest.raises(CallFailed, match="CUDA call failed: CUDA_ERROR"):
             prepared.time(0, 1, 2)
 
-    def test_two_graphs_are_kept_and_all_destroyed_at_close(
-        self, make_site: MakeSite, make_case: MakeCase
-    ) -> None:
+    def test_two_graphs_are_kept_and_all_destroyed_at_close(self, make_site: MakeSite) -> None:
         site = make_site(options=CallOptions(graph=1))
-        prepared = site.backend.prepare(make_case("all_reduce", SIZE))
+        prepared = site.backend.prepare(case_of("all_reduce", SIZE))
         site.forget()
         for k in (1, 2, 1, 3, 1):
             prepared.time(0, 1, k)
@@ -267,9 +253,9 @@ class TestGraph:
         destroyed = [line[1] for line in site.asked() if line[0] == "GraphExecDestroy"]
         assert sorted(made) == sorted(destroyed)
 
-    def test_checks_go_through_a_graph_too(self, make_site: MakeSite, make_case: MakeCase) -> None:
+    def test_checks_go_through_a_graph_too(self, make_site: MakeSite) -> None:
         site = make_site(options=CallOptions(graph=1))
-        prepared = site.backend.prepare(make_case("all_gather", SIZE))
+        prepared = site.backend.prepare(case_of("all_gather", SIZE))
         site.forget()
         prepared.run(2)
         assert site.names() == [
@@ -278,9 +264,9 @@ class TestGraph:
         ]  # fmt: skip
         assert place(site, site.asked()[1][1]) == ("send", 2 * prepared._buffers.stride_bytes)
 
-    def test_groups_are_captured_as_groups(self, make_site: MakeSite, make_case: MakeCase) -> None:
+    def test_groups_are_captured_as_groups(self, make_site: MakeSite) -> None:
         site = make_site(options=CallOptions(graph=1, aggregate=2))
-        prepared = site.backend.prepare(make_case("all_reduce", SIZE))
+        prepared = site.backend.prepare(case_of("all_reduce", SIZE))
         site.forget()
         prepared.time(0, 1, 4)
         assert prepared.max_calls == 4096
@@ -290,28 +276,28 @@ class TestGraph:
         assert slots == [0, 1, 2, 3]
 
     def test_a_failed_capture_is_ended_and_says_why(
-        self, make_site: MakeSite, make_case: MakeCase, monkeypatch: pytest.MonkeyPatch
+        self, make_site: MakeSite, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         site = make_site(options=CallOptions(graph=1))
-        prepared = site.backend.prepare(make_case("all_reduce", SIZE))
+        prepared = site.backend.prepare(case_of("all_reduce", SIZE))
         site.forget()
         monkeypatch.setenv("STAND_IN_FAILS", "AllReduce")
         with pytest.raises(CallFailed, match="NCCL call failed"):
             prepared.time(0, 1, 2)
         assert site.names() == ["BeginCapture", "AllReduce", "EndCapture"]
 
-    def test_too_many_calls_are_refused(self, make_site: MakeSite, make_case: MakeCase) -> None:
-        prepared = make_site(options=CallOptions(graph=1)).backend.prepare(make_case("all_reduce", SIZE))
+    def test_too_many_calls_are_refused(self, make_site: MakeSite) -> None:
+        prepared = make_site(options=CallOptions(graph=1)).backend.prepare(case_of("all_reduce", SIZE))
         with pytest.raises(UsageError, match="4097 calls is too large") as caught:
             prepared.time(0, 1, prepared.max_calls + 1)
         assert "-n 4096" in caught.value.hint
 
 
 def test_a_wait_ends_after_the_timeout_and_nothing_is_asked_afterwards(
-    make_site: MakeSite, make_case: MakeCase, monkeypatch: pytest.MonkeyPatch
+    make_site: MakeSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site = make_site(options=CallOptions(timeout_s=0.02, graph=1))
-    prepared = site.backend.prepare(make_case("all_reduce", SIZE))
+    prepared = site.backend.prepare(case_of("all_reduce", SIZE))
     monkeypatch.setenv("STAND_IN_BUSY", "1")
     with pytest.raises(CallFailed, match=r"no completion within 0\.02 s") as caught:
         prepared.time(0, 1, 2)

@@ -10,33 +10,28 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from busbw_testing.cases import case_of
 
 from busbw.machine.native import core, profiler
 from busbw.model.choice import Choice
-from busbw.rank.backends.nccl_algorithm import VARIABLE, AlgorithmWatch, choice_in, choice_of, joined, offered
+from busbw.rank.backends.nccl_algorithm import VARIABLE, choice_in, choice_of, joined
 
 MakeSite = Callable[..., Any]
-MakeCase = Callable[..., Any]
 VARIABLES = ("NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE")
+WATCHED = ("algorithm",)
+# A release that knows each version of the interface as its newest.
+RELEASES = {1: 22304, 2: 22503, 3: 22605, 4: 22707, 5: 22809, 6: 23007, 7: 23203}
+FIRST_WITH_CHANNELS = 4
 
 
-@pytest.mark.parametrize(
-    ("line", "words", "channels"),
-    [
-        ("AllReduce: 1048576 Bytes -> Algo RING proto LL128 channel{Lo..Hi}={0..15}", "RING LL128", 16),
-        ("AllGather: 8 Bytes -> Algo NVLS_TREE proto SIMPLE channel{Lo..Hi}={2..7} cgaClusterSize 4",
-         "NVLS_TREE SIMPLE", 6),
-        ("Reduce: 8 Bytes -> Algo 1 proto 0 time 12.5", "RING LL", None),  # 2.23
-        ("AllReduce: 8 Bytes -> Algo 9 proto 7 time 12.5", "9 7", None),  # numbers that we do not know
-        ("AllReduce [Symmetric]: 4096 Bytes -> Kernel AllReduce_AGxLL_R nchannels 8 nthreads 512 nWorks 1",
-         "SYMMETRIC AllReduce_AGxLL_R", 8),
-        ("AllGather [Copy Engine]: 4096 Bytes -> cudaMemcpyBatchAsync", "COPY ENGINE", None),
-    ],
-)  # fmt: skip
-def test_lines_of_all_versions(line: str, words: str, channels: int | None) -> None:
-    choice = choice_in(f"node7:123:456 [0] NCCL INFO {line}\n")
-    assert choice is not None
-    assert (choice.source, choice.words, choice.channels) == ("log", words, channels)
+@pytest.fixture(autouse=True)
+def undisturbed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    for name in (*VARIABLES, VARIABLE, "NCCL_CONF_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert profiler.version() == 0
+    yield
+    assert profiler.version() == 0, "a test left a communicator"
 
 
 def test_the_last_line_counts() -> None:
@@ -55,12 +50,6 @@ def test_channels_come_from_the_log_where_the_profiler_does_not_tell_them() -> N
     assert joined(None, None) is None
 
 
-@pytest.fixture(autouse=True)
-def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in VARIABLES:
-        monkeypatch.delenv(name, raising=False)
-
-
 def told(site: Any, case: Any) -> str:
     prepared = site.backend.prepare(case)
     site.forget()
@@ -70,35 +59,25 @@ def told(site: Any, case: Any) -> str:
     return choice.words if choice is not None else ""
 
 
-def test_rank_0_of_a_communicator_is_asked_about_one_call(make_site: MakeSite, make_case: MakeCase) -> None:
+def test_rank_0_of_a_communicator_is_asked_about_one_call(make_site: MakeSite) -> None:
     site = make_site(rank=0, size=4, buffer_bytes=131072)
-    assert told(site, make_case("all_reduce", 4, size_bytes=4096)) == "RING LL128"
-    assert told(site, make_case("broadcast", 4, size_bytes=131072)) == "NVLS SIMPLE"
+    assert told(site, case_of("all_reduce", 4, size_bytes=4096)) == "RING LL128"
+    assert told(site, case_of("broadcast", 4, size_bytes=131072)) == "NVLS SIMPLE"
     assert not set(VARIABLES) & set(os.environ)
 
 
-def test_other_ranks_issue_the_call_and_know_nothing(make_site: MakeSite, make_case: MakeCase) -> None:
+def test_other_ranks_issue_the_call_and_know_nothing(make_site: MakeSite) -> None:
     site = make_site(rank=1, size=4)
-    assert told(site, make_case("all_reduce", 4)) == ""
-
-
-def test_the_log_is_off_again_afterwards(
-    make_site: MakeSite, make_case: MakeCase, capfd: pytest.CaptureFixture[str]
-) -> None:
-    site = make_site(rank=0, size=4)
-    prepared = site.backend.prepare(make_case("all_reduce", 4))
-    site.backend.choice(prepared, prepared)
-    prepared.run(0)
-    assert "Algo" not in capfd.readouterr().err
+    assert told(site, case_of("all_reduce", 4)) == ""
 
 
 def test_what_the_user_set_is_there_again(
-    make_site: MakeSite, make_case: MakeCase, monkeypatch: pytest.MonkeyPatch, capfd: Any
+    make_site: MakeSite, monkeypatch: pytest.MonkeyPatch, capfd: Any
 ) -> None:
     monkeypatch.setenv("NCCL_DEBUG", "INFO")
     monkeypatch.setenv("NCCL_DEBUG_SUBSYS", "TUNING")
     site = make_site(rank=0, size=4)
-    case = make_case("all_reduce", 4)
+    case = case_of("all_reduce", 4)
     assert told(site, case) == "RING LL128"
     assert (os.environ["NCCL_DEBUG"], os.environ["NCCL_DEBUG_SUBSYS"]) == ("INFO", "TUNING")
     assert "NCCL_DEBUG_FILE" not in os.environ
@@ -108,49 +87,20 @@ def test_what_the_user_set_is_there_again(
 
 
 def test_a_log_file_of_the_users_is_not_begun_anew(
-    make_site: MakeSite, make_case: MakeCase, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    make_site: MakeSite, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("NCCL_DEBUG_FILE", str(tmp_path / "own.log"))
     site = make_site(rank=0, size=4)
-    assert told(site, make_case("all_reduce", 4)) == ""
-
-
-def test_a_library_that_cannot_read_it_anew_tells_nothing(make_site: MakeSite, make_case: MakeCase) -> None:
-    site = make_site(rank=0, size=4, version=22300)
-    assert not AlgorithmWatch(site.backend._nccl, {}).can_tell
-    assert told(site, make_case("all_reduce", 4)) == ""
-
-
-BuildStandIn = Callable[..., str]
-
-
-WATCHED = ("algorithm",)
-
-
-# A release that knows each version of the interface as its newest.
-RELEASES = {1: 22304, 2: 22503, 3: 22605, 4: 22707, 5: 22809, 6: 23007, 7: 23203}
-
-
-FIRST_WITH_CHANNELS = 4
-
-
-@pytest.fixture(autouse=True)
-def undisturbed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    for name in (VARIABLE, "NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE", "NCCL_CONF_FILE"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert profiler.version() == 0
-    yield
-    assert profiler.version() == 0, "a test left a communicator"
+    assert told(site, case_of("all_reduce", 4)) == ""
 
 
 @pytest.fixture
-def chosen(make_site: MakeSite, make_case: MakeCase) -> Callable[..., Choice | None]:
+def chosen(make_site: MakeSite) -> Callable[..., Choice | None]:
     """``chosen("all_reduce", 4096, version=22809, ...)`` -> what rank 1 of 4 was told."""
 
     def choice(name: str, size_bytes: int, **wanted: Any) -> Choice | None:
         site = make_site(buffer_bytes=131072, show=WATCHED, **wanted)
-        case = make_case(name, 4, size_bytes=size_bytes)
+        case = case_of(name, 4, size_bytes=size_bytes)
         prepared = site.backend.prepare(case)
         prepared.run(0)  # before anybody watches
         found: Choice | None = site.backend.choice(case, prepared)
@@ -228,16 +178,9 @@ def test_a_plugin_of_the_users_stays(
     assert chosen("all_reduce", 4096, rank=1) is None
 
 
-def test_the_variable_is_there_while_a_communicator_is_made_and_no_longer() -> None:
-    environ = {"HOME": "/nowhere"}
-    with offered(environ):
-        assert environ == {"HOME": "/nowhere", VARIABLE: str(core.LIBRARY_PATH)}
-    assert environ == {"HOME": "/nowhere"}
-
-
-def test_nothing_is_called_while_nobody_watches(make_site: MakeSite, make_case: MakeCase) -> None:
+def test_nothing_is_called_while_nobody_watches(make_site: MakeSite) -> None:
     site = make_site(show=WATCHED)
-    case = make_case("all_reduce", 4)
+    case = case_of("all_reduce", 4)
     prepared = site.backend.prepare(case)
     site.backend.choice(case, prepared)
     _, told = profiler.events()
@@ -247,12 +190,10 @@ def test_nothing_is_called_while_nobody_watches(make_site: MakeSite, make_case: 
     site.backend.close()
 
 
-def test_groups_and_the_world_s_communicator_are_ended_one_by_one(
-    make_site: MakeSite, make_case: MakeCase
-) -> None:
+def test_groups_and_the_world_s_communicator_are_ended_one_by_one(make_site: MakeSite) -> None:
     site = make_site(rank=1, size=4, groups=((0, 1), (2, 3)), show=WATCHED)
     assert profiler.version() == 5
-    case = make_case("all_reduce", 2)
+    case = case_of("all_reduce", 2)
     prepared = site.backend.prepare(case)
     assert site.backend.choice(case, prepared) is not None
     prepared.close()
@@ -261,7 +202,7 @@ def test_groups_and_the_world_s_communicator_are_ended_one_by_one(
 
 
 @pytest.fixture
-def crowd(build_stand_in: BuildStandIn) -> Callable[[int, int], None]:
+def crowd(build_stand_in: Callable[..., str]) -> Callable[[int, int], None]:
     """``crowd(threads, events)``: NCCL's threads, telling at once."""
     library = ctypes.CDLL(build_stand_in("profiler_crowd"))
 

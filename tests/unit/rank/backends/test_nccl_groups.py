@@ -6,6 +6,8 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+from busbw_testing.cases import case_of
+
 from busbw.rank.backends.base import IdleCase
 
 MakeSite = Callable[..., Any]
@@ -45,19 +47,17 @@ def test_the_groups_of_a_run_change_without_another_world(make_site: MakeSite) -
     assert communicators(site) == [("CommDestroy", str(world))]
 
 
-def test_calls_go_to_the_groups_communicator_by_the_number_in_it(
-    make_site: MakeSite, make_case: Callable[..., Any]
-) -> None:
+def test_calls_go_to_the_groups_communicator_by_the_number_in_it(make_site: MakeSite) -> None:
     site = make_site(rank=1, size=5, groups=GROUPS)
     site.forget()
-    site.backend.prepare(make_case("sendrecv", 2)).run(0)
+    site.backend.prepare(case_of("sendrecv", 2)).run(0)
     sends = [line for line in site.asked() if line[0] == "Send"]
     assert [(line[4], line[5]) for line in sends] == [("0", str(0x1000 * 5 + 1 + 0x200000 + 1))]
 
 
-def test_a_rank_in_no_group_issues_nothing(make_site: MakeSite, make_case: Callable[..., Any]) -> None:
+def test_a_rank_in_no_group_issues_nothing(make_site: MakeSite) -> None:
     site = make_site(rank=4, size=5, groups=GROUPS)
-    case = make_case("all_reduce", 2)
+    case = case_of("all_reduce", 2)
     site.forget()
     prepared = site.backend.prepare(case)
     assert isinstance(prepared, IdleCase)

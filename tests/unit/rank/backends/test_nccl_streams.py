@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from busbw_testing.cases import case_of
 
 from busbw.machine.native.cuda import CudaDriver
 from busbw.model.plan import Limits, Plan, Stream
@@ -51,8 +52,8 @@ def made(
     return make
 
 
-def prepare(backend: StreamsBackend, make_case: Callable[..., Any], names: Sequence[str]) -> Any:
-    return backend.prepare_step([make_case(name, SIZE) for name in names])
+def prepare(backend: StreamsBackend, names: Sequence[str]) -> Any:
+    return backend.prepare_step([case_of(name, SIZE) for name in names])
 
 
 def words(lines: list[list[str]], own: list[NcclBackend]) -> list[tuple[str, int]]:
@@ -77,11 +78,9 @@ def test_every_stream_has_a_communicator_a_stream_and_buffers_of_its_own(made: C
     assert backend.memory_report()["buffers"] == sum(each.memory_report()["buffers"] for each in own)
 
 
-def test_a_round_is_enqueued_in_turns_between_events_that_hold_it_together(
-    made: Callable[..., Made], make_case: Callable[..., Any]
-) -> None:
+def test_a_round_is_enqueued_in_turns_between_events_that_hold_it_together(made: Callable[..., Made]) -> None:
     backend, own, asked = made(Stream("all_reduce", 65536), Stream("all_gather", 65536))
-    step = prepare(backend, make_case, ["all_reduce", "all_gather"])
+    step = prepare(backend, ["all_reduce", "all_gather"])
     asked()
     look = step.time([2, 4], 0, 1)
     lines = asked()
@@ -103,11 +102,9 @@ def test_a_round_is_enqueued_in_turns_between_events_that_hold_it_together(
     assert look.overlap.tolist() == [[0.5], [0.5]]
 
 
-def test_rounds_have_events_of_their_own_and_untimed_ones_come_first(
-    made: Callable[..., Made], make_case: Callable[..., Any]
-) -> None:
+def test_rounds_have_events_of_their_own_and_untimed_ones_come_first(made: Callable[..., Made]) -> None:
     backend, own, asked = made(Stream("all_reduce", 65536), Stream("broadcast", 65536))
-    step = prepare(backend, make_case, ["all_reduce", "broadcast"])
+    step = prepare(backend, ["all_reduce", "broadcast"])
     asked()
     look = step.time([1, 1], 2, 3)
     lines = asked()
@@ -123,11 +120,9 @@ def test_rounds_have_events_of_their_own_and_untimed_ones_come_first(
     assert backend.max_samples_per_look * 2 + 1 <= nccl.MAX_SAMPLES_PER_LOOK + 1
 
 
-def test_a_check_runs_all_streams_and_looks_at_one(
-    made: Callable[..., Made], make_case: Callable[..., Any]
-) -> None:
+def test_a_check_runs_all_streams_and_looks_at_one(made: Callable[..., Made]) -> None:
     backend, own, asked = made(Stream("all_reduce", 65536), Stream("all_gather", 65536))
-    step = prepare(backend, make_case, ["all_reduce", "all_gather"])
+    step = prepare(backend, ["all_reduce", "all_gather"])
     asked()
     step.run(0)
     assert [word for word in words(asked(), own) if word[0].startswith("All")] == [
@@ -136,12 +131,10 @@ def test_a_check_runs_all_streams_and_looks_at_one(
     ]
 
 
-def test_a_rank_that_sits_out_of_a_stream_has_the_others(
-    made: Callable[..., Made], make_case: Callable[..., Any]
-) -> None:
+def test_a_rank_that_sits_out_of_a_stream_has_the_others(made: Callable[..., Made]) -> None:
     groups = ((0, 2),)
     backend, _, asked = made(Stream("all_reduce", 65536, groups=groups), Stream("all_gather", 65536))
-    step = backend.prepare_step([make_case("all_reduce", 2), make_case("all_gather", SIZE)])
+    step = backend.prepare_step([case_of("all_reduce", 2), case_of("all_gather", SIZE)])
     asked()
     look = step.time([3, 2], 0, 1)
     assert [line[0] for line in asked()].count("AllGather") == 2
@@ -153,11 +146,9 @@ def test_a_rank_that_sits_out_of_a_stream_has_the_others(
     backend.close()
 
 
-def test_a_failed_call_names_the_library(
-    made: Callable[..., Made], make_case: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_call_names_the_library(made: Callable[..., Made], monkeypatch: pytest.MonkeyPatch) -> None:
     backend, _, _ = made(Stream("all_reduce", 65536), Stream("all_gather", 65536))
-    step = prepare(backend, make_case, ["all_reduce", "all_gather"])
+    step = prepare(backend, ["all_reduce", "all_gather"])
     monkeypatch.setenv("STAND_IN_FAILS", "AllGather")
     with pytest.raises(CallFailed, match="NCCL call failed"):
         step.run(0)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from busbw_testing.cases import case_of
 
 from busbw.machine.native import core
 from busbw.model.case import Case
@@ -17,7 +18,6 @@ from busbw.plan.generated import skew_table, spread_table
 from busbw.rank.backends.nccl_support import LATE_FUNCTIONS, support_of
 from busbw.rank.backends.parts import gathered_offset, native_segments
 
-MakeCase = Callable[..., Case]
 MakeSite = Callable[..., Any]
 
 COUNT_BYTES = 512
@@ -136,10 +136,8 @@ def applicable() -> Iterator[tuple[str, Placement, int]]:
 
 
 @pytest.mark.parametrize(("name", "placement", "size"), list(applicable()))
-def test_every_block_arrives(
-    make_site: MakeSite, make_case: MakeCase, name: str, placement: Placement, size: int
-) -> None:
-    case = make_case(name, size, dtype="int32", size_bytes=COUNT_BYTES, placement=placement)
+def test_every_block_arrives(make_site: MakeSite, name: str, placement: Placement, size: int) -> None:
+    case = case_of(name, size, dtype="int32", size_bytes=COUNT_BYTES, placement=placement)
     site = make_site(grouped=True)
     for root in range(size) if case.row.rooted else (0,):
         ranks = [Rank(case, Role(number, size, root)) for number in range(size)]
@@ -166,10 +164,8 @@ def uneven() -> Iterator[tuple[CountTable, int]]:
 
 
 @pytest.mark.parametrize(("table", "size"), list(uneven()))
-def test_every_segment_arrives(
-    make_site: MakeSite, make_case: MakeCase, table: CountTable, size: int
-) -> None:
-    case = make_case(table.collective, size, dtype="int32", size_bytes=COUNT_BYTES)
+def test_every_segment_arrives(make_site: MakeSite, table: CountTable, size: int) -> None:
+    case = case_of(table.collective, size, dtype="int32", size_bytes=COUNT_BYTES)
     site = make_site()
     ranks = [Rank(case, Role(number, size, counts=table)) for number in range(size)]
     for rank in ranks:
@@ -183,9 +179,9 @@ def test_every_segment_arrives(
     "pairs", [(), ((0, 3), (3, 0)), ((1, 1), (2, 0)), tuple((rank, 3 - rank) for rank in range(4))]
 )
 def test_pairs_exchange_and_others_do_nothing(
-    make_site: MakeSite, make_case: MakeCase, pairs: tuple[tuple[int, int], ...]
+    make_site: MakeSite, pairs: tuple[tuple[int, int], ...]
 ) -> None:
-    case = make_case("permute", 4, dtype="int32", size_bytes=COUNT_BYTES)
+    case = case_of("permute", 4, dtype="int32", size_bytes=COUNT_BYTES)
     ranks = [Rank(case, Role(number, 4, pairs=pairs)) for number in range(4)]
     site = make_site()
     for rank in ranks:
@@ -196,10 +192,8 @@ def test_pairs_exchange_and_others_do_nothing(
 
 
 @pytest.mark.parametrize("placement", list(Placement))
-def test_hypercube_copies_its_own_block_only_out_of_place(
-    make_site: MakeSite, make_case: MakeCase, placement: Placement
-) -> None:
-    case = make_case("hypercube", 4, dtype="int32", size_bytes=COUNT_BYTES, placement=placement)
+def test_hypercube_copies_its_own_block_only_out_of_place(make_site: MakeSite, placement: Placement) -> None:
+    case = case_of("hypercube", 4, dtype="int32", size_bytes=COUNT_BYTES, placement=placement)
     rank = Rank(case, Role(2, 4))
     ask(rank, make_site())
     block = COUNT_BYTES // 4
@@ -209,24 +203,24 @@ def test_hypercube_copies_its_own_block_only_out_of_place(
     assert [len(group) for group in rank.groups] == [2, 2]
 
 
-def test_a_hypercube_without_bytes_copies_nothing(make_site: MakeSite, make_case: MakeCase) -> None:
-    rank = Rank(make_case("hypercube", 4, dtype="int32", size_bytes=0), Role(2, 4))
+def test_a_hypercube_without_bytes_copies_nothing(make_site: MakeSite) -> None:
+    rank = Rank(case_of("hypercube", 4, dtype="int32", size_bytes=0), Role(2, 4))
     ask(rank, make_site())
     assert rank.copies == []
 
 
-def test_hypercube_of_three_ranks_is_no_call(make_site: MakeSite, make_case: MakeCase) -> None:
+def test_hypercube_of_three_ranks_is_no_call(make_site: MakeSite) -> None:
     with pytest.raises(ValueError, match="no such call"):
-        ask(Rank(make_case("hypercube", 3, dtype="int32"), Role(0, 3)), make_site())
+        ask(Rank(case_of("hypercube", 3, dtype="int32"), Role(0, 3)), make_site())
 
 
 @pytest.mark.parametrize("name", sorted(LATE_FUNCTIONS))
 @pytest.mark.parametrize(("version", "grouped"), [(22707, False), (22803, False), (22803, True)])
 def test_late_functions_are_grouped_and_marked_where_they_are_missing(
-    make_site: MakeSite, make_case: MakeCase, name: str, version: int, grouped: bool
+    make_site: MakeSite, name: str, version: int, grouped: bool
 ) -> None:
     site = make_site(version=version, grouped=grouped)
-    case = make_case(name, 4)
+    case = case_of(name, 4)
     expected = grouped or version < 22803
     site.forget()
     site.backend.prepare(case).run(0)
@@ -236,11 +230,9 @@ def test_late_functions_are_grouped_and_marked_where_they_are_missing(
     assert support.functions == (frozenset() if expected else frozenset(LATE_FUNCTIONS))
 
 
-def test_a_failed_send_closes_its_group(
-    make_site: MakeSite, make_case: MakeCase, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_send_closes_its_group(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
     site = make_site()
-    prepared = site.backend.prepare(make_case("sendrecv", 4))
+    prepared = site.backend.prepare(case_of("sendrecv", 4))
     site.forget()
     monkeypatch.setenv("STAND_IN_FAILS", "Send")
     with pytest.raises(Exception, match="NCCL call failed"):

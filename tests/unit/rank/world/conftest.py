@@ -109,3 +109,26 @@ def program() -> Path:
 def environment() -> Callable[..., dict[str, str]]:
     """Builds a rank's environment from the given variables, without the test's own launcher."""
     return clean_environ
+
+
+@pytest.fixture
+def are_alike(host: str) -> Callable[..., None]:
+    """``are_alike(results, kind)``: every rank has what the scenario ``collectives`` must give."""
+
+    def compare(results: list[dict[str, Any]], kind: str) -> None:
+        root, size = results[0], len(results)
+        assert [[rank, name, local] for rank, name, _, local in root["members"]] == [
+            [rank, host, rank] for rank in range(size)
+        ]
+        assert root["same_plan"] == 1
+        assert root["gathered"] == [[700_000 * rank, [rank] if rank else []] for rank in range(size)]
+        for rank, result in enumerate(results):
+            about = (result["kind"], result["rank"], result["size"], result["hosts"])
+            assert about == (kind, rank, size, [host])
+            assert result["members"] == root["members"]
+            assert result["maximum"] == [[size - 1, 0.0], [0.5, -float("inf")]]
+            assert (result["total"], result["total_type"]) == ([[sum(range(size))] * 3] * 2, "int64")
+            assert result["many"] == root["many"]
+            assert result["many"][2]
+
+    return compare

@@ -71,13 +71,6 @@ def test_values_are_kept_so_short_that_a_request_is_read_at_once(server: tuple[S
     assert ask(fd, b"cmd=get_maxes\n").endswith(b"vallen_max=1024\n")
 
 
-def test_a_longest_request_would_be_cut_without_it(server: tuple[Server, int]) -> None:
-    serving, fd = server
-    ask(fd, put(1022))
-    assert len(serving.requests[0]) == SERVER_READS
-    assert serving.requests[0] != put(1022)
-
-
 @pytest.mark.parametrize("environ", [{"SLURM_PROCID": "0"}, {"PMI_FD": "{fd}"}, {"PMI_FD": "port"}])
 def test_other_launchers_are_left_alone(server: tuple[Server, int], environ: dict[str, str]) -> None:
     _, fd = server

@@ -53,17 +53,3 @@ def test_solo_is_refused_to_one_of_many() -> None:
     identity = identify({"BUSBW_RANK": "1", "BUSBW_WORLD_SIZE": "4"})
     with pytest.raises(LauncherMismatch, match="started 4 ranks"):
         select.create(identity, "solo", ignore)
-
-
-@pytest.mark.parametrize(
-    ("environ", "kind"),
-    [
-        ({"PMI_RANK": "0", "PMI_SIZE": "2"}, "mpi"),
-        ({"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2"}, "mpi"),
-        ({"RANK": "0", "WORLD_SIZE": "2"}, "nccl"),
-    ],
-)
-def test_default_kind_follows_the_launcher(environ: dict[str, str], kind: str) -> None:
-    identity = identify(environ)
-    assert identity is not None
-    assert identity.world == kind

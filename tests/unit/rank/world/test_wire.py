@@ -4,16 +4,13 @@ import json
 
 import pytest
 
-from busbw.model.plain import from_bytes, to_bytes
-from busbw.rank.world.base import Member, PeerFailure
+from busbw.model.plain import from_bytes
 from busbw.rank.world.wire import (
     FRAME_BYTES,
-    Failed,
     Hello,
     Kind,
     Message,
     Op,
-    Welcome,
     pack,
     unpack,
 )
@@ -31,15 +28,6 @@ def test_message_survives_in_frames_of_bounded_size(length: int) -> None:
 def test_other_bytes_are_no_message(frames: list[bytes]) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - from struct, from the enum, or ours: all mean the same
         unpack(frames)
-
-
-def test_bodies_survive() -> None:
-    hello = Hello("1.0", 4, 2, "h1", 99, None)
-    assert from_bytes(Hello, to_bytes(hello)) == hello
-    welcome = Welcome((Member(0, "h1", 1, 0), Member(1, "h\u00f62", 2, 1)))
-    assert from_bytes(Welcome, to_bytes(welcome)) == welcome
-    failed = Failed(PeerFailure(3, "h1", "reason"), mismatch=True)
-    assert from_bytes(Failed, to_bytes(failed)) == failed
 
 
 def test_hello_of_a_newer_version_is_understood_enough_to_refuse_it() -> None:
