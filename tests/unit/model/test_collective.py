@@ -9,11 +9,9 @@ from hypothesis import strategies as st
 from busbw.errors import UsageError
 from busbw.model.collective import (
     COLLECTIVES,
-    VARIABLE,
     Collective,
     Holds,
     InPlace,
-    Placement,
     Region,
     Role,
     Shape,
@@ -164,52 +162,6 @@ def test_what_buffers_hold_before_and_after(
     assert (row.sends(counts, role), row.receives(counts, role)) == (sent, received)
 
 
-OVERLAPS = {
-    "all_reduce": {"mpi": InPlace.SAME, "nccl": InPlace.SAME},
-    "all_gather": {"mpi": InPlace.SEND_WITHIN_RECV, "nccl": InPlace.SEND_WITHIN_RECV},
-    # MPI_IN_PLACE gives the block at the start of the buffer; NCCL takes it where it lies.
-    "reduce_scatter": {"mpi": InPlace.SAME, "nccl": InPlace.RECV_WITHIN_SEND},
-    "alltoall": {"mpi": InPlace.SAME},
-    "broadcast": {"mpi": InPlace.SAME, "nccl": InPlace.SAME},
-    "reduce": {"mpi": InPlace.SAME, "nccl": InPlace.SAME},
-    "gather": {"mpi": InPlace.SEND_WITHIN_RECV, "nccl": InPlace.SEND_WITHIN_RECV},
-    "scatter": {"mpi": InPlace.RECV_WITHIN_SEND, "nccl": InPlace.RECV_WITHIN_SEND},
-    "sendrecv": {},
-    "hypercube": {"mpi": InPlace.SEND_WITHIN_RECV, "nccl": InPlace.SEND_WITHIN_RECV},
-    "barrier": {},
-}
-
-
-@pytest.mark.parametrize("name", OVERLAPS)
-@pytest.mark.parametrize("backend", ["mpi", "nccl"])
-def test_how_buffers_overlap_in_place(name: str, backend: str) -> None:
-    row = collective(name)
-    assert row.in_place.get(backend) == OVERLAPS[name].get(backend)
-    assert row.has(Placement.IN_PLACE, backend) is (backend in OVERLAPS[name])
-    # MPI_Bcast takes one buffer.
-    assert row.has(Placement.OUT_OF_PLACE, backend) is ((name, backend) != ("broadcast", "mpi"))
-
-
-def test_what_a_collective_is() -> None:
-    def names(of: str) -> set[str]:
-        return {row.name for row in COLLECTIVES if getattr(row, of)}
-
-    assert names("reducing") == {"all_reduce", "reduce_scatter", "reduce"}
-    assert names("rooted") == {"broadcast", "reduce", "gather", "scatter"}
-    assert names("agreeing") == {"all_reduce", "all_gather", "all_gatherv", "broadcast", "hypercube"}
-    assert names("variable") == {"alltoallv", "all_gatherv"} == set(VARIABLE)
-    assert {row.name for row in COLLECTIVES if not row.sized} == {"barrier"}
-    # Of the others a rank can leave while the last has not come yet.
-    assert names("synchronising") == {
-        "all_reduce",
-        "all_gather",
-        "reduce_scatter",
-        "alltoall",
-        "hypercube",
-        "barrier",
-    }
-
-
 @pytest.mark.parametrize("ranks", range(1, 70))
 def test_only_hypercube_refuses_and_only_what_is_no_power_of_two(ranks: int) -> None:
     refusing = {row.name for row in COLLECTIVES if row.refuses(ranks)}
@@ -265,17 +217,6 @@ def test_what_is_received_was_sent(call: tuple[Collective, Shape, Role]) -> None
             brought = row.sends(counts, Role(owner, role.ranks, role.root))
             assert all(sent.rank == owner for sent in brought)
             assert region.first_index + region.count <= sum(sent.count for sent in brought)
-
-
-@given(calls())
-def test_shares_are_whole_and_aligned(call: tuple[Collective, Shape, Role]) -> None:
-    _, counts, role = call
-    if counts.send_count != counts.recv_count or counts.block_count != counts.send_count:
-        assert {counts.send_count, counts.recv_count} <= {
-            counts.block_count,
-            counts.block_count * role.ranks,
-        }
-    assert counts.algbw_count <= max(counts.send_count, counts.recv_count)
 
 
 @given(calls(), st.sampled_from(["mpi", "nccl", "null"]))

@@ -145,19 +145,6 @@ def test_a_slow_link_of_each_kind_is_named() -> None:
     assert "NICs" in findings[0].hint
 
 
-def test_a_tool_that_could_not_be_asked_is_a_note(eight: tuple[DeepFacts, ...]) -> None:
-    reports = (
-        read_dcgmi("Error: unable to establish a connection to the specified host: localhost"),
-        ToolReport("ib_write_bw", left_out="their number is odd", ran=False),
-    )
-    ranks = tuple(replace(rank, tools=reports if rank.rank % 4 == 0 else ()) for rank in eight)
-    findings = judge_deep(ranks, strict=True)
-    assert bad(findings) == []
-    claims = [finding.claim for finding in findings]
-    assert "dcgmi did not run on h1, h2: nv-hostengine does not answer" in claims
-    assert "ib_write_bw did not run on h1, h2: their number is odd" in claims
-
-
 def test_a_diagnostic_without_a_result_is_a_warning(eight: tuple[DeepFacts, ...]) -> None:
     ranks = (replace(eight[0], tools=(read_dcgmi("dcgmi did not end within 180 s"),)), *eight[1:])
     (finding, *_) = judge_deep(ranks, strict=False)

@@ -273,12 +273,6 @@ def test_what_needs_several_hosts_means_nothing_on_one(judged: Any) -> None:
     assert judged(use, environ, ("collnet=1", "mnnvl=1", "gdr=1"), hosts=1) == []
 
 
-def test_what_is_to_be_off_and_is_on(judged: Any) -> None:
-    finding = only(judged(GOOD, expects=("nvls=0",)))
-    assert finding.severity is ERROR
-    assert finding.claim == "nvls=0 was expected, but NVLink SHARP (NVLS) is in use on all ranks"
-
-
 @pytest.mark.parametrize(
     ("environ", "expects", "asked"),
     [({"FI_PROVIDER": "efa"}, (), "FI_PROVIDER=efa"), ({}, ("provider=efa",), "provider=efa")],

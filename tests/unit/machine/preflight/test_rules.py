@@ -265,10 +265,6 @@ def test_a_clock_that_somebody_lowered(ranks: Ranks, found: Found, parts: Any) -
         assert found(ranks(at=5, gpu=changed)) == []
 
 
-def test_idle_clocks_are_no_fault(ranks: Ranks, found: Found, parts: Any) -> None:
-    assert found(ranks(at=5, gpu=parts.gpu(5, limits=("idle", "applications_clocks")))) == []
-
-
 @pytest.mark.parametrize(
     ("environ", "expects", "claim"),
     [
