@@ -9,7 +9,6 @@ from statistics import median
 from typing import Final
 
 from busbw.model.case import Case
-from busbw.model.counts import CountTable
 from busbw.model.plan import Plan
 from busbw.model.result import CaseResult, GroupResult, Status
 from busbw.units import NS_PER_US, first_of, format_share_short
@@ -261,14 +260,10 @@ def _count_words(plan: Plan) -> Iterator[str]:
     """Whose tables a run has, and how uneven they are."""
     for name in dict.fromkeys(table.collective for table in plan.counts):
         tables = [table for table in plan.counts if table.collective == name]
-        uneven = [f"{table.imbalance:.2f}" for table in (min(tables, key=_uneven), max(tables, key=_uneven))]
-        times = " to ".join(dict.fromkeys(uneven))
+        uneven = sorted(table.imbalance for table in tables)
+        times = " to ".join(dict.fromkeys(f"{each:.2f}" for each in (uneven[0], uneven[-1])))
         many = f"{len(tables)} matrices, " if len(tables) > 1 else ""
         yield f"{name}: {tables[0].origin}; {many}the busiest rank moves {times} times the mean"
-
-
-def _uneven(table: CountTable) -> float:
-    return table.imbalance
 
 
 def group_words(plan: Plan, ranks: int) -> str:

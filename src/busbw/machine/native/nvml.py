@@ -145,12 +145,8 @@ class Nvml:
         function = self._functions.get(name)
         return function is not None and function(*arguments) == 0
 
-    def init(self) -> bool:
-        """Whether NVML could be initialised."""
-        return self._ok("nvmlInit_v2")
-
     def close(self) -> None:
-        """Undo init."""
+        """Undo what open_nvml did."""
         self._ok("nvmlShutdown")
 
     def driver_version(self) -> str | None:
@@ -259,7 +255,7 @@ def open_nvml(path: str = LIBRARY) -> Nvml | None:
         nvml = Nvml(ctypes.CDLL(path))
     except OSError:
         return None
-    return nvml if nvml.init() else None
+    return nvml if nvml._ok("nvmlInit_v2") else None
 
 
 @contextmanager
