@@ -172,6 +172,7 @@ _SUMMARIES: Final[tuple[tuple[str, Callable[[Sequence[float]], float]], ...]] = 
     ("median", median),
     ("max", max),
 )
+_OF_A_GROUP: Final = ("time_ns", "low_ns", "high_ns", "mean_ns", "algbw_gb_per_s", "busbw_gb_per_s", "wrong")
 _SHOWN_GROUPS: Final = 4
 _SHOWN_RANKS: Final = 8
 
@@ -205,18 +206,8 @@ def _of_group(result: CaseResult, number: int) -> CaseResult:
     if not result.groups:
         return _bare(result)
     part = result.groups[number]
-    return replace(
-        _bare(result),
-        time_ns=part.time_ns,
-        low_ns=part.low_ns,
-        high_ns=part.high_ns,
-        mean_ns=part.mean_ns,
-        algbw_gb_per_s=part.algbw_gb_per_s,
-        busbw_gb_per_s=part.busbw_gb_per_s,
-        wrong=part.wrong,
-        samples=result.samples,
-        tau=result.tau,
-    )
+    numbers = {name: getattr(part, name) for name in _OF_A_GROUP}
+    return replace(_bare(result), samples=result.samples, tau=result.tau, **numbers)
 
 
 def _summary(result: CaseResult, of: Callable[[Sequence[float]], float]) -> CaseResult:
