@@ -71,6 +71,11 @@ def test_old_nccl(places: Places) -> None:
     assert reason.text.endswith("is older than 2.18.0")
 
 
+def test_explicit_path_that_is_not_there(places: Places) -> None:
+    status, _ = backend_status("/absent/libnccl.so", presence=TWO_GPUS, places=places(), mpi=MPICH)
+    assert status.reasons[0].text == "no libnccl at /absent/libnccl.so"
+
+
 @pytest.mark.parametrize(
     ("wheel", "usable"), [("nvidia_nccl_cu12-2.28.9", True), ("nvidia_nccl_cu13-2.28.9", False)]
 )
