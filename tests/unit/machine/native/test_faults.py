@@ -35,13 +35,11 @@ def patterns(type_: Type, op: str, seed: int = 7) -> Iterator[Any]:
 
 @EVERY_OP
 def test_a_stale_buffer_is_found(type_: Type, op: str) -> None:
-    """The result of the check before, and a buffer into which nothing was written."""
+    """The result of the check before."""
     for pattern in patterns(type_, op, seed=8):
         for kind in (REDUCED, MOVED):
             before = type_.filled(type_.pattern(op, pattern.ranks, seed=7), ELEMENTS, kind)
             assert type_.checked(before, pattern, kind).wrong > 0.2 * ELEMENTS
-            poison = type_.filled(pattern, ELEMENTS, kind | COMPLEMENT)
-            assert type_.checked(poison, pattern, kind).wrong == ELEMENTS
 
 
 @EVERY_OP
