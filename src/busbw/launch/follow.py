@@ -28,7 +28,7 @@ from busbw.record import close
 from busbw.record import folder as folders
 from busbw.record.arrive import Arrival, Heard
 from busbw.record.owner import Owner, is_owned
-from busbw.record.printed import Keeping, Line, Reading
+from busbw.record.printed import Line, Reading, keeping
 from busbw.record.read import read_record
 from busbw.redact import redact_text
 
@@ -278,12 +278,12 @@ class Following:
 
     def _take_items(self, interrupt: Interrupt) -> None:
         """Until the job has ended, or the user left it."""
-        printed = Keeping(self._folder) if self._is_command else contextlib.nullcontext()
+        printed = keeping(self._folder) if self._is_command else contextlib.nullcontext()
         (self._folder / folders.LOG_FILE).touch()
-        with printed as keeping:
+        with printed as keep:
             for item in self._engine.follow(self._handle, self._folder):
                 if isinstance(item, Output):
-                    self._take_line(item, keeping)
+                    self._take_line(item, keep)
                 elif isinstance(item, JobState):
                     self._take_state(item)
                 if interrupt.requested and not self._cancels:
@@ -297,13 +297,13 @@ class Following:
                 if is_ended:
                     return
 
-    def _take_line(self, item: Output, keeping: Keeping | None) -> None:
+    def _take_line(self, item: Output, keep: Callable[[Line], None] | None) -> None:
         self._heard_s = time.monotonic()
         line = self._hearing.take(item)
         if line is None:
             return
-        if keeping is not None:
-            keeping.keep(line)
+        if keep is not None:
+            keep(line)
         if self._raw is not None and self._printed.is_new(line):
             self._raw(line)
 

@@ -210,8 +210,8 @@ class _SeriesFollowing(follow.Following):
             self._show_step()
             super()._take_items(interrupt)
 
-    def _take_line(self, item: Output, keeping: object) -> None:
-        del keeping
+    def _take_line(self, item: Output, keep: object) -> None:
+        del keep
         self._heard_s = time.monotonic()
         if (found := _LINE.fullmatch(item.text)) is None:
             self._hearing.take(item)

@@ -25,7 +25,6 @@ from busbw.machine.native.cuda import (
 from busbw.machine.native.nvml import (
     CLOCK_MEMORY,
     CLOCK_SM,
-    FIELD_NVLINK_SPEED_MB_PER_S,
     LIBRARY,
     NvLink,
     nvml_meanwhile,
@@ -160,10 +159,9 @@ def _gpu(driver: CudaDriver, ordinal: int, nvml: Nvml | None, sysfs: Path) -> Gp
     uuid, pci = driver.device_uuid(device), driver.device_pci_bus_id(device)
     handle = nvml.device(uuid=uuid, pci_bus_id=pci) if nvml else None
     links: tuple[NvLink, ...] = ()
-    speed_mb_per_s = None
+    link_gb_per_s = None
     if nvml is not None and handle is not None:
-        links = nvml.nvlinks(handle)
-        speed_mb_per_s = nvml.field(handle, FIELD_NVLINK_SPEED_MB_PER_S)
+        links, link_gb_per_s = nvml.nvlinks(handle), nvml.nvlink_gb_per_s(handle)
     return Gpu(
         ordinal=ordinal,
         name=driver.device_name(device),
@@ -173,7 +171,7 @@ def _gpu(driver: CudaDriver, ordinal: int, nvml: Nvml | None, sysfs: Path) -> Gp
         compute_capability=driver.compute_capability(device),
         numa_node=numa_node(sysfs / "bus" / "pci" / "devices" / pci),
         nvlinks=links,
-        nvlink_gb_per_s=speed_mb_per_s / 1000 if speed_mb_per_s else None,
+        nvlink_gb_per_s=link_gb_per_s,
         pcie_gb_per_s=pcie_gb_per_s(sysfs / "bus" / "pci" / "devices" / pci),
     )
 

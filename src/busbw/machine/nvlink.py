@@ -13,7 +13,6 @@ from busbw.machine.native.nvml import (
     FIELD_NVLINK_DATA_RX_KIB,
     FIELD_NVLINK_DATA_TX_KIB,
     FIELD_NVLINK_RCV_BYTES,
-    FIELD_NVLINK_SPEED_MB_PER_S,
     FIELD_NVLINK_XMIT_BYTES,
     LIBRARY,
     SCOPE_ALL_LINKS,
@@ -40,8 +39,7 @@ def read_nvlinks(uuid: str, *, library: str = LIBRARY) -> tuple[Counted, ...]:
 
 def _read(nvml: Nvml, handle: int, uuid: str) -> tuple[Counted, ...]:
     links = [link.link for link in nvml.nvlinks(handle) if link.active]
-    speed_mb_per_s = nvml.field(handle, FIELD_NVLINK_SPEED_MB_PER_S)
-    rate = speed_mb_per_s / 1000 if speed_mb_per_s else None
+    rate = nvml.nvlink_gb_per_s(handle)
     for sent, received, unit in _FIELDS:
         pairs = [(link, nvml.field(handle, sent, link), nvml.field(handle, received, link)) for link in links]
         total = nvml.field(handle, sent, SCOPE_ALL_LINKS), nvml.field(handle, received, SCOPE_ALL_LINKS)

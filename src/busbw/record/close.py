@@ -77,10 +77,9 @@ def _not_run(cases: int, finished: int) -> list[dict[str, Any]]:
 
 def _fields(folder: Path) -> dict[str, Any] | None:
     try:
-        fields = read_fields(folder)
+        return read_fields(folder)
     except OSError:
         return asdict(requested(folder)) if (folder / REQUEST_FILE).is_file() else None
-    return fields
 
 
 def read_status(folder: Path) -> RunStatus | None:

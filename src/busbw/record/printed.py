@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Self, TextIO
 
 from busbw.record.folder import PRINTED_FILE
 from busbw.record.results import GrowingFile
@@ -25,30 +24,18 @@ class Line:
     is_error: bool
 
 
-class Keeping:
-    """Written by the one process that follows the job. An engine gives a job's lines from the first each time
-    that it is followed: so the file begins anew.
+@contextmanager
+def keeping(folder: Path) -> Iterator[Callable[[Line], None]]:
+    """What keeps a line at once, for the one process that follows the job. An engine gives a job's lines from
+    the first each time that it is followed: so the file begins anew.
     """
+    with (folder / PRINTED_FILE).open("w") as file:
 
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / PRINTED_FILE
-        self._file: TextIO | None = None
+        def keep(line: Line) -> None:
+            file.write(json.dumps([line.text, line.is_error]) + "\n")
+            file.flush()  # others read along
 
-    def __enter__(self) -> Self:
-        self._file = self._path.open("w")
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._file is not None:
-            self._file.close()
-
-    def keep(self, line: Line) -> None:
-        """At once: others may read along."""
-        assert self._file is not None
-        self._file.write(json.dumps([line.text, line.is_error]) + "\n")
-        self._file.flush()
+        yield keep
 
 
 class Reading:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from statistics import median
@@ -15,7 +14,7 @@ from busbw.model.neighbour import Beside, Factor
 from busbw.model.plan import Plan
 from busbw.model.result import CaseResult
 from busbw.report import curves
-from busbw.report.fields import aligned
+from busbw.report.fields import aligned, folded
 from busbw.report.plots import Plot, Table
 from busbw.units import counted, format_number, format_size, format_time
 
@@ -41,7 +40,7 @@ def lines(plan: Plan, results: Sequence[CaseResult]) -> list[str]:
     text = [line for own in found for line in ("", *_of_neighbour(own))]
     if found:
         notes = dict.fromkeys(note for own in found for note in _notes(own))
-        text += ["", *(line for note in notes for line in textwrap.wrap(note, _COLUMNS))]
+        text += ["", *(line for note in notes for line in folded(note, _COLUMNS))]
     return [f"# {line}".rstrip() for line in text]
 
 
@@ -96,9 +95,9 @@ def _of_neighbour(found: Sequence[Judged]) -> Iterator[str]:
     first = found[0].beside
     rates = [rate for each in found for rate in each.beside.work_alone]
     alone = f"; by itself {format_number(median(rates))} {first.unit} a rank" if any(rates) else ""
-    yield from textwrap.wrap(f"beside {first.what}: {first.how}{alone}", _COLUMNS, subsequent_indent="  ")
+    yield from folded(f"beside {first.what}: {first.how}{alone}", _COLUMNS, rest="  ")
     yield from _table(found)
-    yield from textwrap.wrap(answer(found), _COLUMNS, subsequent_indent="  ")
+    yield from folded(answer(found), _COLUMNS, rest="  ")
 
 
 def _table(found: Sequence[Judged]) -> list[str]:

@@ -9,7 +9,6 @@ from statistics import median
 from typing import Final
 
 from busbw.model.case import Case
-from busbw.model.counts import CountTable
 from busbw.model.plan import Plan
 from busbw.model.result import CaseResult, GroupResult, Status
 from busbw.units import NS_PER_US, first_of, format_share_short
@@ -173,6 +172,7 @@ _SUMMARIES: Final[tuple[tuple[str, Callable[[Sequence[float]], float]], ...]] = 
     ("median", median),
     ("max", max),
 )
+_OF_A_GROUP: Final = ("time_ns", "low_ns", "high_ns", "mean_ns", "algbw_gb_per_s", "busbw_gb_per_s", "wrong")
 _SHOWN_GROUPS: Final = 4
 _SHOWN_RANKS: Final = 8
 
@@ -206,18 +206,8 @@ def _of_group(result: CaseResult, number: int) -> CaseResult:
     if not result.groups:
         return _bare(result)
     part = result.groups[number]
-    return replace(
-        _bare(result),
-        time_ns=part.time_ns,
-        low_ns=part.low_ns,
-        high_ns=part.high_ns,
-        mean_ns=part.mean_ns,
-        algbw_gb_per_s=part.algbw_gb_per_s,
-        busbw_gb_per_s=part.busbw_gb_per_s,
-        wrong=part.wrong,
-        samples=result.samples,
-        tau=result.tau,
-    )
+    numbers = {name: getattr(part, name) for name in _OF_A_GROUP}
+    return replace(_bare(result), samples=result.samples, tau=result.tau, **numbers)
 
 
 def _summary(result: CaseResult, of: Callable[[Sequence[float]], float]) -> CaseResult:
@@ -261,14 +251,10 @@ def _count_words(plan: Plan) -> Iterator[str]:
     """Whose tables a run has, and how uneven they are."""
     for name in dict.fromkeys(table.collective for table in plan.counts):
         tables = [table for table in plan.counts if table.collective == name]
-        uneven = [f"{table.imbalance:.2f}" for table in (min(tables, key=_uneven), max(tables, key=_uneven))]
-        times = " to ".join(dict.fromkeys(uneven))
+        uneven = sorted(table.imbalance for table in tables)
+        times = " to ".join(dict.fromkeys(f"{each:.2f}" for each in (uneven[0], uneven[-1])))
         many = f"{len(tables)} matrices, " if len(tables) > 1 else ""
         yield f"{name}: {tables[0].origin}; {many}the busiest rank moves {times} times the mean"
-
-
-def _uneven(table: CountTable) -> float:
-    return table.imbalance
 
 
 def group_words(plan: Plan, ranks: int) -> str:

@@ -150,7 +150,7 @@ def _heading(expectation: Expectation) -> Iterator[str]:
     facts = [*filter(None, (arm.where and f"in groups {arm.where}",)), *facts, arm.definition]
     yield f"# run      {arm.name}: {', '.join((f'{arm.ranks} ranks', *facts))}"
     for reference in expectation.references:
-        yield f"# against  {reference_line(reference)}"
+        yield f"# against  {'; '.join(reference_lines(reference))}"
         if reference.note:
             yield f"#          {reference.note}"
     if not expectation.references:
@@ -170,11 +170,6 @@ def _history(prior: Prior) -> str:
     device = f"{DEVICE_BOUND:.0%} from 1 MiB, {HOST_BOUND:.0%} below"
     words = device if prior.on_device else f"{HOST_BOUND:.0%}"
     return f"between launches: {words}, by default; it takes {LEAST_LAUNCHES} earlier runs to know it better"
-
-
-def reference_line(reference: Reference) -> str:
-    """One reference in a line: what it is of, with which versions, whose, and when."""
-    return "; ".join(reference_lines(reference))
 
 
 def reference_lines(reference: Reference) -> tuple[str, str]:

@@ -242,32 +242,32 @@ def exclude_words(field: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-class MatrixCsvDisplay(HuntDisplay):
-    """A matrix of pairs as rows for programs; what else is said goes to ``err``."""
+class _ForPrograms(HuntDisplay):
+    """Values go to ``out``, what else is said to ``err``."""
 
     def __init__(self, out: TextIO, err: TextIO, *, live: bool = True, wide: bool = False) -> None:
         super().__init__(err, err, live=live, wide=wide)
-        self._rows = out
+        self._values = out
+
+
+class MatrixCsvDisplay(_ForPrograms):
+    """A matrix of pairs as rows."""
 
     def _result(self, hunt: Hunt, folder: str) -> list[str]:
-        writer = csv.writer(self._rows, lineterminator="\n")
+        writer = csv.writer(self._values, lineterminator="\n")
         writer.writerow(CSV_FIELDS)
         if hunt.kind == "pairs" and self._rounds:
             writer.writerows(rows(self._rounds, hunt.size_bytes))
-        self._rows.flush()
+        self._values.flush()
         found = (line for finding in self._findings for line in finding_lines(finding))
         return [*found, f"# record   {folder}"]
 
 
-class HuntJsonDisplay(HuntDisplay):
+class HuntJsonDisplay(_ForPrograms):
     """The record with its rounds, once, at the end."""
-
-    def __init__(self, out: TextIO, err: TextIO, *, live: bool = True, wide: bool = False) -> None:
-        super().__init__(err, err, live=live, wide=wide)
-        self._record = out
 
     def _result(self, hunt: Hunt, folder: str) -> list[str]:
         fields = json.loads((Path(folder) / RUN_FILE).read_text())
-        self._record.write(json.dumps({**fields, "rounds": self._rounds}, indent=1) + "\n")
-        self._record.flush()
+        self._values.write(json.dumps({**fields, "rounds": self._rounds}, indent=1) + "\n")
+        self._values.flush()
         return [f"# record   {folder}"]

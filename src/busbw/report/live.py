@@ -17,6 +17,7 @@ from busbw.errors import BusbwError
 from busbw.model.case import Case
 from busbw.model.event import Emit, Event, EventKind, encode
 from busbw.model.finding import Severity
+from busbw.model.mark import conditions_of
 from busbw.model.plan import Plan
 from busbw.model.record import Method, WorldInfo
 from busbw.model.result import (
@@ -257,9 +258,10 @@ class TableDisplay(Display):
 
     def _new_conditions(self, plan: Plan, results: Sequence[CaseResult]) -> list[str]:
         """Lines of conditions that hold from here on."""
-        lines = [line for line in table.condition_lines(plan, results) if line not in self._said]
+        found = conditions_of((plan.cases[result.case], result) for result in results)
+        lines = [line for line in found if line not in self._said]
         self._said.update(lines)
-        return lines
+        return [f"# note     {line}" for line in lines]
 
     def _print(self, lines: Iterable[str]) -> None:
         print_lines(lines, self._out, whole=self._wide)

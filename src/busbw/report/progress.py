@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Protocol, TextIO
 
@@ -29,7 +29,7 @@ class Step(Protocol):
 class ProgressLine:
     """One line at the bottom, which goes when it stops; what else is printed stands above it."""
 
-    def __init__(self, err: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, err: TextIO) -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 
         from busbw.report.changing_rows import RowsAndProgress
@@ -46,14 +46,13 @@ class ProgressLine:
             redirect_stdout=sys.stdout.isatty(),
             redirect_stderr=True,
         )
-        self._clock = clock
         self._task: TaskID | None = None
         self._total = self._first = 0
         self._started_s = 0.0
 
     def start(self, total: int, under_way: str, done: int = 0) -> None:
         """``done`` of ``total`` steps are done already."""
-        self._total, self._first, self._started_s = total, done, self._clock()
+        self._total, self._first, self._started_s = total, done, time.monotonic()
         self._task = self._progress.add_task(under_way, total=total, completed=done, left="")
         self._progress.start()
         with_progress.append(self.console)
@@ -75,7 +74,7 @@ class ProgressLine:
         self._total = total or self._total
         now = done - self._first
         if left_s is None:
-            left_s = time_left_s(now, self._total - done, self._clock() - self._started_s)
+            left_s = time_left_s(now, self._total - done, time.monotonic() - self._started_s)
         left = f"about {format_duration(left_s)} left" if left_s else ""
         self._progress.update(self._task, completed=done, total=self._total, description=under_way, left=left)
 

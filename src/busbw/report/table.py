@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any, Final
 
 from busbw.model.case import Case
-from busbw.model.mark import conditions_of, meaning
+from busbw.model.mark import meaning
 from busbw.model.network import said_by, said_words
 from busbw.model.plan import Limits, Plan, Stream
 from busbw.model.record import NOT_STATED, TWO_RANKS, Method, RankInfo, WorldInfo
@@ -46,12 +46,6 @@ OVERLAP_NOTE: Final = (
     "overlap: share of a stream's time in which all streams of the rank ran, on the rank with the least;"
     " median over samples"
 )
-
-
-def condition_lines(plan: Plan, results: Sequence[CaseResult]) -> list[str]:
-    """What holds for the runs, operations or types of these results, a line each."""
-    found = [(plan.cases[result.case], result) for result in results]
-    return [f"# note     {line}" for line in conditions_of(found)]
 
 
 def header(

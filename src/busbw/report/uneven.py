@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from typing import Final
 
 from busbw.judge.uneven import Uneven, uneven
 from busbw.model.plan import Plan
 from busbw.model.result import CaseResult
-from busbw.report.fields import aligned
+from busbw.report.fields import aligned, folded
 from busbw.units import format_time
 
 _HEAD: Final = ("case", "evenly", "uneven", "times as long", "busiest/mean")
@@ -36,7 +35,7 @@ def _answer(found: Sequence[Uneven]) -> list[str]:
         f"uneven counts: {_name(worst)} takes {_ratio(worst)} times as long as the same bytes evenly spread;"
         f" its busiest rank moves {worst.imbalance:.2f} times the mean"
     )
-    return textwrap.wrap(text, _COLUMNS, subsequent_indent="  ")
+    return folded(text, _COLUMNS, rest="  ")
 
 
 def _ratio(each: Uneven) -> str:

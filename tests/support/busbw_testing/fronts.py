@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -55,12 +56,15 @@ def only_run(home: Path) -> Path:
     return folder
 
 
-def wait_for(path: Path, word: str) -> None:
-    for _ in range(3000):
-        if path.is_file() and word in path.read_text():
-            return
+def until(holds: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline, f"no {what} within 60 s"
         time.sleep(0.02)
-    raise AssertionError(f"no {word!r} in {path} within 60 s")
+
+
+def wait_for(path: Path, word: str) -> None:
+    until(lambda: path.is_file() and word in path.read_text(), f"{word!r} in {path}")
 
 
 def job_is_gone(folder: Path) -> bool:
@@ -75,11 +79,7 @@ def job_is_gone(folder: Path) -> bool:
 
 
 def wait_for_run(home: Path) -> None:
-    for _ in range(3000):
-        if home.is_dir() and any((folder / "request" / "job.json").is_file() for folder in home.iterdir()):
-            return
-        time.sleep(0.02)
-    raise AssertionError("no job within 60 s")
+    until(lambda: any(home.glob("*/request/job.json")), "job")
 
 
 def begun(home: Path, *words: str, **variables: str) -> tuple[subprocess.Popen[str], Path]:

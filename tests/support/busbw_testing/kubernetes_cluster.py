@@ -27,6 +27,7 @@ from typing import Any, Final, Self
 import yaml
 from kubernetes import client, config
 
+from busbw_testing import namespaces
 from busbw_testing.kubernetes_tools import Tools
 
 _CLONE_NEWNET: Final = 0x40000000
@@ -54,31 +55,13 @@ CAPACITY: Final[Mapping[str, str]] = {
     "nvidia.com/gpu": "8",
     "vpc.amazonaws.com/efa": "4",
 }
-_NEEDED: Final = ("unshare", "nsenter", "setpriv", "ip", "openssl", "ssh", "/usr/sbin/sshd")
 
 
 def why_not() -> str:
     """Why no cluster can be made here, apart from the tools; empty where it can."""
-    missing = [tool for tool in _NEEDED if shutil.which(tool) is None]
-    if missing:
-        packages = "iproute2 util-linux openssl openssh-server openssh-client"
-        return f"no {', '.join(missing)} here (apt-get install {packages})"
-    words = [
-        "unshare",
-        "--net",
-        "--mount",
-        "--uts",
-        "--ipc",
-        "--pid",
-        "--fork",
-        "ip",
-        "link",
-        "set",
-        "lo",
-        "up",
-    ]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    return f"no namespaces here: {done.stderr.strip()}" if done.returncode else ""
+    if shutil.which("openssl") is None:
+        return "no openssl here (apt-get install openssl)"
+    return namespaces.why_not()
 
 
 class Cluster:

@@ -52,3 +52,38 @@ def write_tree(tmp_path: Path) -> Callable[[dict[str, str]], Path]:
         return tmp_path
 
     return write
+
+
+@pytest.fixture
+def rdma() -> Callable[..., dict[str, str]]:
+    """``rdma("mlx5_0", "mlx5_core", "InfiniBand", state="1: DOWN")``: files of a device with a port, as
+    the kernel links them.
+    """
+
+    def files(
+        name: str,
+        driver: str,
+        layer: str,
+        *,
+        rate: str = "400 Gb/sec (4X NDR)",
+        state: str = "4: ACTIVE",
+        netdev: str = "",
+    ) -> dict[str, str]:
+        function = f"sys/devices/pci0000:00/0000:{name[-1]}A:00.0"
+        device, port = f"sys/class/infiniband/{name}", f"sys/class/infiniband/{name}/ports/1"
+        found = {
+            f"{function}/numa_node": "1",
+            f"{function}/driver": f"-> sys/bus/pci/drivers/{driver}",
+            f"{device}/device": f"-> {function}",
+            f"{device}/fw_ver": "28.39.1002\n",
+            f"{port}/state": f"{state}\n",
+            f"{port}/phys_state": "5: LinkUp\n",
+            f"{port}/link_layer": f"{layer}\n",
+            f"{port}/rate": f"{rate}\n",
+        }
+        if netdev:
+            found[f"{function}/net/{netdev}/mtu"] = "9000"
+            found[f"{port}/gid_attrs/ndevs/0"] = f"{netdev}\n"
+        return found
+
+    return files

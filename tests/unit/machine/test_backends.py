@@ -56,13 +56,6 @@ def test_both_usable(places: Places) -> None:
     assert mpi.detail == "mpich library at /env/lib/libmpi.so.12 (environment); mpiexec /env/bin/mpiexec"
 
 
-def test_no_driver_and_no_mpi4py() -> None:
-    nccl, mpi = backend_status(presence=NO_DRIVER, mpi=NO_MPI4PY)
-    assert [reason.text for reason in nccl.reasons] == ["no NVIDIA driver: libcuda.so.1 not found"]
-    assert [reason.text for reason in mpi.reasons] == ["mpi4py is not installed"]
-    assert mpi.reasons[0].hint == "pip install mpi4py mpich"
-
-
 def test_gpus_without_nccl_say_where_was_looked(places: Places, tmp_path: Path) -> None:
     status, _ = backend_status(presence=TWO_GPUS, places=places(), mpi=MPICH)
     (reason,) = status.reasons
@@ -76,13 +69,6 @@ def test_old_nccl(places: Places) -> None:
     (reason,) = status.reasons
     assert reason.text.startswith("NCCL 2.10.3 at ")
     assert reason.text.endswith("is older than 2.18.0")
-
-
-def test_two_copies(places: Places, tmp_path: Path) -> None:
-    maps = tmp_path / "maps"
-    maps.write_text("".join(f"7f00-7f01 r-xp 0 08:01 1 /{name}/libnccl.so.2\n" for name in "ab"))
-    status, _ = backend_status(presence=TWO_GPUS, places=places(maps=maps), mpi=MPICH)
-    assert "/a/libnccl.so.2 and /b/libnccl.so.2" in status.reasons[0].text
 
 
 def test_explicit_path_that_is_not_there(places: Places) -> None:
@@ -143,8 +129,9 @@ class TestChoose:
         with pytest.raises(SiteError, match="backend nccl is not usable: no NVIDIA driver") as caught:
             choose_backend("nccl", presence=NO_DRIVER, mpi=MPICH)
         assert caught.value.hint == "install one"
-        with pytest.raises(SiteError, match="mpi4py is not installed"):
+        with pytest.raises(SiteError, match="mpi4py is not installed") as caught:
             choose_backend("mpi", presence=NO_DRIVER, mpi=NO_MPI4PY)
+        assert caught.value.hint == "pip install mpi4py mpich"
 
     def test_null_needs_nothing(self) -> None:
         assert choose_backend("null", presence=BROKEN, mpi=NO_MPI4PY) == "null"

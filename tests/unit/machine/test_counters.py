@@ -21,27 +21,16 @@ from busbw.machine.nvlink import read_nvlinks
 
 WriteTree = Callable[[dict[str, str]], Path]
 BuildLibrary = Callable[..., Path]
+Rdma = Callable[..., dict[str, str]]
 UUID = "GPU-01112131-4151-6171-8191-a1b1c1d1e1f1"
 
 
-def rdma(name: str, driver: str, layer: str, state: str = "4: ACTIVE") -> dict[str, str]:
-    device = f"sys/devices/pci0000:00/0000:{name[-1]}a:00.0"
-    port = f"sys/class/infiniband/{name}/ports/1"
-    return {
-        f"{device}/driver": f"-> sys/bus/pci/drivers/{driver}",
-        f"sys/class/infiniband/{name}/device": f"-> {device}",
-        f"{port}/state": f"{state}\n",
-        f"{port}/link_layer": f"{layer}\n",
-        f"{port}/rate": "400 Gb/sec (4X NDR)\n",
-    }
-
-
-def test_infiniband_counts_words_of_four_bytes(write_tree: WriteTree) -> None:
+def test_infiniband_counts_words_of_four_bytes(write_tree: WriteTree, rdma: Rdma) -> None:
     port = "sys/class/infiniband/mlx5_0/ports/1"
     tree = write_tree(
         {
             **rdma("mlx5_0", "mlx5_core", "InfiniBand"),
-            **rdma("mlx5_1", "mlx5_core", "InfiniBand", "1: DOWN"),
+            **rdma("mlx5_1", "mlx5_core", "InfiniBand", state="1: DOWN"),
             f"{port}/counters/port_xmit_data": "1000\n",
             f"{port}/counters/port_rcv_data": "250\n",
             f"{port}/counters/port_xmit_wait": "7\n",
@@ -55,7 +44,7 @@ def test_infiniband_counts_words_of_four_bytes(write_tree: WriteTree) -> None:
     assert events(found.values) == {"port_xmit_wait": 7, "out_of_sequence": 3}
 
 
-def test_efa_counts_bytes_by_either_set_and_states_no_rate(write_tree: WriteTree) -> None:
+def test_efa_counts_bytes_by_either_set_and_states_no_rate(write_tree: WriteTree, rdma: Rdma) -> None:
     counters = "sys/class/infiniband/rdmap0/ports/1/hw_counters"
     names = {"tx_bytes": 10, "rx_bytes": 900, "send_bytes": 5, "recv_bytes": 6, "rdma_read_bytes": 700}
     names |= {"rdma_read_resp_bytes": 800, "rdma_write_bytes": 0, "rdma_write_recv_bytes": 0, "rx_drops": 2}

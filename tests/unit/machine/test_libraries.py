@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import ctypes
 import struct
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -92,12 +90,3 @@ def test_mapped_libraries_of_a_table(library: Path, tmp_path: Path) -> None:
         "\n".join(f"7f00-7f01 r-xp 00000000 08:01 5   {path}" for path in rows) + "\n7f02-7f03 r 0 0:0 0\n"
     )
     assert [info.path for info in mapped_libraries(maps)] == sorted([str(library), "/opt/libnccl-net.so"])
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
-def test_mapped_libraries_of_this_process(build_library: BuildLibrary) -> None:
-    path = build_library("nvml", name="libnvidia-ml.so.580.1", flags=(f"-Wl,--build-id=0x{ID}",))
-    assert not any(info.path == str(path) for info in mapped_libraries())
-    ctypes.CDLL(str(path))
-    (info,) = (info for info in mapped_libraries() if info.path == str(path))
-    assert (info.version, info.build_id) == ("580.1", ID)

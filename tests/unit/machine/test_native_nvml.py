@@ -6,8 +6,6 @@ from pathlib import Path
 import pytest
 
 from busbw.machine.native.nvml import (
-    CLOCK_MEMORY,
-    CLOCK_SM,
     FIELD_NVLINK_DATA_TX_KIB,
     SCOPE_ALL_LINKS,
     NvLink,
@@ -35,18 +33,6 @@ def test_device_by_uuid_then_pci(nvml: Nvml) -> None:
     assert nvml.device(uuid=UUID) == nvml.device(uuid="GPU-other", pci_bus_id="0000:1b:00.0") is not None
     assert nvml.device(uuid="GPU-other") is None
     assert nvml.device() is None
-
-
-def test_facts(nvml: Nvml) -> None:
-    assert nvml.driver_version() == "530.1"
-
-
-def test_clocks_fall_back_to_the_old_name_and_refusals_are_none(nvml: Nvml) -> None:
-    device = nvml.device(uuid=UUID)
-    assert nvml.clock_mhz(device, CLOCK_SM) == 345
-    assert nvml.max_clock_mhz(device, CLOCK_SM) == 1980
-    assert nvml.max_clock_mhz(device, CLOCK_MEMORY) is None
-    assert nvml.clock_limits(device) == ("sw_power_cap", "hw_thermal", "0x4000")
 
 
 def test_links(nvml: Nvml) -> None:

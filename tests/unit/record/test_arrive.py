@@ -153,33 +153,28 @@ def test_a_folder_of_the_same_name_is_not_taken_for_the_front_s(
 
 
 def test_what_is_too_large_stays_and_is_named(tmp_path: Path, home: Path, record: RunRecord) -> None:
-    folder = create(tmp_path, "r")
-    (folder / RUN_FILE).write_text(json.dumps(asdict(record)))
-    (folder / SAMPLES_FILE).write_bytes(np.random.default_rng(1).bytes(100_000))
-    items = list(packets(folder, most_bytes=50_000))
-    assert [(item["path"], item["parts"]) for item in items] == [(RUN_FILE, 1), (str(SAMPLES_FILE), 0)]
-    arrival = Arrival(home)
-    for item in items:
-        arrival.take(item)
-    assert arrival.left_out == (str(SAMPLES_FILE),)
-    assert read_record(home).plan == record.plan
-    (result,) = not_run(1, 0)
-    measured = replace(record, results=(replace(result, samples=9),))
-    assert [DIGESTS_FILE.name in said for said in absent_files(home, measured)] == [True]
-
-
-def test_nccl_s_own_files_come_home_before_the_samples(tmp_path: Path, home: Path, record: RunRecord) -> None:
+    """NCCL's own files come before the samples, which may be too large."""
     folder = create(tmp_path, "r")
     (folder / RUN_FILE).write_text(json.dumps(asdict(record)))
     (folder / SAMPLES_FILE).write_bytes(np.random.default_rng(1).bytes(100_000))
     (folder / NCCL_FILES[0]).parent.mkdir()
     for name in NCCL_FILES:
         (folder / name).write_text(f"<{name}/>")
+    items = list(packets(folder, most_bytes=50_000))
+    names = map(str, (RUN_FILE, *NCCL_FILES))
+    assert [(item["path"], item["parts"]) for item in items] == [
+        *((name, 1) for name in names),
+        (str(SAMPLES_FILE), 0),
+    ]
     arrival = Arrival(home)
-    for item in packets(folder, most_bytes=50_000):
+    for item in items:
         arrival.take(item)
-    assert [(home / name).read_text() for name in NCCL_FILES] == [f"<{name}/>" for name in NCCL_FILES]
     assert arrival.left_out == (str(SAMPLES_FILE),)
+    assert [(home / name).read_text() for name in NCCL_FILES] == [f"<{name}/>" for name in NCCL_FILES]
+    assert read_record(home).plan == record.plan
+    (result,) = not_run(1, 0)
+    measured = replace(record, results=(replace(result, samples=9),))
+    assert [DIGESTS_FILE.name in said for said in absent_files(home, measured)] == [True]
 
 
 @pytest.mark.parametrize("path", ["../evil", "/tmp/evil", "request/job.json", "log/../../evil"])

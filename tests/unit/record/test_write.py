@@ -12,12 +12,11 @@ import pytest
 from busbw.errors import UsageError
 from busbw.model.choice import Choice
 from busbw.model.neighbour import Beside, Factor
-from busbw.model.plan import CallOptions, Limits, Timing
 from busbw.model.record import READABLE_SCHEMAS, SCHEMA_VERSION, RunRecord, RunStatus
 from busbw.model.result import CaseResult, GroupResult, Status, StopReason, WrongData
 from busbw.model.sample import SAMPLE_DTYPE
 from busbw.record import read
-from busbw.record.folder import DIGESTS_FILE, RUN_FILE, SAMPLES_FILE
+from busbw.record.folder import RUN_FILE, SAMPLES_FILE
 from busbw.record.write import RunWriter, write_record
 
 GOOD = CaseResult(0, Status.GOOD, 1010.0, 1000.0, 1020.0, 1011.5, 1.0, 1.0, 8, 4, 20, StopReason.PRECISION, 0)
@@ -82,18 +81,6 @@ def test_every_field_of_a_result_reads_back_equal(
     assert got.memory_bytes == {"buffers": 2**40}
 
 
-def test_a_plan_with_every_option_reads_back_equal(folder: Path, record: RunRecord) -> None:
-    plan = replace(
-        record.plan,
-        limits=Limits(0, 0, 0.5, 0.6, 7.0, 8.0, 9, 10, 11.0),
-        options=CallOptions(2, 3, 1, 4, "managed", 5.5),
-        timing=Timing("latency", "span", "ramp", barrier=False),
-        show=("p99", "memory"),
-    )
-    write_record(folder, replace(record, plan=plan))
-    assert read.read_record(folder).plan == plan
-
-
 def test_every_finished_case_is_readable_at_once(
     folder: Path, record: RunRecord, samples: np.ndarray, digests: np.ndarray
 ) -> None:
@@ -146,11 +133,3 @@ def test_an_unknown_schema_is_refused(folder: Path, record: RunRecord, schema: o
     with pytest.raises(UsageError, match=f"record schema {schema}; this busbw reads 2 and 3") as refused:
         read.read_record(folder)
     assert "busbw_version" in refused.value.hint
-
-
-def test_digests_are_appended_not_replaced(
-    folder: Path, record: RunRecord, samples: np.ndarray, digests: np.ndarray
-) -> None:
-    (folder / DIGESTS_FILE).write_bytes(digests.tobytes())
-    RunWriter(folder, record).append(GOOD, samples, digests)
-    assert len(read.read_digests(folder)) == 4

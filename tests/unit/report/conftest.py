@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from busbw.model.event import Event, EventKind, decode, encode, event
@@ -24,40 +26,21 @@ def world() -> WorldInfo:
     return WorldInfo("nccl", "torchrun", 2, ranks)
 
 
+TIMED = CaseResult(0, Status.GOOD, samples=8, calls_per_sample=4, warmup_calls=20, wrong=0)
+WRONG = CaseResult(3, Status.WRONG, 12345.6, 12000.0, 12600.0, 12400.0, samples=11, calls_per_sample=1)
+
+
 @pytest.fixture
 def results() -> list[CaseResult]:
     """Of the first five cases; the fourth is wrong on rank 1, the run ends before the sixth."""
 
     def good(case: int, time_ns: float) -> CaseResult:
-        return CaseResult(
-            case=case,
-            status=Status.GOOD,
-            time_ns=time_ns,
-            low_ns=time_ns * 0.99,
-            high_ns=time_ns * 1.01,
-            mean_ns=time_ns,
-            algbw_gb_per_s=1024 / time_ns,
-            busbw_gb_per_s=1024 / time_ns,
-            samples=8,
-            calls_per_sample=4,
-            warmup_calls=20,
-            stop=StopReason.PRECISION,
-            wrong=0,
-        )
+        times = {"time_ns": time_ns, "low_ns": time_ns * 0.99, "high_ns": time_ns * 1.01, "mean_ns": time_ns}
+        rates = dict.fromkeys(("algbw_gb_per_s", "busbw_gb_per_s"), 1024 / time_ns)
+        return replace(TIMED, case=case, stop=StopReason.PRECISION, **times, **rates)
 
-    wrong = CaseResult(
-        case=3,
-        status=Status.WRONG,
-        time_ns=12345.6,
-        low_ns=12000.0,
-        high_ns=12600.0,
-        mean_ns=12400.0,
-        samples=11,
-        calls_per_sample=1,
-        stop=StopReason.CASE_TIME,
-        wrong=17,
-        wrong_at=(WrongData(1, "node1", 17, 5),),
-    )
+    at = (WrongData(1, "node1", 17, 5),)
+    wrong = replace(WRONG, stop=StopReason.CASE_TIME, wrong=17, wrong_at=at)
     return [good(0, 1000.0), good(1, 2000.0), good(2, 4000.0), wrong, good(4, 1e8)]
 
 

@@ -56,13 +56,6 @@ def test_a_case_has_its_bins_and_what_is_known_of_its_samples(plan: Plan) -> Non
     )
 
 
-def test_flagged_samples_are_drawn_and_not_in_the_percentiles(plan: Plan) -> None:
-    plot = drawn(plan, replace(SPREAD, flagged=4, kept=100))
-    assert "Flagged: 4 samples: " in plot.note
-    assert plot.note.endswith("; they are in the bins but not in the percentiles.")
-    assert ("samples of the percentiles", "100") in plot.table.rows
-
-
 def test_the_pass_of_single_calls_says_what_it_is(plan: Plan) -> None:
     plot = drawn(plan, replace(SPREAD, single_calls=True, calls_per_sample=1))
     assert plot.note == (

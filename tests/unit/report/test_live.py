@@ -56,6 +56,21 @@ def test_a_row_appears_as_soon_as_both_placements_are_done(events: list[Event]) 
     assert out.getvalue().splitlines()[-1].split()[0] == "1024"
 
 
+def test_a_row_ends_where_no_other_placement_follows(events: list[Event], plan: Plan) -> None:
+    """A run with one placement only, as logs of nccom-test give: a row a size, not one row for all."""
+    apart = [case for case in plan.cases if not case.in_place]
+    apart = [replace(case, index=index) for index, case in enumerate(apart)]
+    results = [replace(FULL, case=case.index) for case in apart]
+    header, *cases, _ = with_results(events, replace(plan, cases=tuple(apart)), *results)
+    out = io.StringIO()
+    display = live.create("table", out, io.StringIO())
+    display.handle(header)
+    for count, item in enumerate(cases, 1):
+        display.handle(item)
+        rows = [line for line in out.getvalue().splitlines() if not line.startswith("#")]
+        assert [line.split()[0] for line in rows] == ["1024", "2048", "1024", "2048"][:count]
+
+
 def test_a_run_that_ends_between_two_placements_shows_the_one_it_has(events: list[Event]) -> None:
     rows = [line for line in shown("table", events)[0].splitlines() if not line.startswith("#")]
     case = ["1024", "256", "float", "none", "-1"]
@@ -208,17 +223,6 @@ def test_the_header_of_csv_is_for_scripts_and_only_grows(events: list[Event], pl
         " high_ns mean_ns algbw_gb_per_s busbw_gb_per_s samples calls_per_sample warmup_calls stop wrong"
     )
     assert " ".join(names).startswith(first_release)
-
-
-def test_cases_that_the_budget_did_not_reach_have_a_row_and_a_reason(events: list[Event], plan: Plan) -> None:
-    reason = "the budget of 2 s ended before"
-    results = [replace(FULL, case=i) for i in range(2)]
-    results += [CaseResult(i, Status.NOT_RUN, error=reason) for i in range(2, 8)]
-    out = shown("table", with_results(events, plan, *results))[0].splitlines()
-    assert len([line for line in out if not line.startswith("#")]) == 4
-    assert f"# not run: {reason}" in out
-    rows = list(csv.DictReader(io.StringIO(shown("csv", with_results(events, plan, *results))[0])))
-    assert [(row["status"], row["error"]) for row in rows[2:]] == [("not-run", reason)] * 6
 
 
 def test_a_hunt_that_has_ended_has_no_time_left(pairs_events: list[Event]) -> None:

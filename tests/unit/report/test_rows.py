@@ -160,59 +160,28 @@ def test_the_heading_of_all_columns() -> None:
     ]
 
 
+CASE = "      1048576       262144     float    sum    -1"
+SIDE = "      12.35   2.4%   84.93  148.63      0"
+
+
 @pytest.mark.parametrize(
     ("what", "results", "text"),
     [
-        (
-            case(),
-            (GOOD, GOOD),
-            (
-                "      1048576       262144     float    sum    -1"
-                "      12.35   2.4%   84.93  148.63      0"
-                "      12.35   2.4%   84.93  148.63      0"
-            ),
-        ),
-        (
-            case(),
-            (GOOD, BAD),
-            (
-                "      1048576       262144     float    sum    -1"
-                "      12.35   2.4%   84.93  148.63      0"
-                "      12.35   2.4%     n/a     n/a     17  WRONG"
-            ),
-        ),
+        (case(), (GOOD, GOOD), CASE + SIDE + SIDE),
+        (case(), (GOOD, BAD), CASE + SIDE + "      12.35   2.4%     n/a     n/a     17  WRONG"),
         (
             case("sendrecv", ""),
             (GOOD, NOT_APPLICABLE),
-            (
-                "      1048576       262144     float   none    -1"
-                "      12.35   2.4%   84.93  148.63      0"
-                "        n/a            n/a     n/a    N/A"
-            ),
+            CASE.replace(" sum", "none") + SIDE + "        n/a            n/a     n/a    N/A",
         ),
         (
             case("all_gather", "", 0),
             (EMPTY, EMPTY),
-            (
-                "            0            0     float   none    -1"
-                "       0.51   0.0%    0.00    0.00    N/A"
-                "       0.51   0.0%    0.00    0.00    N/A"
-            ),
+            "            0            0     float   none    -1"
+            + "       0.51   0.0%    0.00    0.00    N/A" * 2,
         ),
-        (
-            case(),
-            (GOOD,),
-            "      1048576       262144     float    sum    -1      12.35   2.4%   84.93  148.63      0",
-        ),
-        (
-            case(),
-            (CHECKED, CHECKED),
-            (
-                "      1048576       262144     float    sum    -1"
-                "        n/a            n/a     n/a      0"
-                "        n/a            n/a     n/a      0"
-            ),
-        ),
+        (case(), (GOOD,), CASE + SIDE),
+        (case(), (CHECKED, CHECKED), CASE + "        n/a            n/a     n/a      0" * 2),
     ],
     ids=["good", "wrong", "not applicable", "size 0", "half", "only checked"],
 )

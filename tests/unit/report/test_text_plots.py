@@ -92,12 +92,6 @@ def test_a_map_has_numbers_and_letters() -> None:
     assert lines(heat(["1 KiB", "2 KiB", "16 KiB"]), 16)[2:4] == ["a .   .   .", "b .   #   ."]
 
 
-def test_a_bar_is_as_long_as_its_bin_has_samples() -> None:
-    rows = tuple({"text": f"{count} samples", "count": count} for count in (80, 0, 24))
-    plot = Plot("histogram", (), "h", "Samples", "", rows, NO_TABLE)
-    assert lines(plot) == [f"80 samples  {'*' * 32}", " 0 samples", f"24 samples  {'*' * 10}"]
-
-
 @pytest.mark.parametrize("columns", [40, 80, 110])
 def test_nothing_is_wider_than_the_terminal(columns: int) -> None:
     long = "a-host-with-a-very-long-name.of-a-site.example"

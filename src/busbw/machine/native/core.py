@@ -389,7 +389,7 @@ def _raise_on(status: int) -> None:
 
 
 def _handle(call: Call | None) -> int | None:
-    return None if call is None else call._handle
+    return None if call is None else call.handle
 
 
 def _data(values: Int64Array | None) -> int | None:
@@ -398,25 +398,22 @@ def _data(values: Int64Array | None) -> int | None:
 
 def _taken(parts: Sequence[Call]) -> ctypes.Array[ctypes.c_void_p]:
     """The parts' native objects, which another call deletes from now on."""
-    handles = (ctypes.c_void_p * len(parts))(*(part._handle for part in parts))
+    handles = (ctypes.c_void_p * len(parts))(*(part.handle for part in parts))
     for part in parts:
-        part._handle = 0
+        part.handle = 0
     return handles
 
 
 class Call:
-    """A prepared collective. Keeps alive what its spec points to."""
+    """A prepared collective. Keeps alive what its spec points to. ``handle`` is the native object, for specs
+    that hold one: the call has to live as long as they are used.
+    """
 
     def __init__(self, handle: int | None, keep: Sequence[object] = ()) -> None:
         if not handle:
             raise ValueError("the native core has no such call")
-        self._handle = handle
+        self.handle = handle
         self._keep = tuple(keep)
-
-    @property
-    def handle(self) -> int:
-        """The native object, for specs that hold one. The call has to live as long as they are used."""
-        return self._handle
 
     @classmethod
     def mpi(cls, spec: MpiSpec) -> Call:
@@ -459,12 +456,12 @@ class Call:
 
     def issue(self, slot: int = 0) -> None:
         """Issue once, untimed."""
-        _raise_on(_core.busbw_issue(self._handle, slot))
+        _raise_on(_core.busbw_issue(self.handle, slot))
 
     def time_host(self, lead: int, samples: int, k: int) -> Int64Array:
         """Nanoseconds of ``samples`` times ``k`` back-to-back blocking calls, behind ``lead`` untimed."""
         elapsed = _touched(samples)
-        _raise_on(_core.busbw_time_host(self._handle, lead, samples, k, elapsed.ctypes.data))
+        _raise_on(_core.busbw_time_host(self.handle, lead, samples, k, elapsed.ctypes.data))
         return elapsed
 
     def time_events(self, stream: Stream, lead: int, samples: int, k: int) -> tuple[Int64Array, Int64Array]:
@@ -472,7 +469,7 @@ class Call:
         elapsed, issue = _touched(samples), _touched(samples)
         _raise_on(
             _core.busbw_time_events(
-                self._handle, ctypes.byref(stream), lead, samples, k, elapsed.ctypes.data, issue.ctypes.data
+                self.handle, ctypes.byref(stream), lead, samples, k, elapsed.ctypes.data, issue.ctypes.data
             )
         )
         return elapsed, issue
@@ -484,7 +481,7 @@ class Call:
         entry, left = _touched(samples), _touched(samples)
         _raise_on(
             _core.busbw_time_isolated_host(
-                _handle(barrier), self._handle, samples, _data(delay_ns), entry.ctypes.data, left.ctypes.data
+                _handle(barrier), self.handle, samples, _data(delay_ns), entry.ctypes.data, left.ctypes.data
             )
         )
         return entry, left
@@ -497,7 +494,7 @@ class Call:
         _raise_on(
             _core.busbw_time_isolated_events(
                 _handle(barrier),
-                self._handle,
+                self.handle,
                 ctypes.byref(stream),
                 samples,
                 _data(delay_ns),
@@ -511,14 +508,14 @@ class Call:
         """Host nanoseconds of ``calls`` calls and their completion: one clock pair, as in nccl-tests."""
         elapsed = ctypes.c_int64()
         pointer = ctypes.byref(stream) if stream is not None else None
-        _raise_on(_core.busbw_time_loop(self._handle, pointer, calls, ctypes.byref(elapsed)))
+        _raise_on(_core.busbw_time_loop(self.handle, pointer, calls, ctypes.byref(elapsed)))
         return elapsed.value
 
     def close(self) -> None:
         """Free the native object."""
-        if self._handle:
-            _core.busbw_call_free(self._handle)
-            self._handle = 0
+        if self.handle:
+            _core.busbw_call_free(self.handle)
+            self.handle = 0
 
 
 def stream_wait(stream: Stream) -> None:
@@ -565,7 +562,7 @@ def time_lanes_events(lanes: Sequence[Lane], lead: int, rounds: int) -> Rounds:
 def _lanes(lanes: Sequence[Lane]) -> ctypes.Array[LaneSpec]:
     rows = (LaneSpec * len(lanes))()
     for row, lane in zip(rows, lanes, strict=True):
-        row.call, row.calls, row.slot = lane.call._handle, lane.calls, lane.slot
+        row.call, row.calls, row.slot = lane.call.handle, lane.calls, lane.slot
         if lane.stream is not None:
             row.stream = ctypes.pointer(lane.stream)
     return rows

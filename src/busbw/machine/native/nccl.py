@@ -156,9 +156,8 @@ def _refuse_two(paths: Iterable[str]) -> None:
 
 
 def version_text(code: int) -> str:
-    """``2.28.9`` of 22809; before 2.9 the code was 1000 * major + 100 * minor + patch (nccl.h)."""
-    major = 10000 if code >= 10000 else 1000
-    return f"{code // major}.{code % major // 100}.{code % 100}"
+    """``2.28.9`` of 22809 (nccl.h, from 2.9 on)."""
+    return f"{code // 10000}.{code % 10000 // 100}.{code % 100}"
 
 
 # ---- the library -------------------------------------------------------------------------------------
@@ -285,8 +284,6 @@ class NcclLibrary:
 
     def comm_init(self, size: int, unique_id: bytes, rank: int) -> int:
         """A communicator of ``size`` ranks on the current context's GPU; blocks until all have called."""
-        if len(unique_id) != UNIQUE_ID_BYTES:
-            raise ValueError(f"a unique id has {UNIQUE_ID_BYTES} bytes, not {len(unique_id)}")
         return self._new("ncclCommInitRank", size, _UniqueId.from_buffer_copy(unique_id), rank)
 
     def comm_split(self, comm: int, colour: int | None, key: int) -> int:

@@ -145,12 +145,8 @@ class Nvml:
         function = self._functions.get(name)
         return function is not None and function(*arguments) == 0
 
-    def init(self) -> bool:
-        """Whether NVML could be initialised."""
-        return self._ok("nvmlInit_v2")
-
     def close(self) -> None:
-        """Undo init."""
+        """Undo what open_nvml did."""
         self._ok("nvmlShutdown")
 
     def driver_version(self) -> str | None:
@@ -184,9 +180,14 @@ class Nvml:
         )
 
     def clock_limits(self, device: int) -> tuple[str, ...] | None:
-        """Why the clocks are not higher now (nvmlClocksEventReasons); empty: nothing holds them back."""
-        bits = self.clock_limit_bits(device)
-        return None if bits is None else clock_limit_names(bits)
+        """Why the clocks are not higher now (nvmlClocksEventReasons); empty: nothing holds them back. A bit
+        that we do not know is shown in hexadecimal.
+        """
+        reasons = self.clock_limit_bits(device)
+        if reasons is None:
+            return None
+        bits = (1 << bit for bit in range(reasons.bit_length()) if reasons >> bit & 1)
+        return tuple(_CLOCK_LIMITS.get(bit, hex(bit)) for bit in bits)
 
     def clock_limit_bits(self, device: int) -> int | None:
         """The same as NVML's bits."""
@@ -202,6 +203,11 @@ class Nvml:
         count = self.field(device, FIELD_NVLINK_COUNT)
         links = (self._nvlink(device, link) for link in range(MAX_NVLINKS if count is None else count))
         return tuple(link for link in links if link is not None)
+
+    def nvlink_gb_per_s(self, device: int) -> float | None:
+        """What one of its NVLinks carries in one direction."""
+        speed_mb_per_s = self.field(device, FIELD_NVLINK_SPEED_MB_PER_S)
+        return speed_mb_per_s / 1000 if speed_mb_per_s else None
 
     def _nvlink(self, device: int, link: int) -> NvLink | None:
         state, kind, pci = c_int(), c_int(), _PciInfo()
@@ -247,19 +253,13 @@ class Nvml:
         )
 
 
-def clock_limit_names(reasons: int) -> tuple[str, ...]:
-    """Names of the set bits; a bit that we do not know is shown in hexadecimal."""
-    bits = (1 << bit for bit in range(reasons.bit_length()) if reasons >> bit & 1)
-    return tuple(_CLOCK_LIMITS.get(bit, hex(bit)) for bit in bits)
-
-
 def open_nvml(path: str = LIBRARY) -> Nvml | None:
     """NVML, initialised; None where there is no library or no driver behind it. Close it after use."""
     try:
         nvml = Nvml(ctypes.CDLL(path))
     except OSError:
         return None
-    return nvml if nvml.init() else None
+    return nvml if nvml._ok("nvmlInit_v2") else None
 
 
 @contextmanager

@@ -20,7 +20,6 @@ Type = Any  # conftest.Type
 
 CONTRIBUTION, REDUCED, MOVED, COMPLEMENT = 0, 1, 2, 16
 ELEMENTS = 1 << 16
-ALTERED = 300  # elements that a fault is worked out for, of those that it alters
 RANKS = (2, 3, 64, 2160)
 EVERY_OP = pytest.mark.parametrize("op", ["sum", "prod", "max", "min", "avg", "mulsum"])
 
@@ -34,70 +33,13 @@ def patterns(type_: Type, op: str, seed: int = 7) -> Iterator[Any]:
             assert op == "avg"
 
 
-def wide(type_: Type, words: Array) -> Array:
-    """Values in arithmetic that is exact for them: binary64, or 64-bit integers that wrap around."""
-    kind = type_.decode(words).dtype.kind
-    values: Array = type_.decode(words).astype({"f": np.float64, "i": np.int64, "u": np.uint64}[kind])
-    return values
-
-
-def effect(type_: Type, op: str, pattern: Any, rank: int) -> Array:
-    """What a rank's contribution adds to the result (prod: what it is multiplied with)."""
-    contribution = wide(type_, type_.filled(pattern, ELEMENTS, CONTRIBUTION, rank=rank))
-    if op == "mulsum":
-        return contribution * contribution.dtype.type(2 if rank % 2 == 0 else 1)
-    if op != "avg":
-        return contribution
-    if not type_.is_float:
-        return contribution // contribution.dtype.type(pattern.ranks)
-    if pattern.group < pattern.ranks or pattern.ranks & (pattern.ranks - 1) == 0:
-        return contribution / pattern.ranks
-    mean = wide(type_, type_.filled(pattern, ELEMENTS, REDUCED))
-    return np.where(contribution != 0, mean, 0)
-
-
-@pytest.mark.parametrize("op", ["sum", "prod", "avg", "mulsum"])
-def test_a_rank_dropped_or_counted_twice_is_found(type_: Type, op: str) -> None:
-    for pattern in patterns(type_, op):
-        expected = type_.filled(pattern, ELEMENTS, REDUCED)
-        for rank in {0, pattern.ranks // 2, pattern.ranks - 1}:
-            part = effect(type_, op, pattern, rank)
-            altered = np.flatnonzero(part != (op == "prod"))[:ALTERED]
-            assert len(altered) > 0
-            result, part = wide(type_, expected[altered]), part[altered]
-            with np.errstate(over="ignore"):
-                if op != "prod":
-                    outcomes = (result - part, result + part)
-                else:
-                    outcomes = (result / part if type_.is_float else result // part, result * part)
-                for outcome in outcomes:
-                    words = expected.copy()
-                    words[altered] = type_.encode(outcome)
-                    assert type_.checked(words, pattern, REDUCED).wrong == len(altered)
-
-
-@pytest.mark.parametrize("op", ["max", "min"])
-def test_an_extreme_that_is_left_out_is_found(type_: Type, op: str) -> None:
-    for pattern in patterns(type_, op):
-        expected = type_.filled(pattern, ELEMENTS, REDUCED)
-        for rank in {0, pattern.ranks // 2, pattern.ranks - 1}:
-            own = type_.filled(pattern, ELEMENTS, CONTRIBUTION, rank=rank)
-            next_rank = type_.filled(pattern, ELEMENTS, CONTRIBUTION, rank=(rank + 1) % pattern.ranks)
-            decided = own == expected
-            assert decided.sum() > 0.3 * ELEMENTS / pattern.ranks
-            words = np.where(decided, next_rank, expected)
-            assert type_.checked(words, pattern, REDUCED).wrong == decided.sum()
-
-
 @EVERY_OP
 def test_a_stale_buffer_is_found(type_: Type, op: str) -> None:
-    """The result of the check before, and a buffer into which nothing was written."""
+    """The result of the check before."""
     for pattern in patterns(type_, op, seed=8):
         for kind in (REDUCED, MOVED):
             before = type_.filled(type_.pattern(op, pattern.ranks, seed=7), ELEMENTS, kind)
             assert type_.checked(before, pattern, kind).wrong > 0.2 * ELEMENTS
-            poison = type_.filled(pattern, ELEMENTS, kind | COMPLEMENT)
-            assert type_.checked(poison, pattern, kind).wrong == ELEMENTS
 
 
 @EVERY_OP
@@ -108,13 +50,6 @@ def test_exchanged_blocks_of_a_reduce_scatter_are_found(type_: Type, op: str) ->
             words = type_.filled(pattern, ELEMENTS, REDUCED, first_index=owner * ELEMENTS)
             assert type_.checked(words, pattern, REDUCED, first_index=owner * ELEMENTS).wrong == 0
             assert type_.checked(words, pattern, REDUCED).wrong > 0.2 * ELEMENTS
-
-
-def test_exchanged_ranks_of_moved_data_are_found(type_: Type) -> None:
-    for pattern in patterns(type_, "sum"):
-        for first, second in ((0, 1), (0, pattern.ranks - 1), (pattern.ranks - 2, pattern.ranks - 1)):
-            words = type_.filled(pattern, ELEMENTS, MOVED, rank=first)
-            assert type_.checked(words, pattern, MOVED, rank=second).wrong > 0.99 * ELEMENTS
 
 
 @EVERY_OP

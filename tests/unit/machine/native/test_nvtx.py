@@ -64,11 +64,11 @@ PROGRAM = """
 import json
 from busbw.machine.native import core, nvtx
 plain = core.Call.null()
-handle = plain._handle
+handle = plain.handle
 call = nvtx.ranged(plain, "all_reduce float sum 1024 B out-of-place", 1024)
 call.issue(0)
 call.time_host(1, 2, 2)
-print(json.dumps({"attached": nvtx.attach(), "same": call._handle == handle}))
+print(json.dumps({"attached": nvtx.attach(), "same": call.handle == handle}))
 call.close()
 """
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import shutil
 import socket
 import subprocess
 import sys
@@ -17,7 +16,6 @@ import pytest
 from busbw_testing.environ import clean_environ
 from busbw_testing.runs import NULL, start
 
-STAND_INS = Path(__file__).parents[1] / "stand_ins"
 PLUGIN = "/no/such/folder/libnccl-net.so"
 
 
@@ -125,22 +123,11 @@ def test_a_warning_is_told_and_strict_makes_an_error_of_it(joined: Any, tmp_path
     assert err.startswith("error: ")
 
 
-@pytest.fixture(scope="session")
-def cuda_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A driver with two GPUs, and an NCCL, that are only there to be asked."""
-    compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang", "g++"))), None)
-    if compiler is None:
-        pytest.skip("no C compiler for the stand-in libraries")
-    folder = tmp_path_factory.mktemp("cuda")
-    for source, name, define in (("cuda", "libcuda.so.1", ""), ("nccl", "libnccl.so.2", "-DVERSION=22809")):
-        words = [compiler, "-x", "c", "-w", "-shared", "-fPIC", *filter(None, [define])]
-        subprocess.run([*words, str(STAND_INS / f"{source}.c"), "-o", str(folder / name)], check=True)
-    return folder
-
-
-def test_two_ranks_on_one_gpu(joined: Any, cuda_folder: Path) -> None:
-    """A launcher that calls both ranks the first of their host. The driver is a stand-in."""
-    common = {"LD_LIBRARY_PATH": str(cuda_folder), "BUSBW_NCCL": str(cuda_folder), "LOCAL_RANK": "0"}
+def test_two_ranks_on_one_gpu(joined: Any, build_library: Callable[..., Path]) -> None:
+    """A launcher that calls both ranks the first of their host. Driver and NCCL are stand-ins."""
+    driver = build_library("cuda", name="libcuda.so.1")
+    nccl = build_library("nccl", "VERSION=22809", name="libnccl.so.2")
+    common = {"LD_LIBRARY_PATH": str(driver.parent), "BUSBW_NCCL": str(nccl), "LOCAL_RANK": "0"}
     code, out, err = joined(("preflight", "--backend", "nccl", "-e", "64"), common, common)
     assert code == 4
     assert "ranks 0, 1 share one GPU (GPU-00102030-4050-6070-8090-a0b0c0d0e0f0 on" in err

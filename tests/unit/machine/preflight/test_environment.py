@@ -7,43 +7,22 @@ import pytest
 from busbw.machine.preflight.environment import compared_variables, weight
 from busbw.model.finding import Severity
 
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "NCCL_ALGO",
-        "FI_PROVIDER",
-        "UCX_TLS",
-        "LD_LIBRARY_PATH",
-        "OMPI_MCA_btl",
-        "MPIR_CVAR_X",
-        "OMP_NUM_THREADS",
-        "NVIDIA_IMEX_CHANNELS",
-    ],
+COMPARED = "NCCL_ALGO UCX_TLS LD_LIBRARY_PATH OMPI_MCA_btl MPIR_CVAR_X OMP_NUM_THREADS NVIDIA_IMEX_CHANNELS"
+OWN = (
+    "RANK LOCAL_RANK WORLD_SIZE OMPI_COMM_WORLD_RANK PMI_RANK PMIX_RANK SLURM_PROCID MPI_LOCALRANKID"
+    " CUDA_VISIBLE_DEVICES BUSBW_TOKEN MASTER_ADDR TORCHELASTIC_RUN_ID OMPI_MCA_orte_ess_vpid"
+    " OMPI_MCA_ess_base_vpid HYDRA_LAUNCHER JOB_COMPLETION_INDEX NVIDIA_VISIBLE_DEVICES"
+    " NVIDIA_DRIVER_CAPABILITIES NCCL_DEBUG NCCL_DEBUG_FILE UCX_LOG_LEVEL FI_LOG_LEVEL NCCL_TOPO_DUMP_FILE"
+    " HOME HOSTNAME PWD PATH"
 )
+
+
+@pytest.mark.parametrize("name", COMPARED.split())
 def test_what_bears_on_a_collective_is_compared(name: str, tmp_path: Path) -> None:
     assert compared_variables({name: "x"}, root=tmp_path) == {name: "x"}
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *(
-            "RANK",
-            "LOCAL_RANK",
-            "WORLD_SIZE",
-            "OMPI_COMM_WORLD_RANK",
-            "PMI_RANK",
-            "PMIX_RANK",
-            "SLURM_PROCID",
-        ),
-        *("MPI_LOCALRANKID", "CUDA_VISIBLE_DEVICES", "BUSBW_TOKEN", "MASTER_ADDR", "TORCHELASTIC_RUN_ID"),
-        *("OMPI_MCA_orte_ess_vpid", "OMPI_MCA_ess_base_vpid", "HYDRA_LAUNCHER", "JOB_COMPLETION_INDEX"),
-        *("NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES"),
-        *("NCCL_DEBUG", "NCCL_DEBUG_FILE", "UCX_LOG_LEVEL", "FI_LOG_LEVEL", "NCCL_TOPO_DUMP_FILE"),
-        *("HOME", "HOSTNAME", "PWD", "PATH"),
-    ],
-)
+@pytest.mark.parametrize("name", OWN.split())
 def test_who_and_where_a_rank_is_and_what_it_prints_is_not(name: str, tmp_path: Path) -> None:
     assert compared_variables({name: "x"}, root=tmp_path) == {}
 

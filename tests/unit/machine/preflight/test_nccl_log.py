@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from busbw.machine.preflight.nccl_log import NcclUse, read_use
-from busbw.model.plain import from_bytes, to_bytes
 
 HOSTS = ("h1", "h1", "h2", "h2")
 HEAD = "h1:4242:4243 [0] NCCL INFO "
@@ -133,8 +132,3 @@ def test_warnings_are_kept_and_few() -> None:
 
 def test_a_text_that_is_no_log_is_not_heard() -> None:
     assert read_use(["Hello", "", "size count type"]) == NcclUse()
-
-
-def test_what_was_heard_travels() -> None:
-    use = read_use(EFA.splitlines(), HOSTS)
-    assert from_bytes(NcclUse, to_bytes(use)) == use
