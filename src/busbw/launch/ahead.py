@@ -24,7 +24,8 @@ RANK_COMMAND = (sys.executable, "-m", "busbw.rank")
 
 # What the loader of libraries, Python and a rank under a profiler read as they start.
 _READ_AT_START: Final = ("LD_", "PYTHON", profile.VARIABLE)
-_waiting: list[subprocess.Popen[bytes]] = []
+_waiting: dict[str, subprocess.Popen[bytes]] = {}  # by the rank's number, which its environment has at once
+_RANK: Final = "BUSBW_RANK"
 
 
 def likely_gpus(environ: Mapping[str, str], dev: Path = Path("/dev")) -> int:
@@ -37,26 +38,30 @@ def likely_gpus(environ: Mapping[str, str], dev: Path = Path("/dev")) -> int:
 def begin(ranks: int) -> None:
     """Start so many, before this process has threads. What fails here fails again where it is needed."""
     with contextlib.suppress(OSError):
-        _waiting.extend(start((*RANK_COMMAND, AHEAD), {}, subprocess.PIPE) for _ in range(ranks))
+        for rank in map(str, range(ranks)):
+            _waiting[rank] = start((*RANK_COMMAND, AHEAD), {_RANK: rank}, subprocess.PIPE)
 
 
 def take(argv: tuple[str, ...], environ: Mapping[str, str]) -> subprocess.Popen[bytes] | None:
-    """One that waits, now with its variables, if this is a command of such a rank."""
+    """The one that waits for this command of a rank, now with its variables."""
     if argv != RANK_COMMAND or any(name.startswith(_READ_AT_START) for name in environ):
         return None
-    while _waiting:
-        process = _waiting.pop(0)
-        assert process.stdin is not None
-        with contextlib.suppress(OSError), process.stdin as pipe:
+    process = _waiting.pop(environ.get(_RANK, ""), None)
+    if process is None:
+        return None
+    assert process.stdin is not None
+    try:
+        with process.stdin as pipe:
             pipe.write(json.dumps({**os.environ, **environ}).encode() + b"\n")
-            process.stdin = None
-            return process
-    return None
+    except OSError:  # it has ended
+        return None
+    process.stdin = None
+    return process
 
 
 def dismiss() -> None:
     """End those that nobody needs."""
-    for process in _waiting:
+    for process in _waiting.values():
         process.kill()
         process.communicate()
     _waiting.clear()

@@ -23,7 +23,7 @@ def test_a_run_takes_the_ranks_that_wait_and_ends_those_that_it_does_not_need(
 ) -> None:
     monkeypatch.setenv("BUSBW_HOME", str(tmp_path))
     ahead.begin(3)
-    pids = [process.pid for process in ahead._waiting]
+    pids = [process.pid for process in ahead._waiting.values()]
     words = ("--backend", "null", "--world", "nccl", "--ranks", "2", "-b", "8", "-e", "8")
     assert main(["run", "all_reduce", *words]) == 0
     (run,) = tmp_path.glob("*/run.json")
@@ -39,7 +39,7 @@ def test_variables_that_a_process_reads_as_it_starts_need_a_new_one() -> None:
 
 def test_a_rank_that_gets_no_variables_ends_silently() -> None:
     ahead.begin(1)
-    (process,) = ahead._waiting
+    process = ahead._waiting["0"]
     assert process.communicate() == (b"", b"")
     assert process.returncode == 0
 
