@@ -14,12 +14,17 @@ from pathlib import Path
 import pytest
 from busbw_testing.shared_libraries import stand_in
 
+from busbw.machine.gpus import gpu_presence
 from busbw.machine.plugins import tuner_path
 from busbw.model.arm import Arm
 from busbw.model.result import Status
 from busbw.record.read import read_record
 
-pytestmark = [pytest.mark.gpu, pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(gpu_presence().count < 2, reason="needs two GPUs"),
+]
 JOB = Path(__file__).with_name("tuned_job.py")
 BYTES = 4 * 2**20
 LOGGED = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "TUNING"}
