@@ -23,6 +23,8 @@ PBS_LIMIT: Final = re.compile(r"\d+(:\d+){0,3}(\.\d+)?")
 PBS_LIMIT_HINT: Final = "write hours:minutes:seconds, as 0:30:00"
 # PBS names the nodes of a job in a file: a line for each slot.
 PBS_NODES: Final = "PBS_NODEFILE"
+# A word of a command, and a variable, are at most 128 KiB long on Linux, and the script is one.
+_MOST_SETUP_BYTES: Final = 100_000
 
 
 def set_words(
@@ -120,6 +122,11 @@ def read_setup(path: Path | None) -> str:
         raise UsageError(
             f"cannot read --setup-script {path}: {why(error)}", hint="give a shell script that can be read"
         ) from error
+    if len(text.encode()) > _MOST_SETUP_BYTES or "\0" in text:
+        raise UsageError(
+            f"--setup-script {path} is not a script of at most {_MOST_SETUP_BYTES:,} bytes",
+            hint="put the rest in a file that the nodes can read, and source that",
+        )
     return text or ":"
 
 

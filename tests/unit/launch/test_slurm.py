@@ -145,6 +145,13 @@ def test_a_setup_script_that_is_not_there(tmp_path: Path) -> None:
         read_setup(tmp_path / "missing.sh")
 
 
+@pytest.mark.parametrize("text", ["#" * 200_000, "module load x\0"])
+def test_a_setup_script_that_no_command_can_carry(tmp_path: Path, text: str) -> None:
+    (tmp_path / "setup.sh").write_text(text)
+    with pytest.raises(UsageError, match="is not a script of at most 100,000 bytes"):
+        read_setup(tmp_path / "setup.sh")
+
+
 # What scontrol answers of a job that runs, and of one that Slurm has forgotten.
 RUNS = 'printf "JobId=17 JobName=busbw-x\\n   JobState=RUNNING Reason=None x\\n   NumNodes=2 x\\n"'
 FORGOTTEN = 'echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1'
