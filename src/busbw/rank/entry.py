@@ -72,11 +72,14 @@ class _Rank:
         self.lead: Lead | None = None
         self._report = report
         self._leaving = False  # this rank failed itself
+        self._interrupted = False
 
     def peer_lost(self, failure: PeerFailure) -> None:
         """Called from the world's thread when another rank is lost: rank 0 reports it, and all leave."""
         if self._leaving:
             return  # the world's own way out follows: MPI has to abort, or the other ranks wait for ever
+        if self._interrupted or signal.sigpending() & {signal.SIGINT, signal.SIGTERM}:
+            return  # the job is ended, and the other rank heard it first
         reason, _, hint = failure.reason.partition("\n")
         error = RankFailed(
             str(replace(failure, reason=reason)),
@@ -102,6 +105,7 @@ class _Rank:
 
     def interrupted(self, received: signal.Signals) -> None:
         """The user or the launcher ends the job."""
+        self._interrupted = True
         self._say_goodbye()  # at once: SIGKILL may follow
         if self.lead is not None:
             self.lead.end(RunStatus.INTERRUPTED)
