@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Final
@@ -80,7 +80,7 @@ def _ranks_of(hosts: Sequence[HostStill]) -> list[_Rank]:
     return [_Rank(host.host, host.quiet_s, each) for host in hosts for each in host.ranks]
 
 
-def differing_event(left: Sequence[HostStill], started: Container[int]) -> Event | None:
+def differing_event(left: Sequence[HostStill], started: Mapping[int, str]) -> Event | None:
     """The error of ranks that waited in different calls when one ended; None where they waited in the same,
     or nobody saw them. What ranks publish between calls may be half written, so those do not count.
     ``started``: see ``explain``.
@@ -94,7 +94,7 @@ def differing_event(left: Sequence[HostStill], started: Container[int]) -> Event
     return stalled_event(waiting, started) if ranks and _mixed(_calls(ranks)) else None
 
 
-def stalled_event(still: Sequence[HostStill], started: Container[int] | None = None) -> Event:
+def stalled_event(still: Sequence[HostStill], started: Mapping[int, str] | None = None) -> Event:
     """The error of a launch that stands still, with its ``hang`` beside. ``started``: see ``explain``."""
     answer = explain(still, started)
     worst = answer.states[0]
@@ -109,9 +109,9 @@ def stalled_event(still: Sequence[HostStill], started: Container[int] | None = N
     return {**error_event(error), "hang": asdict(answer)}
 
 
-def explain(still: Sequence[HostStill], started: Container[int] | None) -> HangAnswer:
-    """What the ranks of hosts that stand still come to; ``started`` are those that said so, None where
-    nobody heard them.
+def explain(still: Sequence[HostStill], started: Mapping[int, str] | None) -> HangAnswer:
+    """What the ranks of hosts that stand still come to; ``started`` has the hosts of those that said so, by
+    rank, None where nobody heard them.
     """
     ranks = sorted(_ranks_of(still), key=lambda each: each.page.rank)
     missing = set(range(max(each.page.ranks for each in ranks))) - {each.page.rank for each in ranks}
@@ -129,7 +129,7 @@ def explain(still: Sequence[HostStill], started: Container[int] | None) -> HangA
     is_open = bool(mixed) and worst not in _CAUSES
     return HangAnswer(
         is_hung=True,
-        answer=mixed if is_open else _answer(worst, named, sorted(absent), waiting, awaited, ranks),
+        answer=mixed if is_open else _answer(worst, named, _absent(absent, started or {}), waiting, awaited, ranks),
         states=_rows(ranks, states, absent),
         evidence=tuple(_evidence(still, worst, named, absent, started)),
         next=_UNLIKE if mixed else _next(worst, named),
@@ -246,17 +246,19 @@ def _awaited(waiting: Sequence[_Rank]) -> str:
 def _answer(
     worst: State,
     named: Sequence[_Rank],
-    absent: Sequence[int],
+    absent: str,
     waiting: Sequence[_Rank],
     awaited: str,
     ranks: Sequence[_Rank],
 ) -> str:
     if worst not in _CAUSES and (cut := _cut(ranks)):
-        return f"the network: {cut}; {len(waiting)} ranks wait in {awaited}"
-    if worst in (State.NOT_STARTED, State.UNSEEN):
-        has = "has" if len(absent) == 1 else "have"
-        said = "never started" if worst is State.NOT_STARTED else f"{has} not been heard of"
-        return f"{rank_numbers(absent)} {said}; {_others(waiting)} in {awaited}"
+        unseen = f"; nothing is heard of {absent}" if absent else ""
+        wait = f"{counted(len(waiting), 'rank')} {'waits' if len(waiting) == 1 else 'wait'}"
+        return f"the network: {cut}{unseen}; {wait} in {awaited}"
+    if worst is State.NOT_STARTED:
+        return f"{absent} never started; {_others(waiting)} in {awaited}"
+    if worst is State.UNSEEN:
+        return f"nothing is heard of {absent}; {_others(waiting)} in {awaited}"
     if worst not in _CAUSES:
         return _nobody(worst, len(named), len(ranks), awaited)
     first = named[0].page
@@ -278,6 +280,14 @@ def _answer(
     }.get(worst, "")
     others = f"; {_others(waiting)} in {'it' if awaited in does else awaited}" if waiting else ""
     return f"{who} {does}{others}{cause}"
+
+
+def _absent(ranks: Collection[int], hosts: Mapping[int, str]) -> str:
+    """Ranks of which nobody sees anything, and the hosts from which they were heard; empty for none."""
+    if not ranks:
+        return ""
+    places = first_of(dict.fromkeys(hosts[rank] for rank in sorted(ranks) if rank in hosts), _MOST_NAMED)
+    return rank_numbers(sorted(ranks)) + (f" on {places}" if places else "")
 
 
 def _cut(ranks: Sequence[_Rank]) -> str:
@@ -341,7 +351,7 @@ def _evidence(
     worst: State,
     named: Sequence[_Rank],
     absent: Mapping[int, State],
-    started: Container[int] | None,
+    started: Mapping[int, str] | None,
 ) -> Iterator[str]:
     hosts = first_of((host.host for host in still), _MOST_NAMED)
     quiet = sorted(host.quiet_s for host in still)  # what ranks are at decides how long each host waits

@@ -23,6 +23,7 @@ IN_CALL = {"entered": 1782, "enqueued": 1781, "cpu_s": 30.0, "state": "R"}  # as
 BEFORE = {"entered": 1781, "enqueued": 1781}
 ENQUEUED = {"entered": 1800, "enqueued": 1800, "completed": 1781, "mode": CallMode.WAITS_FOR_STREAM}
 IN_BARRIER = {"entered": 1781, "enqueued": 1781, "asked": 8, "answered": 7}
+STARTED = dict.fromkeys(range(4), "node7")
 OF_PAGE = Page.__dataclass_fields__
 
 
@@ -40,7 +41,7 @@ def host(*ranks: RankHere, name: str = "node7") -> HostStill:
 
 def of(odd: dict[str, Any], others: dict[str, Any]) -> HangAnswer:
     """Four ranks of which rank 3 is odd."""
-    return explain([host(*(rank(number, **others) for number in range(3)), rank(3, **odd))], {0, 1, 2, 3})
+    return explain([host(*(rank(number, **others) for number in range(3)), rank(3, **odd))], STARTED)
 
 
 @pytest.mark.parametrize(
@@ -180,12 +181,13 @@ def test_most_of_those_that_wait_asleep_are_no_cause() -> None:
 
 def test_a_rank_that_never_started_is_named_only_while_the_others_join() -> None:
     joining = [rank(number, phase=Phase.JOINING, what="") for number in range(3)]
-    answer = explain([host(*joining)], {0, 1, 2})
+    answer = explain([host(*joining)], dict.fromkeys(range(3), "node7"))
     assert answer.answer == "rank 3 never started; 3 others wait in the meeting of all ranks"
-    assert explain([host(*joining)], {0, 1, 2, 3}).states[0].state == State.UNSEEN
+    assert explain([host(*joining)], STARTED).states[0].state == State.UNSEEN
     assert explain([host(*joining)], None).states[0].state == State.UNSEEN
     measuring = [rank(number, **IN_CALL) for number in range(3)]
-    found = stalled_event([host(*measuring)], {101: (0, "node7")})
+    found = stalled_event([host(*measuring)], {3: "node8"})
+    assert found["message"].startswith("nothing is heard of rank 3 on node8; 3 others wait in all_reduce")
     assert found["hang"]["states"][0]["state"] == State.UNSEEN
     assert found["rank"] is None
 
@@ -212,7 +214,7 @@ def test_what_a_watcher_reports_is_judged_before_what_ranks_did_then() -> None:
     assert verdict.code is ExitCode.RANK_FAILED
     assert verdict.error is not None
     assert verdict.error["rank"] == 0
-    assert from_plain(HangAnswer, json.loads(json.dumps(verdict.error["hang"]))) == explain([still], set())
+    assert from_plain(HangAnswer, json.loads(json.dumps(verdict.error["hang"]))) == explain([still], {})
     assert asdict(from_plain(HostStill, json.loads(json.dumps(asdict(still))))) == asdict(still)
 
 
@@ -229,6 +231,8 @@ def test_a_network_that_gives_no_answer_is_named_and_no_rank_is() -> None:
     cut = replace(cut, process=replace(cut.process, unanswered=("10.77.0.2",), stack=("step (a.py:3)",)))
     links = (LinkSeen("lo", (9, 9)), LinkSeen("eth1", (188, 0)), LinkSeen("eth0", (0, 0), {"rx_dropped": 4}))
     still = HostStill("h3", 3.0, (cut,), links, ("NVRM: Xid 79",))
+    alone = stalled_event([still], {0: "h9", 1: "h3"})
+    assert "gets no answer; nothing is heard of rank 0 on h9; 1 rank waits in" in alone["message"]
     error = stalled_event([host(rank(0, 2, **IN_CALL)), still])
     assert error["rank"] is None
     assert error["message"].startswith(
@@ -245,7 +249,7 @@ def test_nccls_own_words_stand_beside() -> None:
     still = replace(
         host(rank(0, 2, **IN_CALL), rank(1, 2, **BEFORE)), ras=("", answer_of("skip", 7).decode())
     )
-    (line,) = (line for line in explain([still], {0, 1}).evidence if "RAS" in line)
+    (line,) = (line for line in explain([still], STARTED).evidence if "RAS" in line)
     assert line.startswith("NCCL 2.28.9's RAS: rank 1 (pid 7 on 127.0.0.1) has not entered AllReduce 301")
 
 
