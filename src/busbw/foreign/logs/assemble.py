@@ -10,13 +10,12 @@ from typing import Any
 
 from busbw._version import __version__
 from busbw.errors import UndecidedError
-from busbw.foreign.logs.cases import Bandwidths, bandwidths, cases, repeated
+from busbw.foreign.logs.cases import Made, cases, repeated, unit_findings
 from busbw.foreign.logs.check import Checked, check
 from busbw.foreign.logs.context import TUNING, VERSION
 from busbw.foreign.logs.decide import Decision, Given, decide, named_by_path
 from busbw.foreign.logs.table import Table
 from busbw.foreign.logs.whole import error, status, with_its_end, without_false_damage
-from busbw.model.case import Case
 from busbw.model.plan import CallOptions, Limits, Plan
 from busbw.model.record import (
     DAMAGED,
@@ -58,17 +57,17 @@ def assemble(table: Table, origin: Origin, given: Given, run_id: str) -> RunReco
     decision = _decision(checked, origin, given)
     table = checked.table.decided(checked.table, decision.operation, decision.ranks)
     table = with_its_end(table, origin.log_lines)
-    numbers = bandwidths(replace(checked, table=table), decision.operation, decision.ranks)
-    made, results = cases(table, decision, numbers)
+    checked = replace(checked, table=table)
+    made = cases(checked, decision)
     version, version_from = library_version(table, origin, given)
     findings = (
         *table.findings,
         *decision.findings,
-        *numbers.findings,
+        *unit_findings(checked, decision.operation),
         *_shared_devices(table),
-        *(() if table.findings_of("separate") else repeated(table, made)),
+        *(() if table.findings_of("separate") else repeated(table, made.cases)),
     )
-    fields = _fields(table, decision, numbers, origin) | {"library_version": version_from}
+    fields = _fields(table, decision, made, origin) | {"library_version": version_from}
     record = RunRecord(
         schema=SCHEMA_VERSION,
         run_id=run_id,
@@ -76,14 +75,14 @@ def assemble(table: Table, origin: Origin, given: Given, run_id: str) -> RunReco
         created=origin.created,
         argv=(),
         settings={"import": {"op": given.operation, "ranks": given.ranks, **given.labels}},
-        plan=_plan(table, made, results),
-        status=status(table, has_cases=bool(made)),
+        plan=_plan(table, made),
+        status=status(table, has_cases=bool(made.cases)),
         method=_method(table),
         world=_world(table, decision.ranks, version) if decision.ranks else None,
         environment=dict(origin.environment),
-        results=results,
+        results=made.results,
         ended=str(table.header.get("end_time", "")),
-        error=error(table, has_cases=bool(made), last_words=origin.last_words),
+        error=error(table, has_cases=bool(made.cases), last_words=origin.last_words),
         source=_source(table, origin, given, fields, findings),
     )
     return _without_secrets(record)
@@ -217,7 +216,7 @@ def _header(table: Table) -> dict[str, Any]:
     return {**table.header, **average, **listed, **claims}
 
 
-def _fields(table: Table, decision: Decision, numbers: Bandwidths, origin: Origin) -> dict[str, str]:
+def _fields(table: Table, decision: Decision, made: Made, origin: Origin) -> dict[str, str]:
     allowed = f" ({decision.interval} fit the rows)" if decision.interval is not None else ""
     # nccom-test's counts are of the whole buffer
     has_counts = not table.operations and len(table) > 0 and table.rows[0].count >= 0
@@ -232,8 +231,8 @@ def _fields(table: Table, decision: Decision, numbers: Bandwidths, origin: Origi
         "root": table.words_from.get("root", "rows"),
         "placement": table.words_from.get("placement", "rows"),
         "time_ns": "rows" if table.trusted_time else "size / algbw: the printed time is that of the CPU (-C)",
-        "algbw_gb_per_s": numbers.algbw_from,
-        "busbw_gb_per_s": numbers.busbw_from,
+        "algbw_gb_per_s": made.algbw_from,
+        "busbw_gb_per_s": made.busbw_from,
         "hosts": _hosts_from(table, decision.ranks),
         "calls": "header" if "iters" in table.header else NOT_STATED,
     }
@@ -247,13 +246,13 @@ def _fields(table: Table, decision: Decision, numbers: Bandwidths, origin: Origi
 # ---- what was measured, and how ----------------------------------------------------------------------------
 
 
-def _plan(table: Table, made: tuple[Case, ...], results: Sequence[CaseResult]) -> Plan:
+def _plan(table: Table, made: Made) -> Plan:
     header = table.header
     checked = any(not isnan(side.wrong) for side in table.sides)
-    sizes = [case.size_bytes for case in made]
+    sizes = [case.size_bytes for case in made.cases]
     return Plan(
         backend=table.backend,
-        cases=made,
+        cases=made.cases,
         buffer_bytes=max([*sizes, _number(header, "max_bytes", 0)], default=0),
         limits=Limits(
             calls=_number(header, "iters", 0),
@@ -266,7 +265,7 @@ def _plan(table: Table, made: tuple[Case, ...], results: Sequence[CaseResult]) -
             graph=_number(header, "graph", 0),
             unalign=_number(header, "unalign", 0),
         ),
-        show=_shown(results),
+        show=_shown(made.results),
     )
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import islice, pairwise
-from typing import Any, Final
+from typing import Final
 
 from busbw.foreign.logs.context import Ends, Evidence, Job
 from busbw.foreign.logs.lines import Line, split_lines
@@ -33,14 +33,12 @@ _GAPS: Final = ("...", "[...]", "…")
 
 @dataclass(frozen=True)
 class Log:
-    """What one text holds. ``findings`` are those that belong to no table; ``facts`` and ``evidence`` are of
-    the last launch, also where it has no table.
+    """What one text holds. ``findings`` are those that belong to no table, ``has_command`` whether it shows
+    the command line of a test below which there is none.
     """
 
     tables: tuple[FoundTable, ...]
-    facts: Facts
-    job: dict[str, Any]
-    evidence: Evidence
+    has_command: bool
     last_words: str
     lines: int
     findings: tuple[ImportFinding, ...] = ()
@@ -70,18 +68,18 @@ class Stream:
 
 def scan(text: bytes, tools: Sequence[Tool]) -> Log:
     """All tables of these tools in a text."""
-    return Scanner(tuple(tools)).scan(text)
+    return _Scanner(tools).scan(text)
 
 
-class Scanner:
+class _Scanner:
     """Reads one text. ``_stream`` is that of the line before, ``_rows_of`` that of the last row, heading."""
 
-    def __init__(self, tools: tuple[Tool, ...]) -> None:
+    def __init__(self, tools: Sequence[Tool]) -> None:
         self._tools = tools
         self._facts = [form for tool in tools for form in tool.facts]
         self._number = 0
-        self._streams: dict[str, Stream] = {}
-        self._stream = self._rows_of = self._stream_of("")
+        self._streams = {"": Stream("")}
+        self._stream = self._rows_of = self._streams[""]
         self._tables: list[FoundTable] = []
         self._job, self._evidence, self._ends = Job(), Evidence(), Ends()
         self._lost: list[ImportFinding] = []
@@ -93,15 +91,29 @@ class Scanner:
             self._line(line)
         if text and not text[-1:].isspace():
             self._drop_cut_row()
-        return self._finish()
+        for stream in self._streams.values():
+            self._close(stream)
+            if self._tables:
+                self._failed_launch(stream)
+            self._lose(stream)
+            self._end_launch(stream)
+        for table in self._tables[-1:]:  # what stands below the last table is of its launch
+            table.evidence.join(self._evidence)
+        if not self._tables:
+            self._only_launch()
+        self._join_headings()
+        for table in self._tables:
+            self._note_processes(table)
+            table.findings.sort(key=lambda finding: finding.line)
+        words, job = self._last_words.strip()[:200], self._job.plain()
+        return Log(tuple(self._tables), bool(job), words, self._number, tuple(self._lost))
 
     def _start(self, line: str) -> int:
         """Where a heading or a line beside the rows begins; -1 for any other line."""
-        for tool in self._tools:
-            if any(mark in line for mark in tool.heading_marks):
-                for word in islice(_WORD.finditer(line), _MOST_STARTS):
-                    if _layout(line[word.start() :], tool) is not None:
-                        return word.start()
+        if any(mark in line for tool in self._tools for mark in tool.heading_marks):
+            for word in islice(_WORD.finditer(line), _MOST_STARTS):
+                if self._layout_of(line[word.start() :]) is not None:
+                    return word.start()
         for form in self._facts:
             is_known = form.mark in line and form.scope != "placements"  # whose words stand in any sentence
             match = form.pattern.search(line) if is_known else None
@@ -109,32 +121,13 @@ class Scanner:
                 return match.start()
         return -1
 
-    def _finish(self) -> Log:
-        for stream in self._streams.values():
-            self._close(stream)
-            self._note_failed_job(stream)
-            self._lose(stream)
-            if stream.announced and self._tables:
-                self._failed_launch(stream)
-        for table in self._tables[-1:]:  # what stands below the last table is of its launch
-            table.evidence.join(self._evidence)
-        self._join_headings()
-        for table in self._tables:
-            self._note_processes(table)
-            table.findings.sort(key=lambda finding: finding.line)
-        facts = max(
-            (stream.facts for stream in self._streams.values()),
-            key=lambda facts: len(facts.header) + len(facts.ranks),
-        )
-        return Log(
-            tuple(self._tables),
-            facts,
-            self._job.plain(),
-            self._evidence,
-            self._last_words.strip()[:200],
-            self._number,
-            tuple(self._lost),
-        )
+    def _layout_of(self, line: str) -> tuple[Tool, Layout] | None:
+        """The tool whose heading begins a line, and what it announces."""
+        for tool in self._tools:
+            layout = _layout(line, tool) if any(mark in line for mark in tool.heading_marks) else None
+            if layout is not None:
+                return tool, layout
+        return None
 
     def _join_headings(self) -> None:
         """Take a table without a row as one with the next, where every size is several times: its process
@@ -161,16 +154,11 @@ class Scanner:
             return
         table.note("separate", text, table.heading_line)
 
-    def _stream_of(self, name: str) -> Stream:
-        if name not in self._streams:
-            self._streams[name] = Stream(name)
-        return self._streams[name]
-
     # ---- one line --------------------------------------------------------------------------------------
 
     def _line(self, line: Line) -> None:
         self._number += 1
-        stream = self._stream = self._stream_of(line.stream)
+        stream = self._stream = self._streams.setdefault(line.stream, Stream(line.stream))
         text, words = line.text, line.text.split()
         if not words or self._row(stream, text, words):
             return
@@ -200,22 +188,20 @@ class Scanner:
     ) -> None:
         table = stream.table
         assert table is not None
-        if stream.piece:
-            self._drop_piece(stream)
+        self._drop_piece(stream)
         number = line or self._number
         table.rows.append(PrintedRow(number, words, fields))
         table.last_line = max(table.last_line, number)
         self._rows_of = stream
 
     def _heading(self, stream: Stream, line: str) -> bool:
-        for tool in self._tools:
-            layout = _layout(line, tool) if any(mark in line for mark in tool.heading_marks) else None
-            if layout is not None:
-                if not self._is_heading_again(stream, layout):
-                    self._begin_table(stream, tool, layout)
-                self._rows_of = stream
-                return True
-        return False
+        found = self._layout_of(line)
+        if found is None:
+            return False
+        if not self._is_heading_again(stream, found[1]):
+            self._begin_table(stream, *found)
+        self._rows_of = stream
+        return True
 
     def _is_heading_again(self, stream: Stream, layout: Layout) -> bool:
         """Whether several processes, each a job of its own, print the heading of the one table that they
@@ -227,25 +213,24 @@ class Scanner:
         table.headings += 1
         return True
 
+    # ---- words beside the rows -------------------------------------------------------------------------
+
     def _says(self, stream: Stream, line: str) -> bool:
         """Whether the line says something about a table, which is taken then."""
         for form in self._facts:
             match = form.pattern.match(line) if form.mark in line else None
             if match is not None:
-                if form.scope == "rank":
-                    self._begin_words(stream)
-                    stream.facts.ranks.append(rank_line(match.groupdict()))
-                else:
-                    self._take_fact(stream, form, fact_words(match))
+                self._take_fact(stream, form, match)
                 return True
         self._job.read(line)
         return False
 
-    # ---- words beside the rows -------------------------------------------------------------------------
-
-    def _take_fact(self, stream: Stream, form: Fact, words: Mapping[str, Any]) -> None:
-        table = stream.table
+    def _take_fact(self, stream: Stream, form: Fact, match: re.Match[str]) -> None:
+        words, table = fact_words(match), stream.table
         match form.scope:
+            case "rank":
+                self._begin_launch(stream)
+                stream.facts.ranks.append(rank_line(match.groupdict()))
             case "footer":
                 self._lose(stream)
                 if table is not None:
@@ -255,32 +240,34 @@ class Scanner:
             case "placements":
                 stream.placements = str(words["placements"])
             case "launch":
-                self._launch(stream, words)
+                if stream.announced and not words.keys().isdisjoint(stream.facts.header):
+                    self._lose(stream)
+                    self._failed_launch(stream)
+                self._begin_launch(stream)
+                stream.announced = stream.announced or self._number
+                stream.facts.header.update(words)
             case "test":
                 self._close(stream)
-                kept = {
-                    name: value for name, value in stream.facts.header.items() if name not in form.forgets
-                }
-                stream.facts = Facts(kept | dict(words), stream.facts.ranks)
+                header = stream.facts.header
+                kept = {name: value for name, value in header.items() if name not in form.forgets}
+                stream.facts = Facts(kept | words, stream.facts.ranks)
                 stream.continues, stream.announced = True, stream.announced or self._number
             case _:
                 stream.facts.header.update(words)
 
-    def _launch(self, stream: Stream, words: Mapping[str, Any]) -> None:
-        if stream.announced and not words.keys().isdisjoint(stream.facts.header):
-            self._lose(stream)
-            self._failed_launch(stream)
-        self._begin_words(stream)
-        stream.announced = stream.announced or self._number
-        stream.facts.header.update(words)
-
-    def _begin_words(self, stream: Stream) -> None:
+    def _begin_launch(self, stream: Stream) -> None:
         """Words of a launch: of a new one, where a table of this stream has begun or ended."""
         self._close(stream)
         if stream.ended:
-            self._note_failed_job(stream)
-            stream.facts, stream.ended = Facts(), False
+            self._end_launch(stream)
             self._next_launch()
+
+    def _end_launch(self, stream: Stream) -> None:
+        """Forget the words of a launch whose table has ended, and keep what was said of an end below it."""
+        if stream.ended and stream.table is not None and stream.table.footer:
+            self._note_end(stream.table, JOB_FAILED, "job")
+        if stream.ended:
+            stream.facts, stream.ended = Facts(), False
 
     def _next_launch(self, *, is_sure: bool = False) -> None:
         """Take evidence for another launch from here on, where the last table has ended, or it is sure."""
@@ -316,10 +303,8 @@ class Scanner:
 
     def _begin_table(self, stream: Stream, tool: Tool, layout: Layout) -> None:
         self._close(stream)
-        self._lose(stream, layout)
-        if stream.ended and not stream.continues:  # no word of a launch since: those are another table's
-            self._note_failed_job(stream)
-            stream.facts, stream.ended = Facts(), False
+        if not stream.continues:  # no word of a launch since: those are another table's
+            self._end_launch(stream)
         stream.table = FoundTable(
             tool,
             layout,
@@ -333,12 +318,12 @@ class Scanner:
         )
         stream.placements, stream.is_open, stream.announced = "", True, 0
         self._tables.append(stream.table)
+        self._lose(stream)
 
     def _close(self, stream: Stream) -> None:
         if not stream.is_open or stream.table is None:
             return
-        if stream.piece:
-            self._drop_piece(stream)
+        self._drop_piece(stream)
         stream.is_open, stream.ended, stream.continues = False, True, False
         if not stream.table.footer:
             self._note_end(stream.table)
@@ -350,14 +335,9 @@ class Scanner:
             table.note(kind, f"the {what} ended with: {end.text}", end.line)
         return end is not None
 
-    def _note_failed_job(self, stream: Stream) -> None:
-        """Keep what was said of an end below a table that has its last line, before the next launch."""
-        if stream.ended and stream.table is not None and stream.table.footer:
-            self._note_end(stream.table, JOB_FAILED, "job")
-
     def _failed_launch(self, stream: Stream) -> None:
         """Keep a test that ended before its heading: it is a run that failed."""
-        for tool in self._tools:
+        for tool in self._tools if stream.announced else ():
             if tool.usual is None or tool.started.isdisjoint(stream.facts.header):
                 continue
             table = FoundTable(tool, tool.usual, stream.name, stream.announced, stream.facts)
@@ -366,6 +346,15 @@ class Scanner:
                 self._tables.append(table)
                 stream.facts, stream.announced = Facts(), 0
             return
+
+    def _only_launch(self) -> None:
+        """Keep the test of a text without a table, which may not say how it ended."""
+        all_facts = (stream.facts for stream in self._streams.values())
+        facts = max(all_facts, key=lambda facts: len(facts.header) + len(facts.ranks))
+        for tool in self._tools:
+            if tool.usual is not None and "program" in tool.started & facts.header.keys():
+                table = FoundTable(tool, tool.usual, "", 0, facts, self._job.plain(), evidence=self._evidence)
+                self._tables.append(table)
 
     # ---- lines that nothing else explains --------------------------------------------------------------
 
@@ -378,7 +367,7 @@ class Scanner:
             if looks_like_row(other.open_table, line, words, least=0.5):
                 text = f"a row without the prefix of its table: {' '.join(words)[:80]}"
                 other.open_table.note(DAMAGED, text, self._number)
-        elif not self._headless(stream, line, words) and is_number(words[0]):
+        elif not self._headless(stream, line, words) and _may_be_row(words):
             stream.headless.append((self._number, words))
             del stream.headless[_MOST_HEADLESS:]
 
@@ -414,18 +403,10 @@ class Scanner:
         elif not self._keep_piece(stream, line) and looks_like_row(table, line, words, least=1 / 3):
             note_damage(table, words, self._number)
 
-    def _lose(self, stream: Stream, layout: Layout | None = None) -> None:
-        """Report what were perhaps rows without a heading: such as the next heading has, or numbers of which
-        one has decimals. All else was other output of the job.
-        """
-        found, stream.headless = stream.headless, []
-        has_tables = bool(self._tables or stream.announced or layout is not None)
-        rows = [
-            (number, words)
-            for number, words in found
-            if (layout is not None and layout.fits(words)) or (has_tables and _may_be_row(words))
-        ]
-        if rows:
+    def _lose(self, stream: Stream) -> None:
+        """Report what were perhaps rows without a heading. Without a table they were other output."""
+        rows, stream.headless = stream.headless, []
+        if rows and (self._tables or stream.announced):
             (first, words), (last, _) = rows[0], rows[-1]
             text = f"{len(rows)} lines up to line {last} may be rows, but the log has no heading for them"
             self._lost.append(ImportFinding("no-heading", f"{text}: {' '.join(words)[:80]}", first))
@@ -442,8 +423,7 @@ class Scanner:
             assert table is not None
             words = filled(table.layout, line[:offset].split(), line, count)
             if is_interrupted(line, offset) and not fault(table.layout.columns[:count], words):
-                if stream.piece:
-                    self._drop_piece(stream)
+                self._drop_piece(stream)
                 stream.piece, stream.piece_line = words, self._number
                 return True
         return False
@@ -461,9 +441,9 @@ class Scanner:
 
     def _drop_piece(self, stream: Stream) -> None:
         """Report a piece that was never completed."""
-        assert stream.table is not None
         words, stream.piece = stream.piece, []
-        note_damage(stream.table, words, stream.piece_line)
+        if words and stream.table is not None:
+            note_damage(stream.table, words, stream.piece_line)
 
     def _drop_cut_row(self) -> None:
         """Report the last row of a text that ends without a line end, where it ends inside the last word."""

@@ -7,7 +7,7 @@ factor busbw / algbw, hence for the number of ranks; all rows together a narrowe
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -28,6 +28,8 @@ Bounds = tuple[float, float]  # the ends of an interval; NaN where nothing is sa
 _UNKNOWN: Final = (math.nan, math.nan)
 # Intervals are widened by this much, relatively, against the rounding of their own arithmetic.
 _SLACK: Final = 1e-9
+# A share of the rows must agree before the others are called damaged.
+_ENOUGH: Final = 0.5
 _JUDGED: Final = (DOUBLE | SHARED | PLAIN) - UNEVEN - {"permute"}
 # From here on, no tool prints enough digits to separate a factor from its limit (2 or 1).
 _MOST_RANKS: Final = 10_000_000
@@ -40,6 +42,11 @@ class Consensus(NamedTuple):
     high: float
     agree: int
     judged: int
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether half of the rows have it: then the others are called damaged."""
+        return self.agree >= _ENOUGH * self.judged
 
     def contains(self, value: float) -> bool:
         """Whether the value lies within."""
@@ -84,10 +91,10 @@ def consensus(bounds: Iterable[Bounds]) -> Consensus | None:
     return Consensus(ends[best][0], ends[best + 1][0], most, len(usable))
 
 
-def agrees(bounds: Bounds, lowest: float, highest: float) -> bool:
+def agrees(bounds: Bounds, found: Consensus) -> bool:
     """Whether they allow a value of an interval, or say nothing."""
     low, high = bounds
-    return not (low * (1 - _SLACK) > highest or high * (1 + _SLACK) < lowest)
+    return not (low * (1 - _SLACK) > found.high or high * (1 + _SLACK) < found.low)
 
 
 def factor_bounds(side: Side) -> Bounds:
@@ -139,32 +146,29 @@ def ranks_of(name: str, found: Consensus | None) -> RankInterval | None:
     return RankInterval(max(low, 1), high if high is None or high < _MOST_RANKS else None)
 
 
-def possible_operations(
-    table: Table, found: Consensus | None, scale: Consensus | None, among: Collection[str] = ()
-) -> tuple[str, ...]:
-    """The operations that fit size, count, root, reduction and factor of all rows; only those ``among`` some
-    names, if given. For a tool that prints neither reduction nor root, only the factor is used.
+def possible_operations(table: Table, found: Consensus | None, scale: Consensus | None) -> tuple[str, ...]:
+    """The operations that fit size, count, root, reduction and factor of all rows. For a tool that prints
+    neither reduction nor root, only the factor is used.
     """
-    if not _has_counts(table):
+    if not has_counts(table):
         return ()
-    names = table.operations or _JUDGED
-    return tuple(
-        name
-        for name in sorted(names.intersection(among) if among else names)
-        if (table.operations or _fits_columns(name, table))
-        and (found is None or _fits_factor(name, found, scale, table))
-    )
+    names = table.operations or _with_such_columns(table)
+    return tuple(name for name in sorted(names) if found is None or _fits_factor(name, found, scale, table))
 
 
-def _fits_columns(name: str, table: Table) -> bool:
-    reducing = any(row.redop not in (NO_REDUCTION, "") for row in table.rows)
-    # sendrecv_perf prints the reduction that it was asked for, and reduces nothing.
-    if (name in REDUCING) != reducing and name != "sendrecv":
-        return False
-    if (name in ROOTED) != any(row.root >= 0 for row in table.rows):
-        return False
+def _with_such_columns(table: Table) -> list[str]:
+    """The operations that have the reduction, the root and the blocks of the rows."""
+    reduces = any(row.redop not in (NO_REDUCTION, "") for row in table.rows)
+    has_root = any(row.root >= 0 for row in table.rows)
     blocks = _blocks(table)
-    return blocks is None or blocks < 1 or (blocks > 1) == (name in BLOCKED)
+    return [
+        name
+        for name in _JUDGED
+        # sendrecv_perf prints the reduction that it was asked for, and reduces nothing.
+        if ((name in REDUCING) == reduces or name == "sendrecv")
+        and (name in ROOTED) == has_root
+        and (blocks < 1 or (blocks > 1) == (name in BLOCKED))
+    ]
 
 
 def _fits_factor(name: str, found: Consensus, scale: Consensus | None, table: Table) -> bool:
@@ -179,20 +183,28 @@ def _fits_factor(name: str, found: Consensus, scale: Consensus | None, table: Ta
     return ranks is not None and (blocks is None or ranks.contains(blocks))
 
 
-def _has_counts(table: Table) -> bool:
+def has_counts(table: Table) -> bool:
+    """Whether its rows have a column of counts."""
     return len(table) > 0 and table.rows[0].count >= 0
 
 
-def _blocks(table: Table) -> int | None:
-    """How many times the count a size holds; None where the type is foreign or rows differ."""
-    widths = {row.dtype: type_bytes(row.dtype) or 0 for row in table.rows}
-    if 0 in widths.values():
-        return None
-    blocks = {row.size // (row.count * widths[row.dtype]) for row in table.rows if row.count > 0}
-    return blocks.pop() if len(blocks) == 1 else None
+def times_count(row: Row) -> tuple[int, int] | None:
+    """How many times its count of elements the size of a row has, and the bytes that are left over; None
+    without a count, or where the type is foreign.
+    """
+    width = type_bytes(row.dtype)
+    return divmod(row.size, row.count * width) if row.count > 0 and width else None
+
+
+def _blocks(table: Table) -> int:
+    """How many times the count a size holds; 0 where rows differ, or a type is foreign."""
+    if not all(type_bytes(row.dtype) for row in table.rows):
+        return 0
+    blocks = {times[0] for times in map(times_count, table.rows) if times is not None}
+    return blocks.pop() if len(blocks) == 1 else 0
 
 
 def block_ranks(table: Table, name: str) -> int | None:
     """The number of ranks that size and count say where buffers hold a block for every rank."""
-    blocks = _blocks(table) if name in BLOCKED and _has_counts(table) else None
-    return blocks if blocks is not None and blocks > 1 else None
+    blocks = _blocks(table) if name in BLOCKED and has_counts(table) else 0
+    return blocks if blocks > 1 else None
