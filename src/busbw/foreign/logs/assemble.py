@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import isnan
-from typing import Any
+from typing import Any, Final
 
 from busbw._version import __version__
 from busbw.errors import UndecidedError
@@ -28,7 +28,6 @@ from busbw.model.record import (
     RunRecord,
     WorldInfo,
 )
-from busbw.model.result import CaseResult
 from busbw.redact import redact_all, redact_text
 
 
@@ -68,38 +67,30 @@ def assemble(table: Table, origin: Origin, given: Given, run_id: str) -> RunReco
         *(() if table.findings_of("separate") else repeated(table, made.cases)),
     )
     fields = _fields(table, decision, made, origin) | {"library_version": version_from}
-    record = RunRecord(
+    # Logs quote command lines and variables, and records are made to be shared: no secret stays.
+    return RunRecord(
         schema=SCHEMA_VERSION,
         run_id=run_id,
         busbw_version=__version__,
         created=origin.created,
         argv=(),
-        settings={"import": {"op": given.operation, "ranks": given.ranks, **given.labels}},
+        settings=redact_all({"import": {"op": given.operation, "ranks": given.ranks, **given.labels}}),
         plan=_plan(table, made),
         status=status(table, has_cases=bool(made.cases)),
-        method=_method(table),
+        method=Method(
+            mode="imported",
+            time=table.time,
+            interval="none: the log has one number a case",
+            buffers="not stated",
+            units="GB/s = 10^9 bytes/s; time in ns",
+            retention="no samples: imported from a log",
+        ),
         world=_world(table, decision.ranks, version) if decision.ranks else None,
-        environment=dict(origin.environment),
+        environment=redact_all(dict(origin.environment)),
         results=made.results,
         ended=str(table.header.get("end_time", "")),
-        error=error(table, has_cases=bool(made.cases), last_words=origin.last_words),
+        error=redact_text(error(table, has_cases=bool(made.cases), last_words=origin.last_words)),
         source=_source(table, origin, given, fields, findings),
-    )
-    return _without_secrets(record)
-
-
-def _without_secrets(record: RunRecord) -> RunRecord:
-    """Logs quote command lines and variables, and records are made to be shared."""
-    source = record.source
-    assert source is not None
-    findings = tuple(replace(each, text=redact_text(each.text)) for each in source.findings)
-    quoted = {name: redact_all(getattr(source, name)) for name in ("fields", "header", "labels", "evidence")}
-    return replace(
-        record,
-        settings=redact_all(record.settings),
-        environment=redact_all(record.environment),
-        error=redact_text(record.error),
-        source=replace(source, path=redact_text(source.path), findings=findings, **quoted),
     )
 
 
@@ -120,24 +111,15 @@ def _world(table: Table, ranks: int, version: str) -> WorldInfo:
     """``size`` is the communicator's, ``ranks`` are those that the log names, or one that stands for all
     where it does not name them all; ``version`` is that of the library.
     """
-    counted: Counter[str] = Counter()
+    on_host: Counter[str] = Counter()
+    unknown = RankInfo(0, NOT_STATED, 0, 0, NOT_STATED, library=table.library, library_version=version)
     infos = []
     for line in table.ranks if _are_all_listed(table, ranks) else ():
-        host = line.host or NOT_STATED
-        infos.append(
-            RankInfo(
-                rank=line.rank,
-                host=host,
-                pid=line.pid,
-                local_rank=counted[host],
-                device=line.device_name or NOT_STATED,
-                library=table.library,
-                library_version=version,
-                facts={"device_index": line.device, "bus_id": line.bus_id, "group": line.group},
-            )
-        )
-        counted[host] += 1
-    unknown = RankInfo(0, NOT_STATED, 0, 0, NOT_STATED, library=table.library, library_version=version)
+        host, device = line.host or NOT_STATED, line.device_name or NOT_STATED
+        facts = {"device_index": line.device, "bus_id": line.bus_id, "group": line.group}
+        named = RankInfo(line.rank, host, line.pid, on_host[host], device)
+        infos.append(replace(named, library=table.library, library_version=version, facts=facts))
+        on_host[host] += 1
     return WorldInfo(kind="imported", launcher=NOT_STATED, size=ranks, ranks=tuple(infos or [unknown]))
 
 
@@ -193,18 +175,18 @@ def _source(
     table: Table, origin: Origin, given: Given, fields: dict[str, str], findings: tuple[ImportFinding, ...]
 ) -> ImportSource:
     return ImportSource(
-        path=origin.path,
+        path=redact_text(origin.path),
         tool=table.tool,
         sha256=origin.sha256,
         table=origin.table,
         first_line=table.first_line,
         last_line=table.last_line,
         stream=table.stream,
-        fields=fields,
-        header=_header(table),
-        labels={**origin.labels, **given.labels},
-        evidence=dict(table.evidence) | ({TUNING: list(table.calls)} if table.calls else {}),
-        findings=findings,
+        fields=redact_all(fields),
+        header=redact_all(_header(table)),
+        labels=redact_all({**origin.labels, **given.labels}),
+        evidence=redact_all(dict(table.evidence) | ({TUNING: list(table.calls)} if table.calls else {})),
+        findings=tuple(replace(each, text=redact_text(each.text)) for each in findings),
     )
 
 
@@ -246,6 +228,9 @@ def _fields(table: Table, decision: Decision, made: Made, origin: Origin) -> dic
 # ---- what was measured, and how ----------------------------------------------------------------------------
 
 
+_SHOWN: Final = {"in": "input_bytes", "out": "output_bytes", "algorithm": "algorithm"}
+
+
 def _plan(table: Table, made: Made) -> Plan:
     header = table.header
     checked = any(not isnan(side.wrong) for side in table.sides)
@@ -265,31 +250,15 @@ def _plan(table: Table, made: Made) -> Plan:
             graph=_number(header, "graph", 0),
             unalign=_number(header, "unalign", 0),
         ),
-        show=_shown(made.results),
-    )
-
-
-def _shown(results: Sequence[CaseResult]) -> tuple[str, ...]:
-    """Words of ``--stats`` for what the log has of some row, beside its time."""
-    fields = {"in": "input_bytes", "out": "output_bytes", "algorithm": "algorithm"}
-    return tuple(
-        word
-        for word, name in fields.items()
-        if any(getattr(result, name) not in (None, "") for result in results)
+        # Words of ``--stats`` for what the log has of some row, beside its time.
+        show=tuple(
+            word
+            for word, name in _SHOWN.items()
+            if any(getattr(result, name) not in (None, "") for result in made.results)
+        ),
     )
 
 
 def _number(header: Mapping[str, Any], name: str, default: int) -> int:
     value = header.get(name, default)
     return value if isinstance(value, int) and not isinstance(value, bool) else default
-
-
-def _method(table: Table) -> Method:
-    return Method(
-        mode="imported",
-        time=table.time,
-        interval="none: the log has one number a case",
-        buffers="not stated",
-        units="GB/s = 10^9 bytes/s; time in ns",
-        retention="no samples: imported from a log",
-    )
