@@ -10,7 +10,15 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from busbw.errors import UndecidedError
-from busbw.foreign.logs.check import Checked
+from busbw.foreign.logs.check import (
+    Checked,
+    Consensus,
+    RankInterval,
+    block_ranks,
+    factor,
+    possible_operations,
+    ranks_of,
+)
 from busbw.foreign.logs.operations import (
     DOUBLE,
     PLAIN,
@@ -19,14 +27,6 @@ from busbw.foreign.logs.operations import (
     is_known,
     operation,
     operation_in_path,
-)
-from busbw.foreign.logs.solve import (
-    Consensus,
-    RankInterval,
-    block_ranks,
-    factor,
-    possible_operations,
-    ranks_of,
 )
 from busbw.foreign.logs.table import Table
 from busbw.model.collective import COLLECTIVES

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import islice, pairwise
 from typing import Final
 
-from busbw.foreign.logs.context import Ends, Evidence, Job
+from busbw.foreign.logs.context import End, Evidence, Job, is_end
 from busbw.foreign.logs.lines import Line, split_lines
 from busbw.foreign.logs.row_words import Layout, PrintedRow, aligned, fault, fields_of, filled, is_number
 from busbw.foreign.logs.rows import (
@@ -28,6 +28,7 @@ from busbw.model.record import DAMAGED, JOB_FAILED, ImportFinding
 from busbw.units import counted
 
 _MOST_HEADLESS: Final = 10_000
+_MOST_ENDS: Final = 1000
 _GAPS: Final = ("...", "[...]", "…")
 
 
@@ -81,7 +82,8 @@ class _Scanner:
         self._streams = {"": Stream("")}
         self._stream = self._rows_of = self._streams[""]
         self._tables: list[FoundTable] = []
-        self._job, self._evidence, self._ends = Job(), Evidence(), Ends()
+        self._job, self._evidence = Job(), Evidence()
+        self._ends: deque[End] = deque(maxlen=_MOST_ENDS)
         self._lost: list[ImportFinding] = []
         self._last_words = ""
 
@@ -165,8 +167,10 @@ class _Scanner:
         if Evidence.is_one(text):
             self._nccl_line(stream, text, words)
         elif not self._heading(stream, text) and not self._says(stream, text.strip()):
-            is_end = self._ends.take(text, stream.name, self._number)
-            if not is_end or words[0][0].isdigit():  # which may be a row that the end was written into
+            said_end = is_end(text)
+            if said_end:
+                self._ends.append(End(self._number, stream.name, " ".join(words)[:200]))
+            if not said_end or words[0][0].isdigit():  # which may be a row that the end was written into
                 self._unknown(stream, text, words)
         if not words[0].startswith("#"):
             self._last_words = text
@@ -329,8 +333,13 @@ class _Scanner:
             self._note_end(stream.table)
 
     def _note_end(self, table: FoundTable, kind: str = "cut", what: str = "test") -> bool:
-        """Keep what was said behind the last row of a table of its end; whether something was."""
-        end = self._ends.behind(table.last_line, table.stream)
+        """Keep what was said behind the last row of a table of its end, in its stream or in the one of lines
+        without a prefix; whether something was.
+        """
+        behind = (
+            end for end in self._ends if end.line > table.last_line and end.stream in (table.stream, "")
+        )
+        end = next(behind, None)
         if end is not None:
             table.note(kind, f"the {what} ended with: {end.text}", end.line)
         return end is not None

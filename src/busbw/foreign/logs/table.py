@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import Any, Final
 
 from busbw.foreign.logs.context import TUNING, Evidence
-from busbw.foreign.logs.printf import misaligned, misprinted
 from busbw.foreign.logs.row_words import (
     NO_ALGORITHM,
     NO_NUMBER,
@@ -19,6 +18,8 @@ from busbw.foreign.logs.row_words import (
     Number,
     PrintedRow,
     is_number,
+    misaligned,
+    misprinted,
     printed,
 )
 from busbw.model.collective import Placement
