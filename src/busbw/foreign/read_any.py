@@ -18,7 +18,7 @@ from busbw.foreign.logs.json_text import Document, document, word
 from busbw.foreign.logs.labels import BESIDE, variables
 from busbw.foreign.logs.lines import HEAD_BYTES, read_text
 from busbw.foreign.logs.operations import operation
-from busbw.foreign.logs.scan import Log, scan
+from busbw.foreign.logs.scan import scan
 from busbw.foreign.logs.table import Table, Tool
 from busbw.foreign.nccl_tests import read_json as nccl_tests_json
 from busbw.foreign.nccl_tests import read_rccl_file as rccl_tests_rows
@@ -136,22 +136,10 @@ def _read_text(data: bytes, path: str, tool: str) -> Reading:
     first_line = start.split(b"\n", 1)[0].decode("utf-8", "replace")
     if read_csv.is_csv(first_line) and _is_asked(NCCL_TESTS.name, tool):
         return _read_csv(data.decode("utf-8", "replace").splitlines(), path, tool)
-    asked = [each for each in TOOLS if _is_asked(each.name, tool)]
     if _EXPORT.search(start):
-        return Reading(
-            Origin(path), no_text="it is a table that busbw exported: use the run itself, or export it as csv"
-        )
-    reading = _read_log(scan(data, asked), path, tool)
-    if reading.tables:
-        return reading
-    no_text = why or ("" if reading.is_log else _not_read(data))
-    return replace(reading, no_text=no_text, findings=() if no_text else reading.findings)
-
-
-def _not_read(data: bytes) -> str:
-    """Why a text without a table is not read; empty if that is unknown."""
-    name = next((name for name, form in _NOT_READ if re.search(form, data)), "")
-    return f"it looks like {name}, which busbw does not read" if name else ""
+        why = "it is a table that busbw exported: use the run itself, or export it as csv"
+        return Reading(Origin(path), no_text=why)
+    return _read_log(data, path, tool, why)
 
 
 def _is_asked(name: str, tool: str) -> bool:
@@ -194,19 +182,19 @@ def _read_json(found: Document, path: str, tool: str) -> Reading | None:
     return Reading(Origin(path)) if not found.cut_line else None
 
 
-def _read_log(log: Log, path: str, tool: str) -> Reading:
-    tables = list(_as(tool, (found.tool.interpret(found) for found in log.tables)))
-    if not tables and log.facts.header.get("program") and _is_asked(NCCL_TESTS.name, tool):
-        tables = [NCCL_TESTS.without_rows(log.facts, log.job, log.evidence)]
+def _read_log(data: bytes, path: str, tool: str, why: str) -> Reading:
+    """Without a table, ``why`` or the test that it looks like is why it is not read."""
+    log = scan(data, [each for each in TOOLS if _is_asked(each.name, tool)])
+    tables = _as(tool, (found.tool.interpret(found) for found in log.tables))
+    if not tables and not why and not log.has_command:
+        looks = (name for name, form in _NOT_READ if re.search(form, data))
+        why = next((f"it looks like {name}, which busbw does not read" for name in looks), "")
+    no_text = "" if tables else why
     dates = [_date(str(table.header["date"])) for table in tables if "date" in table.header]
-    origin = Origin(
-        path,
-        log_lines=log.lines,
-        created=next(filter(None, dates), ""),
-        created_from="header",
-        last_words=log.last_words,
-    )
-    return Reading(origin, tuple(tables), bool(tables or log.job), log.findings)
+    created = next(filter(None, dates), "")
+    origin = Origin(path, "", 1, log.lines, created, "header", last_words=log.last_words)
+    findings = () if no_text else log.findings
+    return Reading(origin, tables, bool(tables) or log.has_command, findings, no_text)
 
 
 def _date(text: str) -> str:

@@ -11,7 +11,6 @@ import json
 import pickle
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -43,52 +42,40 @@ def read_folder(folder: Path) -> tuple[Group, ...]:
             f"{folder} holds no dump of a flight recorder",
             hint="name the folder with the files that PyTorch wrote, such as nccl_trace_rank_0",
         )
-    dumps = {rank: _read(path) for rank, path in sorted(ranks.items())}
     members: dict[str, set[int]] = {}
-    for dump in dumps.values():
-        for name, of_group in dump.members.items():
-            members.setdefault(name, set()).update(of_group)
-    names = dict.fromkeys(name for dump in dumps.values() for name in dump.entries)
-    groups = (_group(name, members.get(name) or set(dumps), dumps) for name in names)
+    entries: dict[str, dict[int, dict[int, Recorded]]] = {}  # by group, rank and number
+    for rank, path in sorted(ranks.items()):
+        of_groups, of_rank = _read(path)
+        for name, own in of_groups.items():
+            members.setdefault(name, set()).update(own)
+        for entry_group, entry in of_rank:
+            entries.setdefault(entry_group, {}).setdefault(rank, {})[entry.number] = entry
+    groups = []
+    for name, recorded in entries.items():
+        own = members.get(name) or set(ranks)
+        by_rank = {rank: recorded.get(rank, {}) for rank in sorted(own & set(ranks))}
+        groups.append(Group(name, tuple(sorted(own)), by_rank))
     return tuple(sorted(groups, key=lambda group: -len(group.members)))
 
 
-@dataclass(frozen=True)
-class _Dump:
-    members: Mapping[str, set[int]]  # of each group that the rank knows
-    entries: Mapping[str, Mapping[int, Recorded]]  # by group and number
-
-
-def _group(name: str, members: set[int], dumps: Mapping[int, _Dump]) -> Group:
-    entries = {rank: dumps[rank].entries.get(name, {}) for rank in sorted(members & set(dumps))}
-    return Group(name, tuple(sorted(members)), entries)
-
-
-def _read(path: Path) -> _Dump:
+def _read(path: Path) -> tuple[dict[str, set[int]], list[tuple[str, Recorded]]]:
+    """The ranks of each group that a rank knows, and its entries with their groups."""
     try:
         with path.open("rb") as file:
             data = file.read(_LARGEST_BYTES + 1)
         if len(data) > _LARGEST_BYTES:
             raise ValueError("it is too large")
         told = json.loads(data) if data.lstrip()[:1] == b"{" else _PlainValues(io.BytesIO(data)).load()
-        entries: dict[str, dict[int, Recorded]] = {}
-        for each in told["entries"]:
-            if not each.get("is_p2p"):
-                entry = _entry(each)
-                entries.setdefault(str(each["process_group"][0]), {})[entry.number] = entry
-        return _Dump(_members(told.get("pg_config") or {}), entries)
+        members = {  # ranks are a text such as "[0, 1]", or a list
+            str(name): {int(rank) for rank in re.findall(r"\d+", str(config.get("ranks", "")))}
+            for name, config in (told.get("pg_config") or {}).items()
+        }
+        collectives = [each for each in told["entries"] if not each.get("is_p2p")]
+        return members, [(str(each["process_group"][0]), _entry(each)) for each in collectives]
     except Exception as error:  # a damaged pickle raises nearly anything
         raise UsageError(
             f"{path} is no dump of a flight recorder: {why(error)}", hint="move other files elsewhere"
         ) from error
-
-
-def _members(told: Mapping[str, Any]) -> dict[str, set[int]]:
-    """Ranks are a text such as "[0, 1]", or a list."""
-    return {
-        str(name): {int(rank) for rank in re.findall(r"\d+", str(config.get("ranks", "")))}
-        for name, config in told.items()
-    }
 
 
 def _entry(told: Mapping[str, Any]) -> Recorded:

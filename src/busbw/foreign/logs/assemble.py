@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import isnan
-from typing import Any
+from typing import Any, Final
 
 from busbw._version import __version__
 from busbw.errors import UndecidedError
-from busbw.foreign.logs.cases import Bandwidths, bandwidths, cases, repeated
+from busbw.foreign.logs.cases import Made, cases, repeated, unit_findings
 from busbw.foreign.logs.check import Checked, check
 from busbw.foreign.logs.context import TUNING, VERSION
 from busbw.foreign.logs.decide import Decision, Given, decide, named_by_path
 from busbw.foreign.logs.table import Table
 from busbw.foreign.logs.whole import error, status, with_its_end, without_false_damage
-from busbw.model.case import Case
 from busbw.model.plan import CallOptions, Limits, Plan
 from busbw.model.record import (
     DAMAGED,
@@ -29,7 +28,6 @@ from busbw.model.record import (
     RunRecord,
     WorldInfo,
 )
-from busbw.model.result import CaseResult
 from busbw.redact import redact_all, redact_text
 
 
@@ -58,49 +56,41 @@ def assemble(table: Table, origin: Origin, given: Given, run_id: str) -> RunReco
     decision = _decision(checked, origin, given)
     table = checked.table.decided(checked.table, decision.operation, decision.ranks)
     table = with_its_end(table, origin.log_lines)
-    numbers = bandwidths(replace(checked, table=table), decision.operation, decision.ranks)
-    made, results = cases(table, decision, numbers)
+    checked = replace(checked, table=table)
+    made = cases(checked, decision)
     version, version_from = library_version(table, origin, given)
     findings = (
         *table.findings,
         *decision.findings,
-        *numbers.findings,
+        *unit_findings(checked, decision.operation),
         *_shared_devices(table),
-        *(() if table.findings_of("separate") else repeated(table, made)),
+        *(() if table.findings_of("separate") else repeated(table, made.cases)),
     )
-    fields = _fields(table, decision, numbers, origin) | {"library_version": version_from}
-    record = RunRecord(
+    fields = _fields(table, decision, made, origin) | {"library_version": version_from}
+    # Logs quote command lines and variables, and records are made to be shared: no secret stays.
+    return RunRecord(
         schema=SCHEMA_VERSION,
         run_id=run_id,
         busbw_version=__version__,
         created=origin.created,
         argv=(),
-        settings={"import": {"op": given.operation, "ranks": given.ranks, **given.labels}},
-        plan=_plan(table, made, results),
-        status=status(table, has_cases=bool(made)),
-        method=_method(table),
+        settings=redact_all({"import": {"op": given.operation, "ranks": given.ranks, **given.labels}}),
+        plan=_plan(table, made),
+        status=status(table, has_cases=bool(made.cases)),
+        method=Method(
+            mode="imported",
+            time=table.time,
+            interval="none: the log has one number a case",
+            buffers="not stated",
+            units="GB/s = 10^9 bytes/s; time in ns",
+            retention="no samples: imported from a log",
+        ),
         world=_world(table, decision.ranks, version) if decision.ranks else None,
-        environment=dict(origin.environment),
-        results=results,
+        environment=redact_all(dict(origin.environment)),
+        results=made.results,
         ended=str(table.header.get("end_time", "")),
-        error=error(table, has_cases=bool(made), last_words=origin.last_words),
+        error=redact_text(error(table, has_cases=bool(made.cases), last_words=origin.last_words)),
         source=_source(table, origin, given, fields, findings),
-    )
-    return _without_secrets(record)
-
-
-def _without_secrets(record: RunRecord) -> RunRecord:
-    """Logs quote command lines and variables, and records are made to be shared."""
-    source = record.source
-    assert source is not None
-    findings = tuple(replace(each, text=redact_text(each.text)) for each in source.findings)
-    quoted = {name: redact_all(getattr(source, name)) for name in ("fields", "header", "labels", "evidence")}
-    return replace(
-        record,
-        settings=redact_all(record.settings),
-        environment=redact_all(record.environment),
-        error=redact_text(record.error),
-        source=replace(source, path=redact_text(source.path), findings=findings, **quoted),
     )
 
 
@@ -121,24 +111,15 @@ def _world(table: Table, ranks: int, version: str) -> WorldInfo:
     """``size`` is the communicator's, ``ranks`` are those that the log names, or one that stands for all
     where it does not name them all; ``version`` is that of the library.
     """
-    counted: Counter[str] = Counter()
+    on_host: Counter[str] = Counter()
+    unknown = RankInfo(0, NOT_STATED, 0, 0, NOT_STATED, library=table.library, library_version=version)
     infos = []
     for line in table.ranks if _are_all_listed(table, ranks) else ():
-        host = line.host or NOT_STATED
-        infos.append(
-            RankInfo(
-                rank=line.rank,
-                host=host,
-                pid=line.pid,
-                local_rank=counted[host],
-                device=line.device_name or NOT_STATED,
-                library=table.library,
-                library_version=version,
-                facts={"device_index": line.device, "bus_id": line.bus_id, "group": line.group},
-            )
-        )
-        counted[host] += 1
-    unknown = RankInfo(0, NOT_STATED, 0, 0, NOT_STATED, library=table.library, library_version=version)
+        host, device = line.host or NOT_STATED, line.device_name or NOT_STATED
+        facts = {"device_index": line.device, "bus_id": line.bus_id, "group": line.group}
+        named = RankInfo(line.rank, host, line.pid, on_host[host], device)
+        infos.append(replace(named, library=table.library, library_version=version, facts=facts))
+        on_host[host] += 1
     return WorldInfo(kind="imported", launcher=NOT_STATED, size=ranks, ranks=tuple(infos or [unknown]))
 
 
@@ -194,18 +175,18 @@ def _source(
     table: Table, origin: Origin, given: Given, fields: dict[str, str], findings: tuple[ImportFinding, ...]
 ) -> ImportSource:
     return ImportSource(
-        path=origin.path,
+        path=redact_text(origin.path),
         tool=table.tool,
         sha256=origin.sha256,
         table=origin.table,
         first_line=table.first_line,
         last_line=table.last_line,
         stream=table.stream,
-        fields=fields,
-        header=_header(table),
-        labels={**origin.labels, **given.labels},
-        evidence=dict(table.evidence) | ({TUNING: list(table.calls)} if table.calls else {}),
-        findings=findings,
+        fields=redact_all(fields),
+        header=redact_all(_header(table)),
+        labels=redact_all({**origin.labels, **given.labels}),
+        evidence=redact_all(dict(table.evidence) | ({TUNING: list(table.calls)} if table.calls else {})),
+        findings=tuple(replace(each, text=redact_text(each.text)) for each in findings),
     )
 
 
@@ -217,7 +198,7 @@ def _header(table: Table) -> dict[str, Any]:
     return {**table.header, **average, **listed, **claims}
 
 
-def _fields(table: Table, decision: Decision, numbers: Bandwidths, origin: Origin) -> dict[str, str]:
+def _fields(table: Table, decision: Decision, made: Made, origin: Origin) -> dict[str, str]:
     allowed = f" ({decision.interval} fit the rows)" if decision.interval is not None else ""
     # nccom-test's counts are of the whole buffer
     has_counts = not table.operations and len(table) > 0 and table.rows[0].count >= 0
@@ -232,8 +213,8 @@ def _fields(table: Table, decision: Decision, numbers: Bandwidths, origin: Origi
         "root": table.words_from.get("root", "rows"),
         "placement": table.words_from.get("placement", "rows"),
         "time_ns": "rows" if table.trusted_time else "size / algbw: the printed time is that of the CPU (-C)",
-        "algbw_gb_per_s": numbers.algbw_from,
-        "busbw_gb_per_s": numbers.busbw_from,
+        "algbw_gb_per_s": made.algbw_from,
+        "busbw_gb_per_s": made.busbw_from,
         "hosts": _hosts_from(table, decision.ranks),
         "calls": "header" if "iters" in table.header else NOT_STATED,
     }
@@ -247,13 +228,16 @@ def _fields(table: Table, decision: Decision, numbers: Bandwidths, origin: Origi
 # ---- what was measured, and how ----------------------------------------------------------------------------
 
 
-def _plan(table: Table, made: tuple[Case, ...], results: Sequence[CaseResult]) -> Plan:
+_SHOWN: Final = {"in": "input_bytes", "out": "output_bytes", "algorithm": "algorithm"}
+
+
+def _plan(table: Table, made: Made) -> Plan:
     header = table.header
     checked = any(not isnan(side.wrong) for side in table.sides)
-    sizes = [case.size_bytes for case in made]
+    sizes = [case.size_bytes for case in made.cases]
     return Plan(
         backend=table.backend,
-        cases=made,
+        cases=made.cases,
         buffer_bytes=max([*sizes, _number(header, "max_bytes", 0)], default=0),
         limits=Limits(
             calls=_number(header, "iters", 0),
@@ -266,31 +250,15 @@ def _plan(table: Table, made: tuple[Case, ...], results: Sequence[CaseResult]) -
             graph=_number(header, "graph", 0),
             unalign=_number(header, "unalign", 0),
         ),
-        show=_shown(results),
-    )
-
-
-def _shown(results: Sequence[CaseResult]) -> tuple[str, ...]:
-    """Words of ``--stats`` for what the log has of some row, beside its time."""
-    fields = {"in": "input_bytes", "out": "output_bytes", "algorithm": "algorithm"}
-    return tuple(
-        word
-        for word, name in fields.items()
-        if any(getattr(result, name) not in (None, "") for result in results)
+        # Words of ``--stats`` for what the log has of some row, beside its time.
+        show=tuple(
+            word
+            for word, name in _SHOWN.items()
+            if any(getattr(result, name) not in (None, "") for result in made.results)
+        ),
     )
 
 
 def _number(header: Mapping[str, Any], name: str, default: int) -> int:
     value = header.get(name, default)
     return value if isinstance(value, int) and not isinstance(value, bool) else default
-
-
-def _method(table: Table) -> Method:
-    return Method(
-        mode="imported",
-        time=table.time,
-        interval="none: the log has one number a case",
-        buffers="not stated",
-        units="GB/s = 10^9 bytes/s; time in ns",
-        retention="no samples: imported from a log",
-    )

@@ -6,8 +6,6 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from heapq import merge
-from itertools import chain
 from operator import itemgetter
 from typing import Final, NamedTuple
 
@@ -40,6 +38,46 @@ NO_NUMBER: Final = "the log has no number here"
 NO_NUMBERS: Final = "the log has no numbers for this placement"
 
 
+@dataclass(frozen=True)
+class Made:
+    """The cases and results of a table, and where their bandwidths come from."""
+
+    cases: tuple[Case, ...]
+    results: tuple[CaseResult, ...]
+    algbw_from: str
+    busbw_from: str
+
+
+def cases(checked: Checked, decision: Decision) -> Made:
+    """Every row as one case a placement, failed rows among them, in the order of the lines. Repeated cases
+    are further cycles.
+    """
+    table, name, ranks = checked.table, decision.operation, decision.ranks
+    made: list[Case] = []
+    results: list[CaseResult] = []
+    seen: Counter[_Kind] = Counter()
+    numbers = _bandwidths(checked, name, ranks)
+    found = [_failed(table, decision, each) for each in table.failures] + _rows(table, decision, numbers)
+    for _, kind, result in sorted(found, key=itemgetter(0)):
+        dtype, op, root, size, count, placement = kind
+        case = Case(len(made), name, dtype, op, root, size, size, count, placement, cycle=seen[kind])
+        made.append(case)
+        results.append(replace(result, case=case.index))
+        seen[kind] += 1
+    algbw_from, busbw_from = "rows", "rows"
+    if _is_made(table, name):
+        printed = [side.as_printed for row in numbers for side in row]
+        algbw_from = "size / time" + _printed_words([flag for flag, _ in printed])
+        busbw_from = f"algbw times the factor of {name} on {ranks} ranks"
+        busbw_from += _printed_words([flag for _, flag in printed])
+    return Made(tuple(made), tuple(results), algbw_from, busbw_from if ranks > 1 else "none: one rank")
+
+
+def _printed_words(as_printed: Sequence[bool]) -> str:
+    count = sum(as_printed)
+    return f"; as printed, with more digits, in {count} of {len(as_printed)}" if count else ""
+
+
 # ---- bandwidths --------------------------------------------------------------------------------------------
 
 
@@ -53,46 +91,34 @@ class Bandwidth(NamedTuple):
     as_printed: tuple[bool, bool] = (False, False)
 
 
-@dataclass(frozen=True)
-class Bandwidths:
-    """Those of every row, one a placement, and where they come from."""
-
-    rows: tuple[tuple[Bandwidth, ...], ...]
-    algbw_from: str
-    busbw_from: str
-    findings: tuple[ImportFinding, ...] = ()
+def _is_made(table: Table, name: str) -> bool:
+    """Whether bandwidths follow from size and time; else they are the printed ones."""
+    return is_known(name) and table.trusted_time
 
 
-def bandwidths(checked: Checked, name: str, ranks: int) -> Bandwidths:
-    """Bandwidths from size and time, or as they are printed where that has more digits; always the printed
-    ones for operations whose bytes do not follow from the size.
+def _bandwidths(checked: Checked, name: str, ranks: int) -> list[list[Bandwidth]]:
+    """Those of every row, one a placement: from size and time, or as they are printed where that has more
+    digits.
     """
-    table = checked.table
-    is_made = is_known(name) and table.trusted_time
+    table, unit, is_made = checked.table, checked.gb or 1.0, _is_made(checked.table, name)
+    factor = busbw_factor(name, max(ranks, 1))
+    share = (max(ranks, 1) - 1) / max(ranks, 1) if name == "hypercube" else 1.0
 
     def of(row: Row, side: Side) -> Bandwidth:
-        if is_made:
-            found = _made(checked, row_bytes(table, row, ranks), side, name, max(ranks, 1))
-        else:
-            unit = checked.gb or 1.0
-            found = Bandwidth(side.algbw.value * unit, side.busbw.value * unit)
-        return found if ranks > 1 else found._replace(busbw=math.nan)
+        shown = side.algbw.scaled(unit), side.busbw.scaled(unit)
+        if not is_made:
+            return Bandwidth(shown[0].value, shown[1].value)
+        time = side.time_us
+        value = _ratio(row_bytes(table, row, ranks) * share, time.value * NS_PER_US)
+        own = Number(value, value * _ratio(time.half, time.value))
+        if not checked.is_in_its_unit:
+            return Bandwidth(own.value, own.value * factor)
+        algbw, is_algbw = _finest(own, shown[0])
+        busbw, is_busbw = _finest(own.scaled(factor), shown[1])
+        return Bandwidth(algbw, busbw, (is_algbw, is_busbw))
 
-    rows = tuple(tuple(of(row, side) for side in row.sides) for row in table.rows)
-    algbw_from, busbw_from = "rows", "rows"
-    if is_made:
-        flags = [each.as_printed for each in chain.from_iterable(rows)]
-        algbw_from = "size / time" + _printed_words([flag for flag, _ in flags])
-        busbw_from = f"algbw times the factor of {name} on {ranks} ranks"
-        busbw_from += _printed_words([flag for _, flag in flags])
-    if ranks <= 1:
-        busbw_from = "none: one rank"
-    return Bandwidths(rows, algbw_from, busbw_from, tuple(_unit_findings(checked, name)))
-
-
-def _printed_words(as_printed: Sequence[bool]) -> str:
-    count = sum(as_printed)
-    return f"; as printed, with more digits, in {count} of {len(as_printed)}" if count else ""
+    found = [[of(row, side) for side in row.sides] for row in table.rows]
+    return found if ranks > 1 else [[each._replace(busbw=math.nan) for each in row] for row in found]
 
 
 def row_bytes(table: Table, row: Row, ranks: int) -> int:
@@ -100,24 +126,10 @@ def row_bytes(table: Table, row: Row, ranks: int) -> int:
     return row.size * ranks if table.shares else row.size
 
 
-def _made(checked: Checked, size: int, side: Side, name: str, ranks: int) -> Bandwidth:
-    """What follows from size and time, and its digits leave open."""
-    share = (ranks - 1) / ranks if name == "hypercube" else 1.0
-    time = side.time_us
-    value = _ratio(size * share, time.value * NS_PER_US)
-    own = Number(value, value * _ratio(time.half, time.value))
-    algbw, is_algbw = _finest(checked, own, side.algbw)
-    busbw, is_busbw = _finest(checked, own.scaled(busbw_factor(name, ranks)), side.busbw)
-    return Bandwidth(algbw, busbw, (is_algbw, is_busbw))
-
-
-def _finest(checked: Checked, own: Number, shown: Number) -> tuple[float, bool]:
+def _finest(own: Number, shown: Number) -> tuple[float, bool]:
     """That of two values which is known to more digits, where both are the same number, and nothing that the
     printed one rules out; whether it is the printed one.
     """
-    if not checked.is_in_its_unit:
-        return own.value, False
-    shown = shown.scaled(checked.gb or 1.0)
     apart = abs(shown.value - own.value)
     is_finer = shown.half < own.half or apart > shown.half
     is_finer = is_finer and apart <= shown.half + own.half and shown.value > 0
@@ -128,7 +140,8 @@ def _ratio(size: float, per: float) -> float:
     return size / per if per > 0 else math.nan
 
 
-def _unit_findings(checked: Checked, name: str) -> Iterator[ImportFinding]:
+def unit_findings(checked: Checked, name: str) -> Iterator[ImportFinding]:
+    """How the printed bandwidths differ from ours."""
     table, scale = checked.table, checked.scale
     if len(table.gb_sizes) > 1 and len(table):
         if checked.gb is None:
@@ -142,51 +155,27 @@ def _unit_findings(checked: Checked, name: str) -> Iterator[ImportFinding]:
         yield ImportFinding("formula", f"{text} nccl-tests today", table.first_line)
 
 
-# ---- cases -------------------------------------------------------------------------------------------------
+# ---- rows -------------------------------------------------------------------------------------------------
 
 
-def cases(
-    table: Table, decision: Decision, numbers: Bandwidths
-) -> tuple[tuple[Case, ...], tuple[CaseResult, ...]]:
-    """Every row as one case a placement, failed rows among them, in the order of the lines. Repeated cases
-    are further cycles.
-    """
-    made: list[Case] = []
-    results: list[CaseResult] = []
-    seen: Counter[_Kind] = Counter()
-    for kind, result in _in_order(table, decision, numbers):
-        dtype, op, root, size, count, placement = kind
-        index, cycle = len(made), seen[kind]
-        name = decision.operation
-        made.append(Case(index, name, dtype, op, root, size, size, count, placement, cycle=cycle))
-        results.append(replace(result, case=index))
-        seen[kind] += 1
-    return tuple(made), tuple(results)
+_Found = tuple[int, _Kind, CaseResult]  # with its line
 
 
-def _in_order(table: Table, decision: Decision, numbers: Bandwidths) -> Iterator[tuple[_Kind, CaseResult]]:
-    """Rows, and what failed where it stands between them."""
-    failed = ((each.line, [_failed(table, decision, each)]) for each in table.failures)
-    rows = zip((row.line for row in table.rows), _rows(table, decision, numbers), strict=True)
-    for _, found in merge(failed, rows, key=itemgetter(0)):
-        yield from found
-
-
-def _rows(table: Table, decision: Decision, numbers: Bandwidths) -> Iterator[list[tuple[_Kind, CaseResult]]]:
+def _rows(table: Table, decision: Decision, numbers: Sequence[Sequence[Bandwidth]]) -> list[_Found]:
+    found: list[_Found] = []
     sizes = [row_bytes(table, row, decision.ranks) for row in table.rows]
     choices = _choices(table, decision, sizes)
     absent = [_absent([row.sides[index] for row in table.rows]) for index in range(len(table.placements))]
-    for row, size, choice, found in zip(table.rows, sizes, choices, numbers.rows, strict=True):
+    for row, size, choice, bandwidths in zip(table.rows, sizes, choices, numbers, strict=True):
         op = "" if decision.operation in MOVING else canonical_op(row.redop)
         count = row.count
         if count < 0 or table.operations:  # those of nccom-test are of the whole buffer
             count = whole_count(decision, row.dtype, size, max(count, 0))
-        kind = (canonical_type(row.dtype), op, row.root, size, count)
-        results = [
-            _result(table, row, side, bandwidth, choice) if _is_measured(side) else none
-            for side, bandwidth, none in zip(row.sides, found, absent, strict=True)
-        ]
-        yield [((*kind, place), result) for place, result in zip(table.placements, results, strict=True)]
+        for side, bandwidth, none, place in zip(row.sides, bandwidths, absent, table.placements, strict=True):
+            kind = (canonical_type(row.dtype), op, row.root, size, count, place)
+            result = _result(table, row, side, bandwidth, choice) if _is_measured(side) else none
+            found.append((row.line, kind, result))
+    return found
 
 
 def _is_measured(side: Side) -> bool:
@@ -238,16 +227,15 @@ def _choices(table: Table, decision: Decision, sizes: Sequence[int]) -> list[Cho
     return [next(iter(found)) if len(found := seen.get(size, set())) == 1 else None for size in sizes]
 
 
-def _failed(table: Table, decision: Decision, failure: Failure) -> tuple[_Kind, CaseResult]:
+def _failed(table: Table, decision: Decision, failure: Failure) -> _Found:
     """A row that says why it has no numbers."""
-    size = failure.size_bytes
-    first = table.rows[0] if table.rows else None
-    word = failure.dtype or (first.dtype if first is not None else "")
-    op = "" if first is None or decision.operation in MOVING else canonical_op(first.redop)
-    root = first.root if first is not None else -1
-    count = whole_count(decision, word, size, 0) if word else 0
+    size, word, op, root = failure.size_bytes, failure.dtype, "", -1
+    for first in table.rows[:1]:
+        word, root = word or first.dtype, first.root
+        op = "" if decision.operation in MOVING else canonical_op(first.redop)
+    count = whole_count(decision, word, size, 0)
     kind = (canonical_type(word), op, root, size, count, table.placements[0])
-    return kind, CaseResult(0, Status.FAILED, error=failure.text)
+    return failure.line, kind, CaseResult(0, Status.FAILED, error=failure.text)
 
 
 def whole_count(decision: Decision, word: str, size: int, otherwise: int) -> int:
@@ -255,12 +243,6 @@ def whole_count(decision: Decision, word: str, size: int, otherwise: int) -> int
     width = type_bytes(word)
     elements = size // width if width else otherwise
     return elements // max(decision.ranks, 1) if decision.operation in BLOCKED else elements
-
-
-def _are_rounded(made: Sequence[Case]) -> bool:
-    """Whether sizes only rise: a sweep in steps smaller than one element for every rank, which is rounded."""
-    sizes = [case.size_bytes for case in made]
-    return made[0].collective in BLOCKED and sizes == sorted(sizes)
 
 
 def repeated(table: Table, made: Sequence[Case]) -> list[ImportFinding]:
@@ -274,7 +256,9 @@ def repeated(table: Table, made: Sequence[Case]) -> list[ImportFinding]:
     ]
     copies = (len(rows) - len(set(rows))) * len(table.placements)
     again = sum(case.cycle > 0 and case.size_bytes > 0 for case in made)
-    if not again or (not copies and _are_rounded(made)):
+    sizes = [case.size_bytes for case in made]
+    # Sizes that only rise: a sweep in steps smaller than one element for every rank, which is rounded.
+    if not again or (not copies and made[0].collective in BLOCKED and sizes == sorted(sizes)):
         return []
     text = f"{again} of {len(made)} cases repeat an earlier one and were kept as further cycles"
     if copies:

@@ -1,4 +1,7 @@
-"""Rows that contradict themselves or all others: damaged in the log, not measured so.
+"""Rows that contradict themselves or all others, and what a log does not state, from its printed digits.
+
+Every printed number is an interval of half a unit of its last digit, so every row gives an interval for the
+factor busbw / algbw, hence for the number of ranks; all rows together a narrower one.
 
 Looked for is what makes a number wrong: a line that is cut, a size that is not count times element, a
 bandwidth that does not follow from size and time, columns that are not what the heading calls them, rows that
@@ -9,19 +12,38 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
-from typing import Final
+from typing import Final, NamedTuple
 
-from busbw.foreign.logs.operations import PLAIN, UNEVEN, is_known, is_reduction, type_bytes
-from busbw.foreign.logs.solve import Bounds, Consensus, agrees, consensus, factor_bounds, scale_bounds
-from busbw.foreign.logs.table import Side, Table
+from busbw.foreign.logs.operations import (
+    BLOCKED,
+    DOUBLE,
+    PLAIN,
+    REDUCING,
+    ROOTED,
+    SHARED,
+    UNEVEN,
+    is_known,
+    is_reduction,
+    type_bytes,
+)
+from busbw.foreign.logs.row_words import NO_REDUCTION, Number
+from busbw.foreign.logs.table import Row, Side, Table
+from busbw.model.collective import Placement
 from busbw.model.record import DAMAGED, ImportFinding
 
+Bounds = tuple[float, float]  # the ends of an interval; NaN where nothing is said
+_UNKNOWN: Final = (math.nan, math.nan)
+# Intervals are widened by this much, relatively, against the rounding of their own arithmetic.
+_SLACK: Final = 1e-9
 # A share of the rows must agree before the others are called damaged.
 _ENOUGH: Final = 0.5
+_JUDGED: Final = (DOUBLE | SHARED | PLAIN) - UNEVEN - {"permute"}
+# From here on, no tool prints enough digits to separate a factor from its limit (2 or 1).
+_MOST_RANKS: Final = 10_000_000
 # So few cannot outvote each other; of more, all wrong in the same way are another formula, not damage.
 _FEW_ROWS: Final = 2
 _MOST_FINDINGS: Final = 100
@@ -29,6 +51,7 @@ _MOST_FINDINGS: Final = 100
 # lost one before the point changes the number by more than this.
 _CONFIRMED: Final = frozenset({"size", "count", "time", "algbw", "busbw"})
 _CLOSE: Final = 1.5
+_NO_OLD_FORMULA: Final = (PLAIN - {"hypercube"}) | {"all_reduce"}
 
 
 @dataclass(frozen=True)
@@ -53,35 +76,34 @@ def check(table: Table, assumed: str = "") -> Checked:
     """
     if not len(table):
         return Checked(table, None, None)
-    operation = table.operation or assumed
+    operation, rows = table.operation or assumed, list(enumerate(table.rows))
     is_uneven = operation in UNEVEN  # their algbw is that of the busiest rank, whose bytes no row has
     scales = [[scale_bounds(row, side, side.algbw) for side in row.sides] for row in table.rows]
-    scale = _scale(table, operation, list(chain.from_iterable(scales))) if table.trusted_time else None
+    said = [pair for of_row in scales for pair in of_row if math.isfinite(pair[0])]
+    scale = _scale(table, operation, said) if table.trusted_time else None
+    factors = [[factor_bounds(side) for side in row.sides] for row in table.rows]
+    untimed = _untimed(table)
+    # A placement without any time is said once: its rows have the other one.
+    lost = [side for side, places in untimed if len(untimed) > 1 and len(places) == len(table)]
+    odd: list[tuple[str, Iterable[int]]] = [
+        ("size is not count times the size of an element", () if is_uneven else _odd_counts(table)),
+        *((row.misprinted, (place,)) for place, row in rows if row.misprinted),
+        ("a time is not positive", [place for place, row in rows if not all(map(_is_timed, row.sides))]),
+        *((f"its {side} time is not a number", places) for side, places in untimed if side not in lost),
+        ("algbw is not size / time", () if is_uneven else _against(scales, scale)),
+        ("a column is shorter or longer than in the other rows", _misaligned(table, scales, scale)),
+        ("busbw / algbw is not that of the other rows", _against(factors, _usual_factor(factors))),
+    ]
     reasons: dict[int, str] = {}
-    if not is_uneven:  # nccom-test rounds what it was asked for
-        _note(reasons, _odd_counts(table), "size is not count times the size of an element")
-    for place, row in enumerate(table.rows):
-        if row.misprinted:
-            _note(reasons, [place], row.misprinted)
-        if not all(map(_is_timed, row.sides)):
-            _note(reasons, [place], "a time is not positive")
-    lost = _untimed(table, reasons)
-    if scale is not None and not is_uneven:
-        _note(reasons, _against(scales, scale), "algbw is not size / time")
-    _note(reasons, _misaligned(table, scales, scale), "a column is shorter or longer than in the other rows")
-    _note(reasons, _odd_factors(table), "busbw / algbw is not that of the other rows")
-    good = tuple(row for place, row in enumerate(table.rows) if place not in reasons)
-    kept = replace(table, rows=good).with_findings(*_damaged(table, reasons), *lost)
-    says_scale = any(math.isfinite(low) for bounds in scales for low, _ in bounds)
-    if scale is None and table.trusted_time and not is_uneven and says_scale:
+    for why, places in odd:
+        reasons.update((place, why) for place in places if place not in reasons)
+    kept = replace(table, rows=tuple(row for place, row in rows if place not in reasons))
+    findings = _damaged(table, reasons)
+    findings += [ImportFinding(DAMAGED, f"no row has a time {side}", table.first_line) for side in lost]
+    if scale is None and table.trusted_time and not is_uneven and said:
         text = "algbw does not follow from size and time; bandwidths here are computed from size and time"
-        kept = kept.with_findings(ImportFinding("contradiction", text, table.first_line))
-    return Checked(kept.with_findings(*foreign(kept)), scale, _gb(table, scale))
-
-
-def _note(reasons: dict[int, str], places: Iterable[int], why: str) -> None:
-    for place in places:
-        reasons.setdefault(place, why)
+        findings.append(ImportFinding("contradiction", text, table.first_line))
+    return Checked(kept.with_findings(*findings, *foreign(kept)), scale, _gb(table, scale))
 
 
 def _damaged(table: Table, reasons: dict[int, str]) -> list[ImportFinding]:
@@ -95,56 +117,6 @@ def _damaged(table: Table, reasons: dict[int, str]) -> list[ImportFinding]:
     return found
 
 
-# ---- a row alone -------------------------------------------------------------------------------------------
-
-
-def _odd_counts(table: Table) -> list[int]:
-    """Rows whose size is not as many times count and element as that of the others."""
-    widths = [type_bytes(row.dtype) or 0 for row in table.rows]
-    blocks = {}  # -1 where it is no whole number of times
-    for place, (row, width) in enumerate(zip(table.rows, widths, strict=True)):
-        if row.count > 0 and width:
-            times, rest = divmod(row.size, row.count * width)
-            blocks[place] = -1 if rest else times
-    if not blocks:
-        return []
-    votes = Counter(blocks.values())
-    usual = max(sorted(votes), key=votes.__getitem__)
-    if votes[usual] / len(blocks) < _ENOUGH:
-        return []
-    alone = len(blocks) <= _FEW_ROWS  # so few rows cannot show that the tool counts otherwise
-    odd = [place for place, times in blocks.items() if times != usual or (alone and times < 0)]
-    # Sizes below one block a rank are printed as 0 with a count of 0; a row of 0 elements has no size either.
-    pairs = enumerate(zip(table.rows, widths, strict=True))
-    return odd + [place for place, (row, width) in pairs if row.count == 0 and row.size > 0 and width]
-
-
-def _is_timed(side: Side) -> bool:
-    """Whether it has a time, or the row leaves this placement out."""
-    time = side.time_us.value
-    if math.isnan(time):
-        return math.isnan(side.algbw.value)
-    return 0 < time < math.inf
-
-
-def _untimed(table: Table, reasons: dict[int, str]) -> list[ImportFinding]:
-    """Note rows whose time is not a number; say it of a placement without any time, whose rows have the other
-    one. Tables that busbw exported have such times on purpose; entries of one placement are read one by one.
-    """
-    lost: list[ImportFinding] = []
-    if "time_is" in table.header or table.sides_apart:
-        return lost
-    for index, placement in enumerate(table.placements):
-        untimed = [
-            place for place, row in enumerate(table.rows) if math.isnan(row.sides[index].time_us.value)
-        ]
-        if len(table.placements) > 1 and len(untimed) == len(table):
-            lost.append(ImportFinding(DAMAGED, f"no row has a time {placement}", table.first_line))
-        else:
-            _note(reasons, untimed, f"its {placement} time is not a number")
-    return lost
-
-
 def foreign(table: Table) -> list[ImportFinding]:
     """Types and reductions that the catalogue does not have: kept as they are, and said."""
     types = {row.dtype for row in table.rows if row.dtype and type_bytes(row.dtype) is None}
@@ -156,74 +128,6 @@ def foreign(table: Table) -> list[ImportFinding]:
     ]
 
 
-def _misaligned(table: Table, scales: Sequence[Sequence[Bounds]], scale: Consensus | None) -> list[int]:
-    """Rows with a column of another width, where a digit can be lost: not those whose numbers confirm each
-    other, nor a word that is the same in all rows.
-    """
-    words: dict[str, set[object]] = {
-        "type": {row.dtype for row in table.rows},
-        "redop": {row.redop for row in table.rows},
-        "root": {row.root for row in table.rows},
-    }
-    same = {name for name, distinct in words.items() if len(distinct) == 1}
-
-    def is_confirmed(place: int, moved: Set[str]) -> bool:
-        return (
-            scale is not None
-            and moved <= _CONFIRMED
-            and table.rows[place].count > 0
-            and all(high < _CLOSE * low for low, high in scales[place])
-            and all(agrees(each, scale.low, scale.high) for each in scales[place])
-        )
-
-    odd = [(place, row.misaligned - same) for place, row in enumerate(table.rows)]
-    return [place for place, moved in odd if moved and not is_confirmed(place, moved)]
-
-
-# ---- rows together -----------------------------------------------------------------------------------------
-
-
-def _against(bounds: Iterable[Iterable[Bounds]], found: Consensus) -> list[int]:
-    """Rows of which a placement cannot have the value that the others have."""
-    return [
-        place
-        for place, of_row in enumerate(bounds)
-        if not all(agrees(each, found.low, found.high) for each in of_row)
-    ]
-
-
-def _scale(table: Table, operation: str, bounds: Sequence[Bounds]) -> Consensus | None:
-    """The scale on which the rows agree."""
-    found = _likely(table, operation, bounds)
-    follows = table.formulas == "today's" and is_known(operation) and operation != "hypercube"
-    if found is None and follows and len(table) <= _FEW_ROWS:
-        return Consensus(1.0, 1.0, 0, len(table))  # no majority is needed to say what algbw is
-    return found
-
-
-def _likely(table: Table, operation: str, bounds: Sequence[Bounds]) -> Consensus | None:
-    """The unit that most rows allow, where half of them do; else what most rows say, where that can be."""
-    judged = [pair for pair in bounds if math.isfinite(pair[0])]
-    if not judged:
-        return None
-    units = [1 / size for size in table.gb_sizes]
-    votes = {unit: sum(agrees(pair, unit, unit) for pair in judged) for unit in units}
-    unit = max(votes, key=votes.__getitem__)
-    if votes[unit] >= _ENOUGH * len(judged):
-        return Consensus(unit, unit, votes[unit], len(judged))
-    found = consensus(judged)
-    if found is None or found.agree < _ENOUGH * found.judged or operation in PLAIN - {"hypercube"}:
-        return None
-    # Old all_gather and hypercube: n - 1 of n blocks. Nothing else makes algbw smaller than size / time.
-    ranks = 1 / (1 - found.low) if found.low < 1 else math.inf
-    fits = (
-        found.high >= 0.5 - 1e-9
-        and found.low < 1
-        and math.floor(1 / (1 - min(found.high, 1 - 1e-9)) + 1e-6) >= math.ceil(ranks - 1e-6)
-    )
-    return found if fits and operation != "all_reduce" else None
-
-
 def _gb(table: Table, scale: Consensus | None) -> float | None:
     """The size of the printed GB in 10^9 bytes."""
     if len(table.gb_sizes) == 1:
@@ -231,10 +135,273 @@ def _gb(table: Table, scale: Consensus | None) -> float | None:
     return next((size for size in table.gb_sizes if scale is not None and scale.contains(1 / size)), None)
 
 
-def _odd_factors(table: Table) -> list[int]:
-    """Rows whose busbw / algbw is not that of most."""
-    bounds = [[factor_bounds(side) for side in row.sides] for row in table.rows]
-    found = consensus(chain.from_iterable(bounds))
-    if found is None or found.judged <= _FEW_ROWS or found.agree < _ENOUGH * found.judged:
+# ---- a row alone -------------------------------------------------------------------------------------------
+
+
+def _odd_counts(table: Table) -> list[int]:
+    """Rows whose size is not as many times count and element as that of the others."""
+    found = ((place, times_count(row)) for place, row in enumerate(table.rows))
+    # -1 where it is no whole number of times
+    blocks = {place: -1 if times[1] else times[0] for place, times in found if times is not None}
+    votes = Counter(blocks.values())
+    usual = max(sorted(votes), key=votes.__getitem__, default=0)
+    if not blocks or votes[usual] / len(blocks) < _ENOUGH:
         return []
-    return _against(bounds, found)
+    alone = len(blocks) <= _FEW_ROWS  # so few rows cannot show that the tool counts otherwise
+    odd = [place for place, times in blocks.items() if times != usual or (alone and times < 0)]
+    # Sizes below one block a rank are printed as 0 with a count of 0; a row of 0 elements has no size either.
+    rows = enumerate(table.rows)
+    return odd + [place for place, row in rows if row.count == 0 and row.size > 0 and type_bytes(row.dtype)]
+
+
+def _is_timed(side: Side) -> bool:
+    """Whether it has a time, or the row leaves this placement out."""
+    time = side.time_us.value
+    if math.isnan(time):
+        return math.isnan(side.algbw.value)
+    return 0 < time < math.inf
+
+
+def _untimed(table: Table) -> list[tuple[Placement, list[int]]]:
+    """The rows of each placement whose time is not a number. Tables that busbw exported have such times on
+    purpose; entries of one placement are read one by one.
+    """
+    if "time_is" in table.header or table.sides_apart:
+        return []
+    return [
+        (side, [place for place, row in enumerate(table.rows) if math.isnan(row.sides[index].time_us.value)])
+        for index, side in enumerate(table.placements)
+    ]
+
+
+def _misaligned(table: Table, scales: Sequence[Sequence[Bounds]], scale: Consensus | None) -> Iterator[int]:
+    """Rows with a column of another width, where a digit can be lost: not those whose numbers confirm each
+    other, nor a word that is the same in all rows.
+    """
+    words = {"type": "dtype", "redop": "redop", "root": "root"}
+    same = {word for word, name in words.items() if len({getattr(row, name) for row in table.rows}) == 1}
+    for place, row in enumerate(table.rows):
+        is_confirmed = (
+            scale is not None
+            and row.misaligned - same <= _CONFIRMED
+            and row.count > 0
+            and all(high < _CLOSE * low and agrees((low, high), scale) for low, high in scales[place])
+        )
+        if row.misaligned - same and not is_confirmed:
+            yield place
+
+
+# ---- rows together -----------------------------------------------------------------------------------------
+
+
+def _against(bounds: Iterable[Iterable[Bounds]], found: Consensus | None) -> list[int]:
+    """Rows of which a placement cannot have the value that the others have."""
+    return [
+        place
+        for place, of_row in enumerate(bounds)
+        if found is not None and not all(agrees(each, found) for each in of_row)
+    ]
+
+
+def _scale(table: Table, operation: str, said: Sequence[Bounds]) -> Consensus | None:
+    """The scale on which the rows agree: the unit that most allow, where half of them do; else what most rows
+    say, where that can be.
+    """
+    units = [Consensus(1 / size, 1 / size, 0, len(said)) for size in table.gb_sizes]
+    votes = {unit: sum(agrees(pair, unit) for pair in said) for unit in units}
+    unit = max(votes, key=votes.__getitem__)
+    if said and votes[unit] >= _ENOUGH * len(said):
+        return unit
+    found = consensus(said)
+    if found is not None and found.is_usual and operation not in _NO_OLD_FORMULA:
+        # Old all_gather and hypercube: n - 1 of n blocks. Nothing else makes algbw smaller than size / time.
+        ranks = ranks_of("all_gather", found)
+        if ranks is not None and ranks.high != 1:
+            return found
+    follows = table.formulas == "today's" and is_known(operation) and operation != "hypercube"
+    # No majority is needed to say what algbw is.
+    return Consensus(1.0, 1.0, 0, len(table)) if follows and len(table) <= _FEW_ROWS else None
+
+
+def _usual_factor(bounds: Iterable[Iterable[Bounds]]) -> Consensus | None:
+    """The busbw / algbw of most rows."""
+    found = consensus(chain.from_iterable(bounds))
+    return found if found is not None and found.judged > _FEW_ROWS and found.is_usual else None
+
+
+# ---- solving -----------------------------------------------------------------------------------------------
+
+
+class Consensus(NamedTuple):
+    """The interval on which most rows agree. ``agree`` of ``judged`` rows have it."""
+
+    low: float
+    high: float
+    agree: int
+    judged: int
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether half of the rows have it: then the others are called damaged."""
+        return self.agree >= _ENOUGH * self.judged
+
+    def contains(self, value: float) -> bool:
+        """Whether the value lies within."""
+        return self.low <= value <= self.high
+
+
+@dataclass(frozen=True)
+class RankInterval:
+    """Numbers of ranks that the printed digits allow. ``high`` is None without an upper bound."""
+
+    low: int
+    high: int | None
+
+    @property
+    def only(self) -> int | None:
+        """The number of ranks where only one fits."""
+        return self.low if self.low == self.high else None
+
+    def contains(self, ranks: int) -> bool:
+        """Whether that many ranks fit."""
+        return self.low <= ranks and (self.high is None or ranks <= self.high)
+
+    def __str__(self) -> str:
+        if self.high is None:
+            return f"{self.low} or more"
+        return str(self.low) if self.low == self.high else f"{self.low} to {self.high}"
+
+
+def consensus(bounds: Iterable[Bounds]) -> Consensus | None:
+    """The interval that lies in most of the given ones; None without any."""
+    usable = [pair for pair in bounds if math.isfinite(pair[0]) and pair[0] <= pair[1]]
+    if not usable:
+        return None
+    # Beginnings (-1) stand before ends: touching intervals agree.
+    ends = [(low * (1 - _SLACK), -1) for low, _ in usable] + [(high * (1 + _SLACK), 1) for _, high in usable]
+    ends.sort()
+    depth = most = best = 0
+    for place, (_, step) in enumerate(ends):
+        depth -= step
+        if depth > most:
+            most, best = depth, place
+    return Consensus(ends[best][0], ends[best + 1][0], most, len(usable))
+
+
+def agrees(bounds: Bounds, found: Consensus) -> bool:
+    """Whether they allow a value of an interval, or say nothing."""
+    low, high = bounds
+    return not (low * (1 - _SLACK) > found.high or high * (1 + _SLACK) < found.low)
+
+
+def factor_bounds(side: Side) -> Bounds:
+    """The range of busbw / algbw that the digits allow; NaN where they say nothing."""
+    if not (side.algbw.low > 0 and math.isfinite(side.busbw.value)):  # one rank: a busbw of 0
+        return _UNKNOWN
+    return side.busbw.low / side.algbw.high, side.busbw.high / side.algbw.low
+
+
+def scale_bounds(row: Row, side: Side, bandwidth: Number, unit: float = 1.0) -> Bounds:
+    """The ratio of a printed bandwidth and size / time: what the digits allow. ``unit`` is the size of its GB
+    in 10^9 bytes.
+    """
+    time = side.time_us
+    if not (bandwidth.value > 0 and row.size > 0 and time.low > 0):
+        return _UNKNOWN
+    # bytes / us / 1000 are GB/s
+    low, high = bandwidth.low * unit * time.low, bandwidth.high * unit * time.high
+    return low * 1e3 / row.size, high * 1e3 / row.size
+
+
+def factor(table: Table, unit: float | None) -> Consensus | None:
+    """The factor of busbw on which the rows agree: by busbw / algbw, and by size and time where these are
+    good (``unit`` not None).
+    """
+    bounds = []
+    for row in table.rows:
+        for side in row.sides:
+            both = [factor_bounds(side)]
+            if unit is not None and table.trusted_time:
+                both.append(scale_bounds(row, side, side.busbw, unit))
+            said = [pair for pair in both if not math.isnan(pair[0])] or [_UNKNOWN]
+            bounds.append((max(low for low, _ in said), min(high for _, high in said)))
+    return consensus(bounds)
+
+
+def ranks_of(name: str, found: Consensus | None) -> RankInterval | None:
+    """The numbers of ranks for which the operation has this factor; None if it does not depend on them."""
+    if found is None or name not in DOUBLE | SHARED:
+        return None
+    limit = 2.0 if name in DOUBLE else 1.0
+    if found.low > limit:
+        return None
+    # factor = limit (n - 1) / n, so n = limit / (limit - factor)
+    low = _MOST_RANKS if found.low >= limit else math.ceil(limit / (limit - max(found.low, 0.0)) - 1e-6)
+    high = math.floor(limit / (limit - found.high) + 1e-6) if found.high < limit else None
+    if high is not None and high < low:
+        return None
+    return RankInterval(max(low, 1), high if high is None or high < _MOST_RANKS else None)
+
+
+def possible_operations(table: Table, found: Consensus | None, scale: Consensus | None) -> tuple[str, ...]:
+    """The operations that fit size, count, root, reduction and factor of all rows. For a tool that prints
+    neither reduction nor root, only the factor is used.
+    """
+    if not has_counts(table):
+        return ()
+    names = table.operations or _with_such_columns(table)
+    return tuple(name for name in sorted(names) if found is None or _fits_factor(name, found, scale, table))
+
+
+def _with_such_columns(table: Table) -> list[str]:
+    """The operations that have the reduction, the root and the blocks of the rows."""
+    reduces = any(row.redop not in (NO_REDUCTION, "") for row in table.rows)
+    has_root = any(row.root >= 0 for row in table.rows)
+    blocks = _blocks(table)
+    return [
+        name
+        for name in _JUDGED
+        # sendrecv_perf prints the reduction that it was asked for, and reduces nothing.
+        if ((name in REDUCING) == reduces or name == "sendrecv")
+        and (name in ROOTED) == has_root
+        and (blocks < 1 or (blocks > 1) == (name in BLOCKED))
+    ]
+
+
+def _fits_factor(name: str, found: Consensus, scale: Consensus | None, table: Table) -> bool:
+    # hypercube moves n - 1 of n blocks: its algbw is less than size / time, as in old versions that of others
+    whole = scale is None or scale.contains(1.0) or bool(table.operations)
+    if name in PLAIN:
+        return found.contains(1.0) and whole == (name != "hypercube")
+    if not whole and name in SHARED:
+        return table.formulas == "old" and found.contains(1.0)
+    ranks = ranks_of(name, found)
+    blocks = block_ranks(table, name)
+    return ranks is not None and (blocks is None or ranks.contains(blocks))
+
+
+def has_counts(table: Table) -> bool:
+    """Whether its rows have a column of counts."""
+    return len(table) > 0 and table.rows[0].count >= 0
+
+
+def times_count(row: Row) -> tuple[int, int] | None:
+    """How many times its count of elements the size of a row has, and the bytes that are left over; None
+    without a count, or where the type is foreign.
+    """
+    width = type_bytes(row.dtype)
+    return divmod(row.size, row.count * width) if row.count > 0 and width else None
+
+
+def _blocks(table: Table) -> int:
+    """How many times the count a size holds; 0 where rows differ, or a type is foreign."""
+    if not all(type_bytes(row.dtype) for row in table.rows):
+        return 0
+    blocks = {times[0] for times in map(times_count, table.rows) if times is not None}
+    return blocks.pop() if len(blocks) == 1 else 0
+
+
+def block_ranks(table: Table, name: str) -> int | None:
+    """The number of ranks that size and count say where buffers hold a block for every rank."""
+    blocks = _blocks(table) if name in BLOCKED and has_counts(table) else 0
+    return blocks if blocks > 1 else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import deque
 from typing import Any, Final, NamedTuple
 
 from busbw.foreign.logs.lines import LONGEST_LINE
@@ -60,9 +59,8 @@ class Job:
         """Take what a line says, or the last one of those that a backslash joins."""
         line = self._begun + line
         self._begun = line[:-1] if line.endswith("\\") and len(line) < LONGEST_LINE else ""
-        if self._begun or not any(test in line for test in _TESTS):
-            return
-        for name, value in job_facts(line).items():
+        is_command = not self._begun and any(test in line for test in _TESTS)
+        for name, value in job_facts(line).items() if is_command else ():
             if self._words.get(name, value) != value:
                 self._doubtful.add(name)
             self._words[name] = value
@@ -186,20 +184,6 @@ class End(NamedTuple):
     text: str
 
 
-class Ends:
-    """The last of these lines."""
-
-    def __init__(self) -> None:
-        self._found: deque[End] = deque(maxlen=1000)
-
-    def take(self, text: str, stream: str, line: int) -> bool:
-        """Keep a line, where it says that something ended; whether it does."""
-        if _END.search(text) is None:
-            return False
-        self._found.append(End(line, stream, " ".join(text.split())[:200]))
-        return True
-
-    def behind(self, line: int, stream: str) -> End | None:
-        """The first behind a line of a stream, in this stream or in the one of lines without a prefix."""
-        found = (end for end in self._found if end.line > line and end.stream in (stream, ""))
-        return next(found, None)
+def is_end(text: str) -> bool:
+    """Whether a line says that something did not come to its end."""
+    return _END.search(text) is not None

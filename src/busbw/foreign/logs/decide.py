@@ -10,7 +10,15 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from busbw.errors import UndecidedError
-from busbw.foreign.logs.check import Checked
+from busbw.foreign.logs.check import (
+    Checked,
+    Consensus,
+    RankInterval,
+    block_ranks,
+    factor,
+    possible_operations,
+    ranks_of,
+)
 from busbw.foreign.logs.operations import (
     DOUBLE,
     PLAIN,
@@ -20,18 +28,11 @@ from busbw.foreign.logs.operations import (
     operation,
     operation_in_path,
 )
-from busbw.foreign.logs.solve import (
-    Consensus,
-    RankInterval,
-    block_ranks,
-    factor,
-    possible_operations,
-    ranks_of,
-)
 from busbw.foreign.logs.table import Table
 from busbw.model.collective import COLLECTIVES
 from busbw.model.record import ImportFinding
 
+_Findings = list[tuple[str, str]]  # kinds and texts
 _NAMES: Final = DOUBLE | SHARED | PLAIN | UNEVEN | {row.name for row in COLLECTIVES}
 
 
@@ -61,19 +62,26 @@ def decide(checked: Checked, path: str, labels: dict[str, str], given: Given) ->
     table, scale = checked.table, checked.scale
     agreed = factor(table, checked.gb if checked.is_in_its_unit else None)
     by_path = named_by_path(path, labels)
+    fits = possible_operations(table, agreed, scale)
     likely = given.operation or table.operation or by_path
-    # If the named one fits, the others do not matter.
-    fits = possible_operations(table, agreed, scale, (likely,)) or possible_operations(table, agreed, scale)
-    name, word, findings = _operation(table, agreed, fits, by_path, given)
+    if likely in fits:
+        fits = (likely,)  # the others do not matter
+    name, word, found = _operation(table, agreed, fits, by_path, given)
     # Where algbw leaves a rank's own block out, it is busbw: its ratio to size / time says the ranks.
     is_old = table.formulas == "old" and name in SHARED and scale is not None and not scale.contains(1.0)
     interval, blocks = ranks_of(name, scale if is_old else agreed), block_ranks(table, name)
     solved = RankInterval(blocks, blocks) if blocks is not None else interval
     ranks, ranks_word, more = _ranks(table, solved, labels, given)
     if interval is not None and not interval.contains(ranks) and ranks_word != "flag":
-        text = f"busbw / algbw gives {interval} ranks, size / count gives {ranks}"
-        more = (*more, ImportFinding("contradiction", text, table.first_line))
-    return Decision(name, word, ranks, ranks_word, solved, (*findings, *more))
+        more.append(("contradiction", f"busbw / algbw gives {interval} ranks, size / count gives {ranks}"))
+    findings = tuple(
+        ImportFinding(kind, text, table.first_line) for kind, text in dict.fromkeys([*found, *more])
+    )
+    return Decision(name, word, ranks, ranks_word, solved, findings)
+
+
+def _place(table: Table) -> str:
+    return f"the table in line {table.first_line}" if table.first_line else "the table"
 
 
 # ---- operation ---------------------------------------------------------------------------------------------
@@ -81,44 +89,28 @@ def decide(checked: Checked, path: str, labels: dict[str, str], given: Given) ->
 
 def _operation(
     table: Table, agreed: Consensus | None, fits: Sequence[str], by_path: str, given: Given
-) -> tuple[str, str, tuple[ImportFinding, ...]]:
+) -> tuple[str, str, _Findings]:
     """The operation, where it comes from, and the findings on contradictions."""
+    against = f"size, count and factor fit only {', '.join(fits)}"
     if given.operation:
-        _refuse_another_test(table, fits, given.operation)
-        return given.operation, "flag", tuple(_against_flag(table, fits, given.operation))
-    findings = []
+        return given.operation, "flag", _against_flag(table, fits, against, given.operation)
+    found: _Findings = []
     for word, name in ((table.operation_from, table.operation), ("path", by_path)):
         if not name:
             continue
-        unfit = bool(fits) and name not in fits and is_known(name)
-        if unfit and (word != "header" or not _has_factor(name, agreed)):
-            why = f"size, count and factor fit only {', '.join(fits)}"
-            findings.append(
-                ImportFinding("mislabelled", f"the {word} says {name}, but {why}", table.first_line)
-            )
-        else:
-            return name, word, tuple(findings)
+        # Only a factor that it cannot have says something against a header: old versions leave columns out.
+        may_be = word == "header" and _has_factor(name, agreed)
+        if name in fits or not fits or may_be or not is_known(name):
+            return name, word, found
+        found.append(("mislabelled", f"the {word} says {name}, but {against}"))
     if len(fits) == 1:
-        return fits[0], "rows", tuple(findings)
+        return fits[0], "rows", found
     raise UndecidedError(
         f"cannot determine the operation of {_place(table)}"
         + (f": {', '.join(fits)} all fit" if fits else "")
-        + "".join(f"; {finding.text}" for finding in findings),
+        + "".join(f"; {text}" for _, text in found),
         hint="give --op, and --table where a log has several tables",
     )
-
-
-def _refuse_another_test(table: Table, fits: Sequence[str], name: str) -> None:
-    """Raise UndecidedError where the title of a table, whose rows do not say what was run, names another test
-    than the user. One that busbw does not have may be taken as its kin: persistent_allreduce as all_reduce.
-    """
-    said = table.operation if table.operation_from == "header" else ""
-    is_kin = not is_known(said) and name.replace("_", "") in said.replace("_", "")
-    if said and said != name and not fits and not is_kin:
-        raise UndecidedError(
-            f"--op {name} contradicts the title of {_place(table)}, which says {said}",
-            hint=f"leave --op out, or read the table of {name} with --table",
-        )
 
 
 def named_by_path(path: str, labels: dict[str, str]) -> str:
@@ -128,26 +120,32 @@ def named_by_path(path: str, labels: dict[str, str]) -> str:
 
 
 def _has_factor(name: str, agreed: Consensus | None) -> bool:
-    """Whether the factor of the rows is one that the operation can have. The other columns say nothing
-    against the word of a header: old versions leave some out.
-    """
+    """Whether the factor of the rows is one that the operation can have."""
     if agreed is None:
         return True
     return agreed.contains(1.0) if name in PLAIN else ranks_of(name, agreed) is not None
 
 
-def _against_flag(table: Table, fits: Sequence[str], name: str) -> list[ImportFinding]:
-    """Findings if busbw does not know the operation that the user gave, or the log contradicts it."""
-    found = []
-    if name not in _NAMES and name != table.operation:
+def _against_flag(table: Table, fits: Sequence[str], against: str, name: str) -> _Findings:
+    """Findings if busbw does not know the operation that the user gave, or the log contradicts it. Raises
+    UndecidedError where the title of a table, whose rows do not say what was run, names another test. One
+    that busbw does not have may be taken as its kin: persistent_allreduce as all_reduce.
+    """
+    said = table.operation
+    is_kin = not is_known(said) and name.replace("_", "") in said.replace("_", "")
+    if said not in ("", name) and table.operation_from == "header" and not fits and not is_kin:
+        raise UndecidedError(
+            f"--op {name} contradicts the title of {_place(table)}, which says {said}",
+            hint=f"leave --op out, or read the table of {name} with --table",
+        )
+    found: _Findings = []
+    if name not in _NAMES and name != said:
         text = f"busbw does not know the operation {name}: its bandwidths are those printed in the log"
-        found.append(ImportFinding("foreign", text, table.first_line))
-    against = f"the log says {table.operation}" if table.operation not in ("", name) else ""
-    if not table.operation and fits and name not in fits and is_known(name):
-        against = f"size, count and factor fit only {', '.join(fits)}"
-    if against:
-        text = f"--op {name} was taken, but {against}"
-        found.append(ImportFinding("overridden", text, table.first_line))
+        found.append(("foreign", text))
+    if said:
+        against = f"the log says {said}"
+    if name != said and (said or (fits and name not in fits and is_known(name))):
+        found.append(("overridden", f"--op {name} was taken, but {against}"))
     return found
 
 
@@ -156,39 +154,33 @@ def _against_flag(table: Table, fits: Sequence[str], name: str) -> list[ImportFi
 
 def _ranks(
     table: Table, solved: RankInterval | None, labels: dict[str, str], given: Given
-) -> tuple[int, str, tuple[ImportFinding, ...]]:
-    """The number of ranks, where it comes from, and the findings on contradictions."""
+) -> tuple[int, str, _Findings]:
+    """The number of ranks, where it comes from, and the findings on contradictions: the only number that
+    fits the rows, else the first claim that fits them.
+    """
     claims = sorted(table.claims, key=lambda claim: claim[0] != "header")
     claims += [("path", int(labels["ranks"]))] if "ranks" in labels else []
     if given.ranks is not None:
-        return given.ranks, "flag", tuple(_overridden_ranks(table, solved, claims, given.ranks))
-    chosen, word = _chosen_ranks(solved, claims, labels)
-    if chosen is None:
-        said = "".join(f"; the {source} says {ranks}, which does not fit" for source, ranks in claims)
-        allowed = f": its rows allow {solved}{said}" if solved is not None else ": its rows do not show it"
-        raise UndecidedError(
-            f"cannot determine the number of ranks of {_place(table)}{allowed}", hint="give --ranks N"
-        )
-    by = _by(word, chosen, solved)
-    against = [
-        ImportFinding("mislabelled", f"the {source} says {ranks} ranks, but {by}", table.first_line)
-        for source, ranks in claims
-        if ranks != chosen
+        return given.ranks, "flag", _against_ranks(solved, claims, given.ranks)
+    if solved is not None and solved.only is not None:
+        chosen, by = solved.only, f"the rows fit {solved.only} only"
+        word = next((source for source, ranks in claims if ranks == chosen), "rows")
+    else:
+        guesses = (*claims, *_path_guesses(labels, solved))
+        fitting = [claim for claim in guesses if solved is None or solved.contains(claim[1])]
+        if not fitting:
+            said = "".join(f"; the {source} says {ranks}, which does not fit" for source, ranks in claims)
+            allowed = ": its rows do not show it" if solved is None else f": its rows allow {solved}{said}"
+            raise UndecidedError(
+                f"cannot determine the number of ranks of {_place(table)}{allowed}", hint="give --ranks N"
+            )
+        word, chosen = fitting[0]
+        by = f"the {word} says {chosen}" + (f" (the rows allow {solved})" if solved is not None else "")
+    against = [(source, ranks) for source, ranks in claims if ranks != chosen]
+    said_against = [
+        ("mislabelled", f"the {source} says {ranks} ranks, but {by}") for source, ranks in against
     ]
-    return chosen, word, tuple(dict.fromkeys(against))
-
-
-def _chosen_ranks(
-    solved: RankInterval | None, claims: Sequence[tuple[str, int]], labels: dict[str, str]
-) -> tuple[int | None, str]:
-    """The only number that fits the rows, else the first claim that fits them."""
-    only = solved.only if solved is not None else None
-    if only is not None:
-        return only, next((source for source, ranks in claims if ranks == only), "rows")
-    for source, ranks in (*claims, *_path_guesses(labels, solved)):
-        if solved is None or solved.contains(ranks):
-            return ranks, source
-    return None, ""
+    return chosen, word, said_against
 
 
 def _path_guesses(labels: dict[str, str], solved: RankInterval | None) -> list[tuple[str, int]]:
@@ -202,25 +194,9 @@ def _path_guesses(labels: dict[str, str], solved: RankInterval | None) -> list[t
     return [("path", ranks) for ranks in fitting] if len(fitting) == 1 else []
 
 
-def _overridden_ranks(
-    table: Table, solved: RankInterval | None, claims: Sequence[tuple[str, int]], ranks: int
-) -> list[ImportFinding]:
+def _against_ranks(solved: RankInterval | None, claims: Sequence[tuple[str, int]], ranks: int) -> _Findings:
     """Findings if the rows or the labels contradict the number that the user gave."""
     against = [f"{source} says {said}" for source, said in claims if said != ranks]
     if solved is not None and not solved.contains(ranks):
         against.insert(0, f"the rows fit {solved} ranks only")
-    return [
-        ImportFinding("overridden", f"--ranks {ranks} was taken, but {words}", table.first_line)
-        for words in dict.fromkeys(against)
-    ]
-
-
-def _by(word: str, chosen: int, solved: RankInterval | None) -> str:
-    if solved is not None and solved.only is not None:
-        return f"the rows fit {chosen} only"
-    allowed = f" (the rows allow {solved})" if solved is not None else ""
-    return f"the {word} says {chosen}{allowed}"
-
-
-def _place(table: Table) -> str:
-    return f"the table in line {table.first_line}" if table.first_line else "the table"
+    return [("overridden", f"--ranks {ranks} was taken, but {words}") for words in against]

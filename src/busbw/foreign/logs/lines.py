@@ -14,7 +14,7 @@ import io
 import json
 import re
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import IO, Final, NamedTuple
 
@@ -186,18 +186,20 @@ _NO_NAME: Final = re.compile(r"\W+")
 
 
 def without_prefixes(lines: Sequence[str], start: Start) -> list[Line]:
-    """The lines, each with its stream: "" for lines without a prefix."""
+    """The lines, each with its stream: "" for lines without a prefix. The blanks that all lines of a stream
+    begin with belong to its prefix.
+    """
     form = _learned(lines, start)
-    if form is None:
-        return [Line("", line) for line in lines]
-    ends = [match.end() if (match := form.match(line)) else 0 for line in lines]
+    ends = [match.end() if form and (match := form.match(line)) else 0 for line in lines]
     names = _streams([line[:end] for line, end in zip(lines, ends, strict=True)])
-    found = [Line(name, line[end:]) for name, line, end in zip(names, lines, ends, strict=True)]
-    indents = _indents(line for line, end in zip(found, ends, strict=True) if end)
-    return [
-        Line(line.stream, line.text[indents.get(line.stream, 0) :]) if end else line
-        for line, end in zip(found, ends, strict=True)
-    ]
+    found = list(zip(names, lines, ends, strict=True))
+    indents: dict[str, int] = {}
+    for name, line, end in found:
+        text = line[end:].lstrip(" ")
+        if end and text:
+            blanks = len(line) - end - len(text)
+            indents[name] = min(indents.get(name, blanks), blanks)
+    return [Line(name, line[end + indents.get(name, 0) :] if end else line) for name, line, end in found]
 
 
 def _streams(prefixes: Sequence[str]) -> list[str]:
@@ -225,16 +227,6 @@ def _clock(numbers: Sequence[tuple[float, ...]]) -> int:
     return clock
 
 
-def _indents(lines: Iterable[Line]) -> dict[str, int]:
-    """The blanks that all lines of a stream begin with: they belong to its prefix."""
-    found: dict[str, int] = {}
-    for line in lines:
-        blanks = len(line.text) - len(line.text.lstrip(" "))
-        if blanks < len(line.text):
-            found[line.stream] = min(found.get(line.stream, blanks), blanks)
-    return found
-
-
 def _learned(lines: Sequence[str], start: Start) -> re.Pattern[str] | None:
     """The forms of the prefixes that more than one line has. One of numbers alone, as a line's, has to stand
     before all that is known: else it can be the beginning of a row.
@@ -244,18 +236,14 @@ def _learned(lines: Sequence[str], start: Start) -> re.Pattern[str] | None:
     samples = {sample for sample in found if sample and sample[0] != "#"}
     if 0 in starts:
         samples = {sample for sample in samples if not _LIKE_A_ROW.fullmatch(sample)}
-    repeated = []
-    for form in sorted(set(map(_form, samples)), key=len, reverse=True)[:_MOST_FORMS]:
-        begins = re.compile(form)
-        if sum(begins.match(line) is not None for line in lines) > 1:
-            repeated.append(form)
+    forms = sorted(set(map(_form, samples)), key=len, reverse=True)[:_MOST_FORMS]
+    begins = map(re.compile, forms)
+    repeated = [form.pattern for form in begins if sum(form.match(line) is not None for line in lines) > 1]
     return re.compile("|".join(repeated)) if repeated else None
 
 
 def _form(sample: str) -> str:
     """What all prefixes like this one have in common, as a regular expression."""
-    found = " *"
-    for part in _PARTS.finditer(sample):
-        known = {"time": _TIME, "number": _NUMBER_FORM, "blank": " *"}
-        found += known.get(part.lastgroup or "", re.escape(part[0]))
-    return found
+    known = {"time": _TIME, "number": _NUMBER_FORM, "blank": " *"}
+    parts = _PARTS.finditer(sample)
+    return " *" + "".join(known.get(part.lastgroup or "", re.escape(part[0])) for part in parts)

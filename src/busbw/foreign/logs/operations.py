@@ -9,28 +9,23 @@ from typing import Final
 from busbw.model.collective import COLLECTIVES, VARIABLE
 from busbw.model.datatype import DATA_TYPES, REDUCE_OPS, DataType
 
-_NAMES: Final = {
-    "all_reduce": ("allreduce", "allr"),
-    "all_gather": ("allgather", "allg"),
-    "reduce_scatter": ("reducescatter", "redsct"),
-    "alltoall": ("alltoall", "alltoallpersonalizedexchange", "a2a"),
-    "broadcast": ("broadcast", "bcast"),
-    "reduce": ("reduce",),
-    "gather": ("gather",),
-    "scatter": ("scatter",),
-    "sendrecv": ("sendrecv", "sendreceive"),
-    "hypercube": ("hypercube",),
-    "barrier": ("barrier",),
-    "alltoallv": ("alltoallv", "alltoallvpersonalizedexchange"),
-    "all_gatherv": ("allgatherv", "allgv"),
-    "permute": ("permute",),
-    # Not in the catalogue: imported with the log's own numbers.
-    "alltoallw": ("alltoallw", "alltoallwpersonalizedexchange"),
-    "gatherv": ("gatherv",),
-    "scatterv": ("scatterv",),
-    "reduce_scatter_block": ("reducescatterblock",),
+# Not in the catalogue: imported with the log's own numbers.
+_FOREIGN: Final = ("alltoallw", "gatherv", "scatterv", "reduce_scatter_block")
+# What tools call them beside our own names, without any sign.
+_ALIASES: Final = {
+    "allr": "all_reduce",
+    "allg": "all_gather",
+    "redsct": "reduce_scatter",
+    "a2a": "alltoall",
+    "alltoallpersonalizedexchange": "alltoall",
+    "bcast": "broadcast",
+    "sendreceive": "sendrecv",
+    "alltoallvpersonalizedexchange": "alltoallv",
+    "allgv": "all_gatherv",
+    "alltoallwpersonalizedexchange": "alltoallw",
 }
-_BY_WORD: Final = {word: name for name, words in _NAMES.items() for word in words}
+_NAMES: Final = (*(row.name for row in COLLECTIVES), *_FOREIGN)
+_BY_WORD: Final = _ALIASES | {name.replace("_", ""): name for name in _NAMES}
 _TEST: Final = re.compile(r"[^a-z0-9]")
 # Names of programs: nccl-tests built for MPI adds a suffix, see NAME_SUFFIX in its Makefile.
 _PROGRAM: Final = re.compile(r"_perf(?:_\w+)?$")
@@ -105,15 +100,14 @@ def is_reduction(word: str) -> bool:
 
 
 _IN_PATH: Final = re.compile(
-    r"(?<![a-z])(all[_-]?reduce|all[_-]?gather|reduce[_-]?scatter|all[_-]?to[_-]?all|broadcast|bcast"
-    r"|sendrecv|hypercube|barrier|permute)(v?)(?![a-z])",
+    r"(?<![a-z])((?:all[_-]?reduce|all[_-]?gather|reduce[_-]?scatter|all[_-]?to[_-]?all|broadcast|bcast"
+    r"|sendrecv|hypercube|barrier|permute)v?)(?![a-z])"
+    r"|(?:^|/)(reduce|gather|scatter)_(?:perf|output)",
     re.IGNORECASE,
 )
-_SHORT_IN_PATH: Final = re.compile(r"(?:^|/)(reduce|gather|scatter)_(?:perf|output)", re.IGNORECASE)
 
 
 def operation_in_path(path: str) -> str:
     """The one operation that a path names; empty where it names none or several."""
-    names = {operation("".join(match.groups())) for match in _IN_PATH.finditer(path)}
-    names |= {operation(match[1]) for match in _SHORT_IN_PATH.finditer(path)}
+    names = {operation(match[1] or match[2]) for match in _IN_PATH.finditer(path)}
     return names.pop() if len(names) == 1 else ""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from busbw.foreign.logs.operations import type_bytes
-from busbw.foreign.logs.row_words import Kind, Layout, aligned, fault, filled, is_number
+from busbw.foreign.logs.row_words import Kind, Layout, PrintedRow, aligned, fault, filled, is_number
 from busbw.foreign.logs.table import Failure, FoundTable, Tool
 from busbw.model.record import DAMAGED, OTHER_OUTPUT
 
@@ -17,25 +17,31 @@ _VERDICTS: Final = ("Pass", "Fail")
 _DECIMALS: Final = 2  # of the last number of a row, in every tool whose rows end with a measure
 
 
-def row_before_output(table: FoundTable, line: str) -> tuple[list[str], tuple[int, ...]] | None:
-    """The words and the fields of a whole row at whose end other output of the job begins, without a line end
-    between them; None where the line does not have a row as long as the one above, or as the heading.
+def row_before_output(table: FoundTable, line: str, number: int) -> PrintedRow | None:
+    """A whole row at whose end other output of the job begins, without a line end between them: as long as
+    the row above, or as the heading.
     """
-    for width in _widths(table):
-        if width and is_interrupted(line, width):
+    for width in (*(row.width for row in table.rows[-1:]), sum(table.layout.fields)):
+        if width and _is_interrupted(line, width):
             words = filled(table.layout, line[:width].split(), line, len(table.layout.columns))
             if table.layout.fits(words):
-                return words, aligned(table.layout, line[:width])
+                return PrintedRow(number, words, aligned(table.layout, line[:width]))
     return None
 
 
-def _widths(table: FoundTable) -> Iterator[int]:
-    if table.rows:
-        yield table.rows[-1].width
-    yield sum(table.layout.fields)
+def beginning_of_row(table: FoundTable, line: str, number: int) -> PrintedRow | None:
+    """The beginning of a row into which other output was written: nccl-tests prints a row in two or three
+    pieces. It counts only where what follows it is no part of a row: of a line that was broken somewhere
+    else, inside a number or between two, the halves could be joined to a row that was never printed.
+    """
+    for count, offset in reversed(table.layout.breaks):
+        words = filled(table.layout, line[:offset].split(), line, count)
+        if _is_interrupted(line, offset) and not fault(table.layout.columns[:count], words):
+            return PrintedRow(number, words)
+    return None
 
 
-def is_interrupted(line: str, end: int) -> bool:
+def _is_interrupted(line: str, end: int) -> bool:
     """Whether other output follows at once: words that no row has, or the end of the line."""
     if len(line) < end:
         return False
@@ -48,13 +54,13 @@ def is_interrupted(line: str, end: int) -> bool:
 _BEFORE_REMARKS: Final = re.compile(r"[^\w\s.,:;=%+-]")
 
 
-def marked_row(table: FoundTable, words: list[str]) -> list[str] | None:
-    """The words of a row before which somebody put an arrow or a star, or behind which a remark."""
+def marked_row(table: FoundTable, words: list[str], number: int) -> PrintedRow | None:
+    """A row before which somebody put an arrow or a star, or behind which a remark."""
     count = len(table.layout.columns)
     begin = next((place for place, word in enumerate(words) if any(map(str.isalnum, word))), len(words))
     row, remark = words[begin : begin + count], words[begin + count :]
     is_marked = bool(begin or remark) and (not remark or _BEFORE_REMARKS.match(remark[0]) is not None)
-    return row if is_marked and table.layout.fits(row) else None
+    return PrintedRow(number, row) if is_marked and table.layout.fits(row) else None
 
 
 def failure(words: list[str], number: int) -> Failure | None:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import islice, pairwise
-from typing import Any, Final
+from typing import Final
 
-from busbw.foreign.logs.context import Ends, Evidence, Job
+from busbw.foreign.logs.context import End, Evidence, Job, is_end
 from busbw.foreign.logs.lines import Line, split_lines
-from busbw.foreign.logs.row_words import Layout, PrintedRow, aligned, fault, fields_of, filled, is_number
+from busbw.foreign.logs.row_words import Layout, PrintedRow, aligned, fields_of, filled, is_number
 from busbw.foreign.logs.rows import (
+    beginning_of_row,
     failure,
     is_cut,
-    is_interrupted,
     layout_of_row,
     looks_like_row,
     marked_row,
@@ -28,19 +28,18 @@ from busbw.model.record import DAMAGED, JOB_FAILED, ImportFinding
 from busbw.units import counted
 
 _MOST_HEADLESS: Final = 10_000
+_MOST_ENDS: Final = 1000
 _GAPS: Final = ("...", "[...]", "…")
 
 
 @dataclass(frozen=True)
 class Log:
-    """What one text holds. ``findings`` are those that belong to no table; ``facts`` and ``evidence`` are of
-    the last launch, also where it has no table.
+    """What one text holds. ``findings`` are those that belong to no table, ``has_command`` whether it shows
+    the command line of a test below which there is none.
     """
 
     tables: tuple[FoundTable, ...]
-    facts: Facts
-    job: dict[str, Any]
-    evidence: Evidence
+    has_command: bool
     last_words: str
     lines: int
     findings: tuple[ImportFinding, ...] = ()
@@ -52,38 +51,33 @@ class Stream:
 
     name: str
     facts: Facts = field(default_factory=Facts)
-    table: FoundTable | None = None
-    is_open: bool = False
+    table: FoundTable | None = None  # whose rows are being read
+    last: FoundTable | None = None  # that has ended
     ended: bool = False  # a table of this launch has ended: the next launch fact begins a new one
     continues: bool = False  # words of the next table of the same launch were said
     announced: int = 0  # the line of the first words of a launch whose heading was not there yet
     placements: str = ""
-    piece: list[str] = field(default_factory=list)  # the beginning of a row that other output interrupted
-    piece_line: int = 0
-    headless: list[tuple[int, list[str]]] = field(default_factory=list)  # perhaps rows: no heading was there
-
-    @property
-    def open_table(self) -> FoundTable | None:
-        """The table whose rows are being read."""
-        return self.table if self.is_open else None
+    piece: PrintedRow | None = None  # the beginning of a row that other output interrupted
+    headless: list[PrintedRow] = field(default_factory=list)  # perhaps rows: no heading was there
 
 
 def scan(text: bytes, tools: Sequence[Tool]) -> Log:
     """All tables of these tools in a text."""
-    return Scanner(tuple(tools)).scan(text)
+    return _Scanner(tools).scan(text)
 
 
-class Scanner:
+class _Scanner:
     """Reads one text. ``_stream`` is that of the line before, ``_rows_of`` that of the last row, heading."""
 
-    def __init__(self, tools: tuple[Tool, ...]) -> None:
+    def __init__(self, tools: Sequence[Tool]) -> None:
         self._tools = tools
         self._facts = [form for tool in tools for form in tool.facts]
         self._number = 0
-        self._streams: dict[str, Stream] = {}
-        self._stream = self._rows_of = self._stream_of("")
+        self._streams = {"": Stream("")}
+        self._stream = self._rows_of = self._streams[""]
         self._tables: list[FoundTable] = []
-        self._job, self._evidence, self._ends = Job(), Evidence(), Ends()
+        self._job, self._evidence = Job(), Evidence()
+        self._ends: deque[End] = deque(maxlen=_MOST_ENDS)
         self._lost: list[ImportFinding] = []
         self._last_words = ""
 
@@ -93,15 +87,29 @@ class Scanner:
             self._line(line)
         if text and not text[-1:].isspace():
             self._drop_cut_row()
-        return self._finish()
+        for stream in self._streams.values():
+            self._close(stream)
+            if self._tables:
+                self._failed_launch(stream)
+            self._lose(stream)
+            self._end_launch(stream)
+        for table in self._tables[-1:]:  # what stands below the last table is of its launch
+            table.evidence.join(self._evidence)
+        if not self._tables:
+            self._only_launch()
+        self._join_headings()
+        for table in self._tables:
+            self._note_processes(table)
+            table.findings.sort(key=lambda finding: finding.line)
+        words, job = self._last_words.strip()[:200], self._job.plain()
+        return Log(tuple(self._tables), bool(job), words, self._number, tuple(self._lost))
 
     def _start(self, line: str) -> int:
         """Where a heading or a line beside the rows begins; -1 for any other line."""
-        for tool in self._tools:
-            if any(mark in line for mark in tool.heading_marks):
-                for word in islice(_WORD.finditer(line), _MOST_STARTS):
-                    if _layout(line[word.start() :], tool) is not None:
-                        return word.start()
+        if any(mark in line for tool in self._tools for mark in tool.heading_marks):
+            for word in islice(_WORD.finditer(line), _MOST_STARTS):
+                if self._layout_of(line[word.start() :]) is not None:
+                    return word.start()
         for form in self._facts:
             is_known = form.mark in line and form.scope != "placements"  # whose words stand in any sentence
             match = form.pattern.search(line) if is_known else None
@@ -109,32 +117,13 @@ class Scanner:
                 return match.start()
         return -1
 
-    def _finish(self) -> Log:
-        for stream in self._streams.values():
-            self._close(stream)
-            self._note_failed_job(stream)
-            self._lose(stream)
-            if stream.announced and self._tables:
-                self._failed_launch(stream)
-        for table in self._tables[-1:]:  # what stands below the last table is of its launch
-            table.evidence.join(self._evidence)
-        self._join_headings()
-        for table in self._tables:
-            self._note_processes(table)
-            table.findings.sort(key=lambda finding: finding.line)
-        facts = max(
-            (stream.facts for stream in self._streams.values()),
-            key=lambda facts: len(facts.header) + len(facts.ranks),
-        )
-        return Log(
-            tuple(self._tables),
-            facts,
-            self._job.plain(),
-            self._evidence,
-            self._last_words.strip()[:200],
-            self._number,
-            tuple(self._lost),
-        )
+    def _layout_of(self, line: str) -> tuple[Tool, Layout] | None:
+        """The tool whose heading begins a line, and what it announces."""
+        for tool in self._tools:
+            layout = _layout(line, tool) if any(mark in line for mark in tool.heading_marks) else None
+            if layout is not None:
+                return tool, layout
+        return None
 
     def _join_headings(self) -> None:
         """Take a table without a row as one with the next, where every size is several times: its process
@@ -161,91 +150,85 @@ class Scanner:
             return
         table.note("separate", text, table.heading_line)
 
-    def _stream_of(self, name: str) -> Stream:
-        if name not in self._streams:
-            self._streams[name] = Stream(name)
-        return self._streams[name]
-
     # ---- one line --------------------------------------------------------------------------------------
 
     def _line(self, line: Line) -> None:
         self._number += 1
-        stream = self._stream = self._stream_of(line.stream)
+        stream = self._stream = self._streams.setdefault(line.stream, Stream(line.stream))
         text, words = line.text, line.text.split()
         if not words or self._row(stream, text, words):
             return
         if Evidence.is_one(text):
-            self._nccl_line(stream, text, words)
+            self._nccl_line(stream, text)
+            if stream.table is not None:
+                self._not_a_row(stream, stream.table, text, words, is_nccl=True)
         elif not self._heading(stream, text) and not self._says(stream, text.strip()):
-            is_end = self._ends.take(text, stream.name, self._number)
-            if not is_end or words[0][0].isdigit():  # which may be a row that the end was written into
+            said_end = is_end(text)
+            if said_end:
+                self._ends.append(End(self._number, stream.name, " ".join(words)[:200]))
+            if not said_end or words[0][0].isdigit():  # which may be a row that the end was written into
                 self._unknown(stream, text, words)
         if not words[0].startswith("#"):
             self._last_words = text
 
     def _row(self, stream: Stream, line: str, words: list[str]) -> bool:
         """Take a row of the open table; whether the line is one."""
-        table = stream.open_table
+        table = stream.table
         if table is None:
             return False
         count = len(table.layout.columns)
         words = filled(table.layout, words, line, count)
         if len(words) != count or not line.isascii() or not table.layout.fits(words):
             return False
-        self._take_row(stream, words, aligned(table.layout, line))
+        self._take_row(stream, table, PrintedRow(self._number, words, aligned(table.layout, line)))
         return True
 
-    def _take_row(
-        self, stream: Stream, words: list[str], fields: tuple[int, ...] = (), line: int = 0
-    ) -> None:
-        table = stream.table
-        assert table is not None
-        if stream.piece:
-            self._drop_piece(stream)
-        number = line or self._number
-        table.rows.append(PrintedRow(number, words, fields))
-        table.last_line = max(table.last_line, number)
+    def _take_row(self, stream: Stream, table: FoundTable, row: PrintedRow, joined: str = "") -> None:
+        """Keep a row, and where it was ``joined`` with other words, how."""
+        self._drop_piece(stream, table)
+        table.rows.append(row)
+        table.last_line = max(table.last_line, row.line)
         self._rows_of = stream
+        if joined:
+            table.note("joined", joined, row.line)
 
     def _heading(self, stream: Stream, line: str) -> bool:
-        for tool in self._tools:
-            layout = _layout(line, tool) if any(mark in line for mark in tool.heading_marks) else None
-            if layout is not None:
-                if not self._is_heading_again(stream, layout):
-                    self._begin_table(stream, tool, layout)
-                self._rows_of = stream
-                return True
-        return False
+        found = self._layout_of(line)
+        if found is None:
+            return False
+        if not self._is_heading_again(stream, found[1]):
+            self._begin_table(stream, *found)
+        self._rows_of = stream
+        return True
 
     def _is_heading_again(self, stream: Stream, layout: Layout) -> bool:
         """Whether several processes, each a job of its own, print the heading of the one table that they
         write: before its first row, or below a device list that has a rank twice.
         """
-        table = stream.open_table
+        table = stream.table
         if table is None or table.layout.columns != layout.columns or (table.rows and not table.processes):
             return False
         table.headings += 1
         return True
+
+    # ---- words beside the rows -------------------------------------------------------------------------
 
     def _says(self, stream: Stream, line: str) -> bool:
         """Whether the line says something about a table, which is taken then."""
         for form in self._facts:
             match = form.pattern.match(line) if form.mark in line else None
             if match is not None:
-                if form.scope == "rank":
-                    self._begin_words(stream)
-                    stream.facts.ranks.append(rank_line(match.groupdict()))
-                else:
-                    self._take_fact(stream, form, fact_words(match))
+                self._take_fact(stream, form, match)
                 return True
         self._job.read(line)
         return False
 
-    # ---- words beside the rows -------------------------------------------------------------------------
-
-    def _take_fact(self, stream: Stream, form: Fact, words: Mapping[str, Any]) -> None:
-        table = stream.table
+    def _take_fact(self, stream: Stream, form: Fact, match: re.Match[str]) -> None:
+        words, table = fact_words(match), stream.table or stream.last
         match form.scope:
+            case "rank":
+                self._begin_launch(stream)
+                stream.facts.ranks.append(rank_line(match.groupdict()))
             case "footer":
                 self._lose(stream)
                 if table is not None:
@@ -255,109 +238,89 @@ class Scanner:
             case "placements":
                 stream.placements = str(words["placements"])
             case "launch":
-                self._launch(stream, words)
+                if stream.announced and not words.keys().isdisjoint(stream.facts.header):
+                    self._lose(stream)
+                    self._failed_launch(stream)
+                self._begin_launch(stream)
+                stream.announced = stream.announced or self._number
+                stream.facts.header.update(words)
             case "test":
                 self._close(stream)
-                kept = {
-                    name: value for name, value in stream.facts.header.items() if name not in form.forgets
-                }
-                stream.facts = Facts(kept | dict(words), stream.facts.ranks)
+                header = stream.facts.header
+                kept = {name: value for name, value in header.items() if name not in form.forgets}
+                stream.facts = Facts(kept | words, stream.facts.ranks)
                 stream.continues, stream.announced = True, stream.announced or self._number
             case _:
                 stream.facts.header.update(words)
 
-    def _launch(self, stream: Stream, words: Mapping[str, Any]) -> None:
-        if stream.announced and not words.keys().isdisjoint(stream.facts.header):
-            self._lose(stream)
-            self._failed_launch(stream)
-        self._begin_words(stream)
-        stream.announced = stream.announced or self._number
-        stream.facts.header.update(words)
-
-    def _begin_words(self, stream: Stream) -> None:
+    def _begin_launch(self, stream: Stream) -> None:
         """Words of a launch: of a new one, where a table of this stream has begun or ended."""
         self._close(stream)
         if stream.ended:
-            self._note_failed_job(stream)
-            stream.facts, stream.ended = Facts(), False
+            self._end_launch(stream)
             self._next_launch()
+
+    def _end_launch(self, stream: Stream) -> None:
+        """Forget the words of a launch whose table has ended, and keep what was said of an end below it."""
+        if stream.ended and stream.last is not None and stream.last.footer:
+            self._note_end(stream.last, JOB_FAILED, "job")
+        if stream.ended:
+            stream.facts, stream.ended = Facts(), False
 
     def _next_launch(self, *, is_sure: bool = False) -> None:
         """Take evidence for another launch from here on, where the last table has ended, or it is sure."""
-        last = self._tables[-1] if self._tables else None
-        has_table = last is not None and last.evidence is self._evidence
-        if last is not None and has_table and (is_sure or not self._streams[last.stream].is_open):
-            self._evidence = Evidence()
+        for last in self._tables[-1:]:
+            has_ended = is_sure or self._streams[last.stream].table is None
+            if has_ended and last.evidence is self._evidence:
+                self._evidence = Evidence()
 
-    def _nccl_line(self, stream: Stream, line: str, words: list[str]) -> None:
-        """A line of NCCL: evidence. It may stand behind a row, or behind the beginning of one."""
+    def _nccl_line(self, stream: Stream, line: str) -> None:
+        """Take a line of NCCL as evidence of the launch, or of a call of the stream's table, else of the only
+        table; rank 0 of a communicator may have another prefix.
+        """
         self._next_launch(is_sure=Evidence.is_first(line))
-        called = self._only_open_table(stream) if Evidence.is_of_a_call(line) else None
-        (self._evidence if called is None else called.calls).take(line)
-        table = stream.open_table
-        if table is None:
-            return
-        if (row := row_before_output(table, line)) is not None:
-            self._take_row(stream, *row)
-            text = "other output follows the row on the same line"
-            table.note("joined", text, self._number)
-        elif not self._keep_piece(stream, line) and is_number(words[0]):
-            text = f"other output was written into a row: {line.strip()[:80]}"
-            table.note(DAMAGED, text, self._number)
-
-    def _only_open_table(self, stream: Stream) -> FoundTable | None:
-        """That of the stream, else the only one; rank 0 of a communicator may have another prefix."""
-        if stream.is_open:
-            return stream.table
-        tables = [each.table for each in self._streams.values() if each.is_open]
-        return tables[0] if len(tables) == 1 else None
+        tables = []
+        if Evidence.is_of_a_call(line):
+            streams = [stream] if stream.table is not None else self._streams.values()
+            tables = [each.table for each in streams if each.table is not None]
+        (tables[0].calls if len(tables) == 1 else self._evidence).take(line)
 
     # ---- tables ----------------------------------------------------------------------------------------
 
-    def _begin_table(self, stream: Stream, tool: Tool, layout: Layout) -> None:
+    def _begin_table(self, stream: Stream, tool: Tool, layout: Layout) -> FoundTable:
         self._close(stream)
-        self._lose(stream, layout)
-        if stream.ended and not stream.continues:  # no word of a launch since: those are another table's
-            self._note_failed_job(stream)
-            stream.facts, stream.ended = Facts(), False
-        stream.table = FoundTable(
-            tool,
-            layout,
-            stream.name,
-            self._number,
-            stream.facts,
-            self._job.take(),
-            stream.placements,
-            last_line=self._number,
-            evidence=self._evidence,
-        )
-        stream.placements, stream.is_open, stream.announced = "", True, 0
-        self._tables.append(stream.table)
+        if not stream.continues:  # no word of a launch since: those are another table's
+            self._end_launch(stream)
+        table = FoundTable(tool, layout, stream.name, self._number, stream.facts, self._job.take())
+        table.placements, table.last_line, table.evidence = stream.placements, self._number, self._evidence
+        stream.placements, stream.table, stream.announced = "", table, 0
+        self._tables.append(table)
+        self._lose(stream)
+        return table
 
     def _close(self, stream: Stream) -> None:
-        if not stream.is_open or stream.table is None:
-            return
-        if stream.piece:
-            self._drop_piece(stream)
-        stream.is_open, stream.ended, stream.continues = False, True, False
-        if not stream.table.footer:
-            self._note_end(stream.table)
+        table = stream.table
+        if table is not None:
+            self._drop_piece(stream, table)
+            stream.table, stream.last, stream.ended, stream.continues = None, table, True, False
+            if not table.footer:
+                self._note_end(table)
 
     def _note_end(self, table: FoundTable, kind: str = "cut", what: str = "test") -> bool:
-        """Keep what was said behind the last row of a table of its end; whether something was."""
-        end = self._ends.behind(table.last_line, table.stream)
+        """Keep what was said behind the last row of a table of its end, in its stream or in the one of lines
+        without a prefix; whether something was.
+        """
+        behind = (
+            end for end in self._ends if end.line > table.last_line and end.stream in (table.stream, "")
+        )
+        end = next(behind, None)
         if end is not None:
             table.note(kind, f"the {what} ended with: {end.text}", end.line)
         return end is not None
 
-    def _note_failed_job(self, stream: Stream) -> None:
-        """Keep what was said of an end below a table that has its last line, before the next launch."""
-        if stream.ended and stream.table is not None and stream.table.footer:
-            self._note_end(stream.table, JOB_FAILED, "job")
-
     def _failed_launch(self, stream: Stream) -> None:
         """Keep a test that ended before its heading: it is a run that failed."""
-        for tool in self._tools:
+        for tool in self._tools if stream.announced else ():
             if tool.usual is None or tool.started.isdisjoint(stream.facts.header):
                 continue
             table = FoundTable(tool, tool.usual, stream.name, stream.announced, stream.facts)
@@ -367,19 +330,28 @@ class Scanner:
                 stream.facts, stream.announced = Facts(), 0
             return
 
+    def _only_launch(self) -> None:
+        """Keep the test of a text without a table, which may not say how it ended."""
+        all_facts = (stream.facts for stream in self._streams.values())
+        facts = max(all_facts, key=lambda facts: len(facts.header) + len(facts.ranks))
+        for tool in self._tools:
+            if tool.usual is not None and "program" in tool.started & facts.header.keys():
+                table = FoundTable(tool, tool.usual, "", 0, facts, self._job.plain(), evidence=self._evidence)
+                self._tables.append(table)
+
     # ---- lines that nothing else explains --------------------------------------------------------------
 
     def _unknown(self, stream: Stream, line: str, words: list[str]) -> None:
         """A damaged row, one without its prefix, the first without a heading; or words of anybody."""
-        other = self._rows_of
-        if stream.open_table is not None:
-            self._not_a_row(stream, stream.open_table, line, words)
-        elif other.open_table is not None:
-            if looks_like_row(other.open_table, line, words, least=0.5):
+        other = self._rows_of.table
+        if stream.table is not None:
+            self._not_a_row(stream, stream.table, line, words)
+        elif other is not None:
+            if looks_like_row(other, line, words, least=0.5):
                 text = f"a row without the prefix of its table: {' '.join(words)[:80]}"
-                other.open_table.note(DAMAGED, text, self._number)
-        elif not self._headless(stream, line, words) and is_number(words[0]):
-            stream.headless.append((self._number, words))
+                other.note(DAMAGED, text, self._number)
+        elif not self._headless(stream, line, words) and _may_be_row(words):
+            stream.headless.append(PrintedRow(self._number, words))
             del stream.headless[_MOST_HEADLESS:]
 
     def _headless(self, stream: Stream, line: str, words: list[str]) -> bool:
@@ -394,80 +366,58 @@ class Scanner:
         if stream.ended:
             text += "; a table ended above, did two jobs write this log at the same time?"
         self._lose(stream)
-        self._begin_table(stream, *found)
-        assert stream.table is not None
-        stream.table.note("no-heading", text, self._number)
-        self._take_row(stream, words, aligned(found[1], line))
+        table = self._begin_table(stream, *found)
+        table.note("no-heading", text, self._number)
+        self._take_row(stream, table, PrintedRow(self._number, words, aligned(found[1], line)))
         return True
 
-    def _not_a_row(self, stream: Stream, table: FoundTable, line: str, words: list[str]) -> None:
-        if self._rest_of_row(stream, table, words):
-            return
-        if line.strip() in _GAPS:
-            table.note("gap", "rows are left out here", self._number)
-        elif (row := marked_row(table, words)) is not None:
-            self._take_row(stream, row)
-            table.note("joined", "other words stand beside the row on the same line", self._number)
-        elif (failed := failure(words, self._number)) is not None:
+    def _not_a_row(
+        self, stream: Stream, table: FoundTable, line: str, words: list[str], *, is_nccl: bool = False
+    ) -> None:
+        """A line of an open table that is more than a row, a part of one, or none."""
+        number, piece = self._number, stream.piece
+        if piece is not None and table.layout.fits(piece.words + words):
+            stream.piece = None
+            how = f"the row was interrupted by other output; its end is in line {number}"
+            self._take_row(stream, table, PrintedRow(piece.line, piece.words + words), how)
+        elif line.strip() in _GAPS:
+            table.note("gap", "rows are left out here", number)
+        elif is_nccl and (row := row_before_output(table, line, number)):
+            self._take_row(stream, table, row, "other output follows the row on the same line")
+        elif row := marked_row(table, words, number):
+            self._take_row(stream, table, row, "other words stand beside the row on the same line")
+        elif not is_nccl and (failed := failure(words, number)):
             table.failures.append(failed)
-            table.last_line = self._number
-        elif not self._keep_piece(stream, line) and looks_like_row(table, line, words, least=1 / 3):
-            note_damage(table, words, self._number)
+            table.last_line = number
+        elif begun := beginning_of_row(table, line, number):
+            self._drop_piece(stream, table)
+            stream.piece = begun
+        elif is_nccl and is_number(words[0]):
+            table.note(DAMAGED, f"other output was written into a row: {line.strip()[:80]}", number)
+        elif not is_nccl and looks_like_row(table, line, words, least=1 / 3):
+            note_damage(table, words, number)
 
-    def _lose(self, stream: Stream, layout: Layout | None = None) -> None:
-        """Report what were perhaps rows without a heading: such as the next heading has, or numbers of which
-        one has decimals. All else was other output of the job.
-        """
-        found, stream.headless = stream.headless, []
-        has_tables = bool(self._tables or stream.announced or layout is not None)
-        rows = [
-            (number, words)
-            for number, words in found
-            if (layout is not None and layout.fits(words)) or (has_tables and _may_be_row(words))
-        ]
-        if rows:
-            (first, words), (last, _) = rows[0], rows[-1]
-            text = f"{len(rows)} lines up to line {last} may be rows, but the log has no heading for them"
-            self._lost.append(ImportFinding("no-heading", f"{text}: {' '.join(words)[:80]}", first))
+    def _drop_piece(self, stream: Stream, table: FoundTable) -> None:
+        """Report the beginning of a row that was never completed."""
+        if stream.piece is not None:
+            note_damage(table, stream.piece.words, stream.piece.line)
+            stream.piece = None
 
-    # ---- rows in pieces --------------------------------------------------------------------------------
-    # nccl-tests prints a row in two or three, and other output of the job gets between them. A piece counts
-    # only where what follows it in its line is no part of a row: of a line that was broken somewhere else,
-    # inside a number or between two, the halves could be joined to a row that was never printed.
-
-    def _keep_piece(self, stream: Stream, line: str) -> bool:
-        """Keep the beginning of a row into which other output was written."""
-        table = stream.open_table
-        for count, offset in reversed(table.layout.breaks) if table is not None else ():
-            assert table is not None
-            words = filled(table.layout, line[:offset].split(), line, count)
-            if is_interrupted(line, offset) and not fault(table.layout.columns[:count], words):
-                if stream.piece:
-                    self._drop_piece(stream)
-                stream.piece, stream.piece_line = words, self._number
-                return True
-        return False
-
-    def _rest_of_row(self, stream: Stream, table: FoundTable, words: list[str]) -> bool:
-        """Complete an interrupted row with the words that came after the interruption."""
-        joined = stream.piece + words
-        if not stream.piece or not table.layout.fits(joined):
-            return False
-        stream.piece = []
-        text = f"the row was interrupted by other output; its end is in line {self._number}"
-        table.note("joined", text, stream.piece_line)
-        self._take_row(stream, joined, line=stream.piece_line)
-        return True
-
-    def _drop_piece(self, stream: Stream) -> None:
-        """Report a piece that was never completed."""
-        assert stream.table is not None
-        words, stream.piece = stream.piece, []
-        note_damage(stream.table, words, stream.piece_line)
+    def _lose(self, stream: Stream) -> None:
+        """Report what were perhaps rows without a heading. Without a table they were other output."""
+        rows, stream.headless = stream.headless, []
+        if rows and (self._tables or stream.announced):
+            first, last = rows[0], rows[-1]
+            text = (
+                f"{len(rows)} lines up to line {last.line} may be rows, but the log has no heading for them"
+            )
+            self._lost.append(
+                ImportFinding("no-heading", f"{text}: {' '.join(first.words)[:80]}", first.line)
+            )
 
     def _drop_cut_row(self) -> None:
         """Report the last row of a text that ends without a line end, where it ends inside the last word."""
-        table = self._stream.open_table
+        table = self._stream.table
         if table is not None and table.rows and table.rows[-1].line == self._number and is_cut(table):
             words = table.rows.pop().words
             table.last_line = table.rows[-1].line if table.rows else table.heading_line

@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import Any, Final
 
 from busbw.foreign.logs.context import TUNING, Evidence
-from busbw.foreign.logs.printf import misaligned, misprinted
 from busbw.foreign.logs.row_words import (
     NO_ALGORITHM,
     NO_NUMBER,
@@ -19,6 +18,8 @@ from busbw.foreign.logs.row_words import (
     Number,
     PrintedRow,
     is_number,
+    misaligned,
+    misprinted,
     printed,
 )
 from busbw.model.collective import Placement
@@ -66,16 +67,10 @@ class Tool:
     usual: Layout | None = None
     started: frozenset[str] = frozenset()
 
-    def without_rows(
-        self,
-        facts: Facts | None = None,
-        job: Mapping[str, Any] | None = None,
-        evidence: Evidence | None = None,
-    ) -> Table:
+    def without_rows(self) -> Table:
         """The table of a test that ended before its first row."""
         assert self.usual is not None
-        found = FoundTable(self, self.usual, "", 0, facts or Facts(), dict(job or {}))
-        return self.interpret(replace(found, evidence=evidence or found.evidence))
+        return self.interpret(FoundTable(self, self.usual, "", 0, Facts()))
 
 
 def fact(scope: str, mark: str, pattern: str, *, forgets: tuple[str, ...] = ()) -> Fact:

@@ -6,11 +6,10 @@ its tool writes last is missing; it *lacks rows* where the printed average is no
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import fsum, isfinite
-from typing import Final
+from typing import Final, NamedTuple
 
-from busbw.foreign.logs.row_words import Number
 from busbw.foreign.logs.table import Table
 from busbw.model.record import DAMAGED, OTHER_OUTPUT, ImportFinding, RunStatus
 
@@ -19,10 +18,14 @@ CUT: Final = "cut"
 
 def with_its_end(table: Table, log_lines: int) -> Table:
     """The table with findings on what is missing. ``log_lines`` is the length of the whole log."""
-    average, mean = table.average, mean_busbw(table)
-    is_one = not table.findings_of("separate")  # of several processes, each prints that of its own rows
-    if is_one and average is not None and mean is not None and not mean.fits(average):
-        table = table.with_findings(_rows_missing(table, average, mean))
+    mean = _mean_busbw(table)
+    # Of several processes, each prints the average of its own rows.
+    if mean is not None and not mean.fits and not table.findings_of("separate"):
+        text = (
+            f"the log prints an average bus bandwidth of {mean.printed:g} GB/s, its {len(table)} rows here"
+            f" have {mean.value:.6g}: rows are missing or changed"
+        )
+        table = table.with_findings(ImportFinding("rows-missing", text, table.last_line))
     if table.findings_of(CUT):
         return table
     last = max((row.size for row in table.rows), default=0)
@@ -58,49 +61,38 @@ def error(table: Table, *, has_cases: bool, last_words: str) -> str:
 # ---- the printed average -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Mean:
-    """Of the bus bandwidths of all rows, to within ``rounding``; of how many."""
+class _Mean(NamedTuple):
+    """Of the bus bandwidths of all rows; ``tolerance`` is what rounding lets the printed one differ by."""
 
     value: float
-    rounding: float
-    count: int
+    printed: float
+    tolerance: float
+    rows: int
 
-    def fits(self, average: Number) -> bool:
+    @property
+    def fits(self) -> bool:
         """Whether the printed average is this one."""
-        return abs(self.value - average.value) <= self._tolerance(average)
-
-    def is_whole(self, average: Number) -> bool:
-        """Whether it fits, and would not with one more row of nearly any bandwidth."""
-        return self.fits(average) and (self.count + 1) * self._tolerance(average) < self.value
-
-    def _tolerance(self, average: Number) -> float:
-        return self.rounding + average.half + 1e-9 * abs(self.value)
+        return abs(self.value - self.printed) <= self.tolerance
 
 
-def mean_busbw(table: Table) -> Mean | None:
-    """The mean over the rows of a table; None where they have no bandwidth."""
-    shown = [side.busbw for side in table.sides if isfinite(side.busbw.value)]
-    if not shown:
+def _mean_busbw(table: Table) -> _Mean | None:
+    """The mean over the rows of a table; None where they have no bandwidth, or the log no average."""
+    average, shown = table.average, [side.busbw for side in table.sides if isfinite(side.busbw.value)]
+    if average is None or not shown:
         return None
     count = len(shown)
-    return Mean(fsum(each.value for each in shown) / count, fsum(each.half for each in shown) / count, count)
-
-
-def _rows_missing(table: Table, average: Number, mean: Mean) -> ImportFinding:
-    text = (
-        f"the log prints an average bus bandwidth of {average.value:g} GB/s, its {len(table)} rows here"
-        f" have {mean.value:.6g}: rows are missing or changed"
-    )
-    return ImportFinding("rows-missing", text, table.last_line)
+    value, rounding = fsum(each.value for each in shown) / count, fsum(each.half for each in shown) / count
+    return _Mean(value, average.value, rounding + average.half + 1e-9 * abs(value), count)
 
 
 def without_false_damage(table: Table) -> Table:
-    """The table without false alarms: if the printed average is that of its rows, no row is missing, and the
-    lines that are not whole rows are other output of the job.
+    """The table without false alarms: if the printed average is that of its rows, and would not be with one
+    more of nearly any bandwidth, no row is missing, and the lines that are not whole rows are other output.
     """
-    average, mean = table.average, mean_busbw(table)
-    if average is None or mean is None or not table.first_line or not mean.is_whole(average):
+    mean = _mean_busbw(table)
+    if mean is None or not table.first_line or not mean.fits:
+        return table
+    if (mean.rows + 1) * mean.tolerance >= mean.value:
         return table
     said = " (by the printed average no row is missing)"
     findings = tuple(

@@ -5,8 +5,8 @@ import math
 import pytest
 from busbw_testing.logs import NEW_HEADING, PUBLISHED, format_row, imported, kinds
 
+from busbw.foreign.logs.check import Consensus, ranks_of
 from busbw.foreign.logs.row_words import is_number, printed
-from busbw.foreign.logs.solve import Consensus, ranks_of
 
 
 def damaged(old: str, new: str) -> list[tuple[str, int]]:

@@ -3,8 +3,7 @@
 import pytest
 from busbw_testing.logs import PUBLISHED, Published, imported, kinds, read
 
-from busbw.foreign.logs.check import check
-from busbw.foreign.logs.solve import Consensus, factor, ranks_of
+from busbw.foreign.logs.check import Consensus, check, factor, ranks_of
 from busbw.model.collective import Placement
 
 
