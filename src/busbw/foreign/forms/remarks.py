@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -91,7 +92,6 @@ def remarks(rows: Sequence[Row], placements: Iterable[Placement] = tuple(Placeme
     differ = [len(set(words)) > 1 for words in zip(*kinds, strict=True)]
     named = [" ".join(word for word, shown in zip(kind, differ, strict=True) if shown) for kind in kinds]
     groups: dict[tuple[str, ...], list[int]] = {}
-    marked: dict[str, int] = {}
     measured: list[tuple[Case, CaseResult]] = []
     for placement in placements:
         for row, kind in zip(rows, named, strict=True):
@@ -101,8 +101,6 @@ def remarks(rows: Sequence[Row], placements: Iterable[Placement] = tuple(Placeme
                 groups.setdefault(key, []).append(row.case.size_bytes)
                 continue
             measured.append((row.case, result))
-            for mark in result.marks:
-                marked[mark] = marked.get(mark, 0) + 1
             if result.status is not Status.GOOD:
                 key = (status_word(result), placement.value, kind, reason(result))
                 groups.setdefault(key, []).append(row.case.size_bytes)
@@ -115,10 +113,18 @@ def remarks(rows: Sequence[Row], placements: Iterable[Placement] = tuple(Placeme
         for words in row.case.beside:
             beside.setdefault(words, []).append(row.case.size_bytes)
     lines += [f"ran beside {words}: {_sizes(sizes)}" for words, sizes in beside.items()]
-    lines += conditions_of(measured)
-    return lines + [
-        f"marked {mark}, {count} of {len(measured)} cases: {meaning(mark) or 'a word of a newer busbw'}"
-        for mark, count in marked.items()
+    return lines + condition_and_mark_words(measured)
+
+
+def condition_and_mark_words(measured: Sequence[tuple[Case, CaseResult]]) -> list[str]:
+    """What the conditions and the marks of results mean, and how many results have a mark."""
+    marks = Counter(mark for _, result in measured for mark in result.marks)
+    return [
+        *conditions_of(measured),
+        *(
+            f"marked {mark}, {count} of {len(measured)} cases: {meaning(mark) or 'a word of a newer busbw'}"
+            for mark, count in marks.items()
+        ),
     ]
 
 

@@ -8,7 +8,7 @@ first of the time columns; under its older ``time(us)`` they are GiB/s, so that 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from busbw.foreign.logs.operations import element_type
@@ -39,10 +39,15 @@ TYPE: Final = "type"
 ALGBW: Final = "algbw(GB/s)"
 BUSBW: Final = "busbw(GB/s)"
 ALGORITHM: Final = "algorithm"
+ERROR: Final = "error"  # of the JSON file alone
 _BETWEEN: Final = "    "
 # A first line is printed before the last size is known: wide enough for 999 GiB.
 _LEAST_WIDTHS: Final = {SIZE: 12, COUNT: 12, TYPE: 6}
 _UNKNOWN: Final = "-"
+
+# One size: the values of all columns by heading, as an entry of the JSON file has them, times in us and None
+# where there is no number; of a row that failed size, count, type and ERROR, the text instead of numbers.
+Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -64,67 +69,54 @@ class Columns:
         )
 
 
-@dataclass(frozen=True)
-class Row:
-    """One size. Times in ns by statistic, None where nothing says it; ``failure`` instead of numbers."""
-
-    size_bytes: int
-    count: int
-    type: str
-    times_ns: Mapping[str, float | None] = field(default_factory=dict)
-    algbw_gb_per_s: float | None = None
-    busbw_gb_per_s: float | None = None
-    input_bytes: int | None = None
-    output_bytes: int | None = None
-    algorithm: str = ""
-    failure: str = ""
-
-
 def time_title(statistic: str) -> str:
     """The heading of a time column."""
     return f"time:{statistic}(us)"
 
 
-def type_word(dtype: str) -> str:
-    """fp32 for float: floating types by their width. Types that nccom-test does not have keep our name."""
-    row = element_type(dtype)
-    aliases = row.aliases if row is not None else ()
-    return next((alias for alias in aliases if alias.startswith(("fp", "bf"))), dtype)
+def failed(case: Case, words: str) -> Row:
+    """The row of a case that has no numbers."""
+    count, kind = _count_and_type(case)
+    return {SIZE: case.size_bytes, COUNT: count, TYPE: kind, ERROR: words}
 
 
-def count(case: Case) -> int:
-    """Elements in size(B): of the whole buffer, not the count of the call."""
-    row = element_type(case.dtype)
-    return case.count if row is None else case.size_bytes // row.size_bytes
-
-
-def row_of(case: Case, **own: Any) -> Row:  # noqa: ANN401 (fields of Row)
-    """The row of a case."""
-    return Row(case.size_bytes, count(case), type_word(case.dtype), **own)
-
-
-def measured(case: Case, result: CaseResult, times_ns: Mapping[str, float | None], first: str) -> Row:
-    """The row of a result, with bandwidths at the ``first`` of its times, not at the headline; none where
-    groups have several sizes.
+def measured(case: Case, result: CaseResult, times_ns: Mapping[str, float | None]) -> Row:
+    """The row of a result. ``times_ns`` are by statistic, in the order of the columns; bandwidths are at the
+    first of them, not at the headline, and None where groups have several sizes.
     """
-    time_ns, headline_ns = times_ns[first], result.time_ns
-    scale = headline_ns / time_ns if time_ns and headline_ns is not None else None
+    count, kind = _count_and_type(case)
+    first_ns, headline_ns = next(iter(times_ns.values())), result.time_ns
+    scale = headline_ns / first_ns if first_ns and headline_ns is not None else None
 
     def scaled(value: float | None) -> float | None:
         return None if value is None or scale is None else value * scale
 
-    return row_of(
-        case,
-        times_ns=times_ns,
-        algbw_gb_per_s=scaled(result.algbw_gb_per_s),
-        busbw_gb_per_s=scaled(result.busbw_gb_per_s),
-        input_bytes=result.input_bytes,
-        output_bytes=result.output_bytes,
-        algorithm=result.algorithm,
-    )
+    return {
+        SIZE: case.size_bytes,
+        COUNT: count,
+        INPUT: result.input_bytes,
+        OUTPUT: result.output_bytes,
+        TYPE: kind,
+        ALGBW: scaled(result.algbw_gb_per_s),
+        BUSBW: scaled(result.busbw_gb_per_s),
+        # One small word, as nccom-test has it.
+        ALGORITHM: next(iter(result.algorithm.lower().split()), _UNKNOWN),
+        **{time_title(word): None if ns is None else ns / NS_PER_US for word, ns in times_ns.items()},
+    }
 
 
-# ---- text ---------------------------------------------------------------------------------------------
+def _count_and_type(case: Case) -> tuple[int, str]:
+    """Elements in size(B), of the whole buffer and not of the call; and fp32 for float: floating types by
+    their width. Types that nccom-test does not have keep our name.
+    """
+    row = element_type(case.dtype)
+    if row is None:
+        return case.count, case.dtype
+    names = (alias for alias in row.aliases if alias.startswith(("fp", "bf")))
+    return case.size_bytes // row.size_bytes, next(names, case.dtype)
+
+
+# ---- text and JSON ------------------------------------------------------------------------------------
 
 
 def heading(columns: Columns) -> str:
@@ -134,9 +126,9 @@ def heading(columns: Columns) -> str:
 
 def line(row: Row, columns: Columns) -> str:
     """A row as text."""
-    if row.failure:
-        return f"{row.size_bytes:>{_LEAST_WIDTHS[SIZE]}}{_BETWEEN}{row.failure}"
-    return _line([_cell(value) for value in _values(row, columns).values()], columns)
+    if ERROR in row:
+        return f"{row[SIZE]:>{_LEAST_WIDTHS[SIZE]}}{_BETWEEN}{row[ERROR]}"
+    return _line([_cell(row[title]) for title in columns.titles], columns)
 
 
 def _cell(value: object) -> str:
@@ -156,35 +148,7 @@ def footer(average: float | None, errors: int, notes: Sequence[str] = ()) -> lis
     return lines + ([f"{errors} errors found - test failed"] if errors else [])
 
 
-# ---- JSON ---------------------------------------------------------------------------------------------
-
-
-def fields(row: Row, columns: Columns) -> dict[str, Any]:
+def entry(row: Row, columns: Columns) -> dict[str, Any]:
     """A row as an entry of ``results``: the headings as keys, all digits, bandwidths before times."""
-    if row.failure:
-        return {SIZE: row.size_bytes, COUNT: row.count, TYPE: row.type, "error": row.failure}
-    values = _values(row, columns)
-    times = {title: values.pop(title) for title in map(time_title, columns.stats)}
-    return {**values, **times}
-
-
-def _values(row: Row, columns: Columns) -> dict[str, Any]:
-    """The values of a row by heading, in the order of the columns; times in us."""
-    sizes = {INPUT: row.input_bytes, OUTPUT: row.output_bytes} if columns.sizes else {}
-    times = {time_title(word): _us(row.times_ns.get(word)) for word in columns.stats}
-    # One small word, as nccom-test has it.
-    algorithm = {ALGORITHM: next(iter(row.algorithm.lower().split()), _UNKNOWN)} if columns.algorithm else {}
-    return {
-        SIZE: row.size_bytes,
-        COUNT: row.count,
-        **sizes,
-        TYPE: row.type,
-        **times,
-        ALGBW: row.algbw_gb_per_s,
-        BUSBW: row.busbw_gb_per_s,
-        **algorithm,
-    }
-
-
-def _us(time_ns: float | None) -> float | None:
-    return None if time_ns is None else time_ns / NS_PER_US
+    keys = {*columns.titles, ERROR}
+    return {title: value for title, value in row.items() if title in keys}
