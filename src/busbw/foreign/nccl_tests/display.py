@@ -53,14 +53,15 @@ class NcclTestsDisplay(DoorDisplay):
         self._memory: dict[str, int] = {}
         self._status: int | None = None
 
-    def begin(self, fitting: Line) -> None:
+    def begin(self, fitting: Line, notes: Sequence[str] = ()) -> None:
         """Before the run starts: what is measured, where the line's -e does not fit; the table says both.
-        And -J's file is made.
+        And -J's file is made, and ``notes`` are said.
         """
         self._maxbytes = fitting.options.maxbytes
         if self._line.options.output_file:
             self._json, said = write_json.new_file(self._line.options.output_file)
             self._print(said)
+        self._say(*notes)
 
     def close(self) -> None:
         """See Display."""
