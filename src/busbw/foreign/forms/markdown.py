@@ -47,7 +47,7 @@ def _cells(row: Row) -> list[str]:
         case.op or "none",
         str(case.root),
     ]
-    return [_text(word) for word in words] + [of(result) for _, result in row.sides for _, of in _SIDE]
+    return [_text(word) for word in words] + [of(result) for result in row.sides for _, of in _SIDE]
 
 
 def _time(result: CaseResult | None) -> str:

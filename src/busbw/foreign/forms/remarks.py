@@ -95,15 +95,13 @@ def remarks(rows: Sequence[Row], placements: Iterable[Placement] = tuple(Placeme
     measured: list[tuple[Case, CaseResult]] = []
     for placement in placements:
         for row, kind in zip(rows, named, strict=True):
-            result = row.side(placement)
-            if result is None:
-                key = ("not in this run", placement.value, kind, "")
-                groups.setdefault(key, []).append(row.case.size_bytes)
-                continue
-            measured.append((row.case, result))
-            if result.status is not Status.GOOD:
-                key = (status_word(result), placement.value, kind, reason(result))
-                groups.setdefault(key, []).append(row.case.size_bytes)
+            result = row.found.get(placement)
+            measured += [(row.case, result)] if result is not None else []
+            if result is None or result.status is not Status.GOOD:
+                word, why = (
+                    ("not in this run", "") if result is None else (status_word(result), reason(result))
+                )
+                groups.setdefault((word, placement.value, kind, why), []).append(row.case.size_bytes)
     lines = [
         f"{word}, {placement}, {f'{kind}, ' if kind else ''}{_sizes(sizes)}{f': {why}' if why else ''}"
         for (word, placement, kind, why), sizes in groups.items()

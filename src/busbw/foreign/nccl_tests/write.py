@@ -242,7 +242,7 @@ def _log(record: RunRecord, table: Table) -> list[str]:
                 each.case,
                 each.case.op or NO_OPERATION,
                 each.case.count,
-                [figures_of(result) for _, result in each.sides],
+                [figures_of(result) for result in each.sides],
                 options,
             )
             for each in table.rows

@@ -211,9 +211,9 @@ def _row_of(each: Row) -> dict[str, Any]:
     case = each.case
     sides = [
         figures_of(result) if result is not None and result.time_ns is not None else None
-        for _, result in each.sides
+        for result in each.sides
     ]
-    calls = max((result.samples * result.calls_per_sample for result in each.results), default=0)
+    calls = max((result.samples * result.calls_per_sample for result in each.found.values()), default=0)
     return row(case, case.op or NO_OPERATION, case.count, sides, calls)
 
 

@@ -65,7 +65,7 @@ def _table(
     record: RunRecord, group: Sequence[RecordRow], placement: Placement, stats: tuple[str, ...]
 ) -> list[str]:
     case, number = group[0].case, ranks(record)
-    results = [row.side(placement) for row in group]
+    results = [row.found.get(placement) for row in group]
     rows = [_row(row, placement, stats) for row in group]
     good = [row for row in rows if ERROR not in row]
     columns = Columns(
@@ -108,7 +108,7 @@ def _column_notes(record: RunRecord, stats: Sequence[str]) -> list[str]:
 
 def _row(row: RecordRow, placement: Placement, stats: Sequence[str]) -> Row:
     """A result as a row: with numbers where it was measured and found right, as nccom-test."""
-    result = row.side(placement)
+    result = row.found.get(placement)
     if result is None:
         return failed(row.case, "not in this run")
     if result.status is not Status.GOOD or result.time_ns is None:
@@ -146,7 +146,7 @@ def write_json(record: RunRecord, tables: Sequence[Table]) -> bytes:
 
 
 def _entry(row: RecordRow, placement: Placement, stats: tuple[str, ...]) -> dict[str, Any]:
-    case, result, shown = row.case, row.side(placement), _row(row, placement, stats)
+    case, result, shown = row.case, row.found.get(placement), _row(row, placement, stats)
     has_sizes = ERROR not in shown and None not in (shown[INPUT], shown[OUTPUT])
     return {
         **entry(
