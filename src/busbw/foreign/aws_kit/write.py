@@ -115,12 +115,7 @@ def write_summary(record: RunRecord, tables: Sequence[Table]) -> bytes:
     """
     (table,) = tables
     sizes = [row.case.size_bytes for row in table.rows]
-    sides = list(zip(*(row.sides for row in table.rows), strict=True))
-    peaks = [
-        max((result.busbw_gb_per_s for result in side if result and result.busbw_gb_per_s), default=None)
-        for side in sides
-    ]
-    means = [average_busbw_gb_per_s(side)[0] for side in sides]
+    sides = list(zip(_SIDES, zip(*(row.sides for row in table.rows), strict=True), strict=True))
     checked = [result.wrong for result in table.results if result.wrong is not None]
     average, counted = average_busbw_gb_per_s(table.results)
     statuses = [result.status for result in table.results]
@@ -130,10 +125,11 @@ def write_summary(record: RunRecord, tables: Sequence[Table]) -> bytes:
             ("Total Test Points", len(table.rows)),
             ("Min Message Size (Bytes)", min(sizes)),
             ("Max Message Size (Bytes)", max(sizes)),
-            ("Peak OOP Bus BW (GB/s)", _rounded(peaks[0])),
-            ("Peak IP Bus BW (GB/s)", _rounded(peaks[1])),
-            ("Avg OOP Bus BW (GB/s)", _rounded(means[0])),
-            ("Avg IP Bus BW (GB/s)", _rounded(means[1])),
+            *((f"Peak {name} Bus BW (GB/s)", _rounded(_peak(side))) for name, side in sides),
+            *(
+                (f"Avg {name} Bus BW (GB/s)", _rounded(average_busbw_gb_per_s(side)[0]))
+                for name, side in sides
+            ),
             ("Total Errors", sum(checked) if checked else "N/A"),
             ("NCCL Reported Avg Bus BW (GB/s)", _NO_NUMBER if average is None else f"{average:g}"),
             ("Collective", table.collective),
@@ -147,6 +143,10 @@ def write_summary(record: RunRecord, tables: Sequence[Table]) -> bytes:
             ("Run", one_line(provenance(record))),
         ]
     )
+
+
+def _peak(side: Iterable[CaseResult | None]) -> float | None:
+    return max((each.busbw_gb_per_s for each in side if each and each.busbw_gb_per_s), default=None)
 
 
 def _rounded(value: float | None) -> object:
