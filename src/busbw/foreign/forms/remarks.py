@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from busbw.foreign.forms.rows import Row, ranks
+from busbw.foreign.forms.rows import Row, first_rank, ranks
 from busbw.model.case import Case
 from busbw.model.collective import Placement
 from busbw.model.mark import conditions_of, meaning
@@ -53,16 +53,13 @@ def described_ranks(record: RunRecord) -> tuple[RankInfo, ...]:
 
 def provenance(record: RunRecord) -> str:
     """Run, library, ranks and hosts in one line."""
-    words = [f"run {record.run_id}", f"backend {record.plan.backend}"]
-    if record.world is not None and record.world.ranks:
-        first = record.world.ranks[0]
-        words.insert(1, f"{first.library} {first.library_version}".strip())
-    count = ranks(record)
-    words.append("ranks not known" if count is None else counted(count, "rank"))
-    hosts = len(record.world.known_hosts) if record.world is not None else 0
-    if hosts:
-        words[-1] += f" on {counted(hosts, 'host')}"
-    return ", ".join(word for word in words if word)
+    first, count = first_rank(record), ranks(record)
+    library = f"{first.library} {first.library_version}".strip() if first is not None else ""
+    where = "ranks not known" if count is None else counted(count, "rank")
+    if record.world is not None and record.world.known_hosts:
+        where += f" on {counted(len(record.world.known_hosts), 'host')}"
+    words = (f"run {record.run_id}", library, f"backend {record.plan.backend}", where)
+    return ", ".join(filter(None, words))
 
 
 def notes(record: RunRecord, layout: str) -> list[str]:

@@ -9,7 +9,7 @@ from math import fsum
 from busbw.errors import UsageError
 from busbw.model.case import Case
 from busbw.model.collective import Placement
-from busbw.model.record import RunRecord
+from busbw.model.record import RankInfo, RunRecord
 from busbw.model.result import CaseResult, Status
 
 
@@ -97,6 +97,11 @@ def average_busbw_gb_per_s(results: Iterable[CaseResult | None]) -> tuple[float 
 def ranks(record: RunRecord) -> int | None:
     """How many ranks took part; None where the run ended before that was known."""
     return record.world.size if record.world is not None else None
+
+
+def first_rank(record: RunRecord) -> RankInfo | None:
+    """Who stands for all ranks; None where the run ended before they were known."""
+    return record.world.ranks[0] if record.world is not None and record.world.ranks else None
 
 
 def is_applicable(rows: Sequence[Row], placement: Placement) -> bool:

@@ -7,9 +7,8 @@ a number is missing, the text has ``nan``, as printf writes it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
 from busbw.foreign.forms.remarks import described_ranks, notes, one_line, remarks
 from busbw.foreign.forms.rows import Table, average_busbw_gb_per_s, ranks
@@ -52,17 +51,8 @@ _MEMORY: Final = (
 )
 
 
-@dataclass(frozen=True)
-class Device:
-    """A rank and its device, under the names of the JSON file."""
-
-    rank: int
-    group: int
-    pid: int
-    hostname: str
-    device: int
-    device_hex: str
-    device_info: str
+# A rank and its device, under the names of the JSON file.
+Device = Mapping[str, Any]
 
 
 # ---- the parts of a log -------------------------------------------------------------------------------
@@ -89,8 +79,8 @@ def header(program: str, o: Options, devices: Iterable[Device]) -> list[str]:
 
 def _device_line(one: Device) -> str:
     return (
-        f"#  Rank {one.rank:2d} Group {one.group:2d} Pid {one.pid:6d} on {one.hostname:>10}"
-        f" device {one.device:2d} [{one.device_hex}] {one_line(one.device_info)}"
+        f"#  Rank {one['rank']:2d} Group {one['group']:2d} Pid {one['pid']:6d} on {one['hostname']:>10}"
+        f" device {one['device']:2d} [{one['device_hex']}] {one_line(one['device_info'])}"
     )
 
 
@@ -205,15 +195,15 @@ def device(info: RankInfo, group: int, hostname: str, no_bus_id: str = "") -> De
     """
     index = info.facts.get("device_index", info.local_rank)
     bus_id = str(info.facts.get("pci_bus_id") or info.facts.get("bus_id") or "").partition(".")[0].lower()
-    return Device(
-        rank=info.rank,
-        group=group,
-        pid=info.pid,
-        hostname=hostname,
-        device=index if isinstance(index, int) else info.local_rank,
-        device_hex=bus_id or no_bus_id,
-        device_info=info.device,
-    )
+    return {
+        "rank": info.rank,
+        "group": group,
+        "pid": info.pid,
+        "hostname": hostname,
+        "device": index if isinstance(index, int) else info.local_rank,
+        "device_hex": bus_id or no_bus_id,
+        "device_info": info.device,
+    }
 
 
 # ---- a record -----------------------------------------------------------------------------------------

@@ -8,28 +8,20 @@ first of the time columns; under its older ``time(us)`` they are GiB/s, so that 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
-from busbw.foreign.logs.operations import element_type
+from busbw.foreign.logs.operations import element_type, operation
 from busbw.model.case import Case
 from busbw.model.result import CaseResult
 from busbw.units import NS_PER_US
 
 # Names that nccom-test accepts as its operand, and the collective that each is.
 OPERANDS: Final = {
-    "all_reduce": "all_reduce",
-    "allr": "all_reduce",
-    "all_gather": "all_gather",
-    "allg": "all_gather",
-    "reduce_scatter": "reduce_scatter",
-    "redsct": "reduce_scatter",
-    "alltoall": "alltoall",
-    "alltoallv": "alltoallv",
-    "all_gatherv": "all_gatherv",
-    "allgv": "all_gatherv",
-    "sendrecv": "sendrecv",
-    "permute": "permute",
+    word: operation(word)
+    for word in (
+        *("all_reduce", "allr", "all_gather", "allg", "reduce_scatter", "redsct", "alltoall", "alltoallv"),
+        *("all_gatherv", "allgv", "sendrecv", "permute"),
+    )
 }
 SIZE: Final = "size(B)"
 COUNT: Final = "count(elems)"
@@ -50,23 +42,14 @@ _UNKNOWN: Final = "-"
 Row = Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class Columns:
-    """Which columns a table has; ``stats`` are the words of the time columns (avg, pNN), in their order."""
-
-    stats: tuple[str, ...]
-    sizes: bool = False
-    algorithm: bool = False
-
-    @property
-    def titles(self) -> tuple[str, ...]:
-        """The headings, left to right."""
-        return (
-            *(SIZE, COUNT),
-            *((INPUT, OUTPUT) if self.sizes else ()),
-            *(TYPE, *map(time_title, self.stats), ALGBW, BUSBW),
-            *((ALGORITHM,) if self.algorithm else ()),
-        )
+def titles(stats: Sequence[str], *, sizes: bool = False, algorithm: bool = False) -> tuple[str, ...]:
+    """The headings of a table, left to right; ``stats`` are the words of the time columns (avg, pNN)."""
+    return (
+        *(SIZE, COUNT),
+        *((INPUT, OUTPUT) if sizes else ()),
+        *(TYPE, *map(time_title, stats), ALGBW, BUSBW),
+        *((ALGORITHM,) if algorithm else ()),
+    )
 
 
 def time_title(statistic: str) -> str:
@@ -119,16 +102,11 @@ def _count_and_type(case: Case) -> tuple[int, str]:
 # ---- text and JSON ------------------------------------------------------------------------------------
 
 
-def heading(columns: Columns) -> str:
-    """The first line of a table."""
-    return _line(columns.titles, columns)
-
-
-def line(row: Row, columns: Columns) -> str:
-    """A row as text."""
+def line(row: Row, columns: Sequence[str]) -> str:
+    """A row as text, with the columns of these titles."""
     if ERROR in row:
         return f"{row[SIZE]:>{_LEAST_WIDTHS[SIZE]}}{_BETWEEN}{row[ERROR]}"
-    return _line([_cell(row[title]) for title in columns.titles], columns)
+    return heading(columns, [_cell(row[title]) for title in columns])
 
 
 def _cell(value: object) -> str:
@@ -137,9 +115,10 @@ def _cell(value: object) -> str:
     return "nan" if value is None else str(value)
 
 
-def _line(cells: Sequence[str], columns: Columns) -> str:
-    widths = [max(len(title), _LEAST_WIDTHS.get(title, 0)) for title in columns.titles]
-    return _BETWEEN.join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
+def heading(columns: Sequence[str], cells: Sequence[str] = ()) -> str:
+    """The first line of a table, or ``cells`` below it."""
+    widths = [max(len(title), _LEAST_WIDTHS.get(title, 0)) for title in columns]
+    return _BETWEEN.join(f"{cell:>{width}}" for cell, width in zip(cells or columns, widths, strict=True))
 
 
 def footer(average: float | None, errors: int, notes: Sequence[str] = ()) -> list[str]:
@@ -148,7 +127,7 @@ def footer(average: float | None, errors: int, notes: Sequence[str] = ()) -> lis
     return lines + ([f"{errors} errors found - test failed"] if errors else [])
 
 
-def entry(row: Row, columns: Columns) -> dict[str, Any]:
+def entry(row: Row, columns: Sequence[str]) -> dict[str, Any]:
     """A row as an entry of ``results``: the headings as keys, all digits, bandwidths before times."""
-    keys = {*columns.titles, ERROR}
+    keys = {*columns, ERROR}
     return {title: value for title, value in row.items() if title in keys}

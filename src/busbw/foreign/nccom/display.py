@@ -18,7 +18,7 @@ from busbw.files import store
 from busbw.foreign.door import DoorDisplay, result_notes
 from busbw.foreign.forms.remarks import one_line
 from busbw.foreign.nccom import columns
-from busbw.foreign.nccom.columns import Columns, Row
+from busbw.foreign.nccom.columns import Row
 from busbw.foreign.nccom.settings import THEIR_FLAGS, is_empty, one_placement
 from busbw.foreign.nccom.streams import stream_options
 from busbw.model.event import Event, EventKind
@@ -53,7 +53,9 @@ class NccomDisplay(DoorDisplay):
         self._options = options
         # What is at the command line's operand, or what each stream's entry makes of it.
         self._of_streams = [stream.options for stream in stream_options(options)]
-        self._columns = Columns(options.stats, options.show_input_output_size, options.show_algorithm)
+        self._columns = columns.titles(
+            options.stats, sizes=options.show_input_output_size, algorithm=options.show_algorithm
+        )
         # Once the ranks have met: their number, what time:avg(us) is, and the cases that have a row.
         self._folder, self._ranks, self._time = Path(), 0, ""
         self._cases: dict[int, Case] = {}
@@ -166,7 +168,7 @@ class NccomDisplay(DoorDisplay):
 
     def _notes(self, plan: Plan) -> list[str]:
         notes = result_notes(plan, self._results, "nccom-test")
-        if self._columns.algorithm and not all(result.algorithm for result in self._results):
+        if self._options.show_algorithm and not all(result.algorithm for result in self._results):
             notes.append(_UNKNOWN_ALGORITHM)
         has_percentiles = any(word != "avg" for word in self._options.stats)
         if has_percentiles and any("single_calls" in result.evidence for result in self._results):

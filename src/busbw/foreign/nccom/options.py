@@ -275,10 +275,10 @@ def split(words: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
     for name, flag in FLAGS.items():
         if not flag.nargs or flag.read is None or name not in values:
             continue
-        words = values[name]
-        if name == "hosts" and not rest and len(words) > 1 and words[-1] in OPERANDS:
-            rest.append(words.pop())  # `--hosts A B allr`: hosts have no other end
-        values[name], operands = flag.read(words)
+        behind: list[str] = values[name]
+        if name == "hosts" and not rest and len(behind) > 1 and behind[-1] in OPERANDS:
+            rest.append(behind.pop())  # `--hosts A B allr`: hosts have no other end
+        values[name], operands = flag.read(behind)
         rest += operands
     return values, rest
 

@@ -28,7 +28,6 @@ from busbw.foreign.nccom.columns import (
     INPUT,
     OPERANDS,
     OUTPUT,
-    Columns,
     Row,
     entry,
     failed,
@@ -37,6 +36,7 @@ from busbw.foreign.nccom.columns import (
     line,
     measured,
     time_title,
+    titles,
 )
 from busbw.model.collective import Placement
 from busbw.model.record import RunRecord
@@ -68,7 +68,7 @@ def _table(
     results = [row.found.get(placement) for row in group]
     rows = [_row(row, placement, stats) for row in group]
     good = [row for row in rows if ERROR not in row]
-    columns = Columns(
+    columns = titles(
         stats,
         # Whole numbers in every row, or there are no such columns.
         sizes=bool(good) and all(None not in (row[INPUT], row[OUTPUT]) for row in good),
@@ -146,14 +146,13 @@ def write_json(record: RunRecord, tables: Sequence[Table]) -> bytes:
 
 
 def _entry(row: RecordRow, placement: Placement, stats: tuple[str, ...]) -> dict[str, Any]:
-    case, result, shown = row.case, row.found.get(placement), _row(row, placement, stats)
-    has_sizes = ERROR not in shown and None not in (shown[INPUT], shown[OUTPUT])
+    result, shown = row.found.get(placement), _row(row, placement, stats)
+    has_sizes = None not in (shown.get(INPUT), shown.get(OUTPUT))
+    columns = titles(stats, sizes=has_sizes, algorithm=result is not None and bool(result.algorithm))
     return {
-        **entry(
-            shown, Columns(stats, sizes=has_sizes, algorithm=result is not None and bool(result.algorithm))
-        ),
+        **entry(shown, columns),
         "placement": placement.value,
-        "redop": case.op or "none",
-        "root": case.root,
+        "redop": row.case.op or "none",
+        "root": row.case.root,
         "wrong": None if result is None else result.wrong,
     }
