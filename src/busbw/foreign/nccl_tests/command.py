@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from busbw.errors import BusbwError, ExitCode, UnknownWord, UsageError
-from busbw.foreign.nccl_tests.environment import read_variables
-from busbw.foreign.nccl_tests.flags import FAILED, PROGRAMS, Line, find_program, read, usage
+from busbw.foreign.nccl_tests.flags import FAILED, PROGRAMS, Line, find_program, read, read_variables, usage
 from busbw.foreign.nccl_tests.processes import failed_alone, of_several, start_ranks, starts_ranks
 from busbw.rank.world.identity import identify
 

@@ -15,9 +15,8 @@ import numpy as np
 from busbw.errors import ExitCode
 from busbw.foreign.door import DoorDisplay, result_notes
 from busbw.foreign.nccl_tests import write, write_json
-from busbw.foreign.nccl_tests.environment import Variables
 from busbw.foreign.nccl_tests.figures import Figures, Iterations, alltoallv_summary, figures, iterations
-from busbw.foreign.nccl_tests.flags import ALL, FAILED, TIMED_OUT, Line
+from busbw.foreign.nccl_tests.flags import ALL, FAILED, TIMED_OUT, Line, Variables
 from busbw.foreign.nccl_tests.settings import THEIR_FLAGS
 from busbw.model.case import Case
 from busbw.model.collective import Role

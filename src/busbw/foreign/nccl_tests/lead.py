@@ -13,8 +13,7 @@ from functools import partial
 
 from busbw.foreign.door import in_words_of
 from busbw.foreign.nccl_tests.display import NcclTestsDisplay
-from busbw.foreign.nccl_tests.environment import Variables
-from busbw.foreign.nccl_tests.flags import Line
+from busbw.foreign.nccl_tests.flags import Line, Variables
 from busbw.foreign.nccl_tests.processes import Processes, of_several, processes_words
 from busbw.foreign.nccl_tests.settings import (
     THEIR_FLAGS,

@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from busbw.errors import BusbwError, ExitCode, LauncherMismatch, RankFailed, UsageError
-from busbw.foreign.nccl_tests.environment import read_variables
+from busbw.foreign.nccl_tests.flags import read_variables
 from busbw.rank.world.base import RefusedTogether
 
 if TYPE_CHECKING:

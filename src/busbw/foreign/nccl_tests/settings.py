@@ -10,8 +10,7 @@ from dataclasses import fields, replace
 from typing import Final
 
 from busbw.errors import UsageError
-from busbw.foreign.nccl_tests.environment import Variables
-from busbw.foreign.nccl_tests.flags import ALL, OPS, TYPES, Line, Options
+from busbw.foreign.nccl_tests.flags import ALL, OPS, TYPES, Line, Options, Variables
 from busbw.machine.gpus import read_gpus
 from busbw.machine.host import available_memory_bytes, read_memory
 from busbw.model.collective import collective

@@ -19,9 +19,16 @@ from busbw.errors import ExitCode, UsageError
 from busbw.foreign.door import in_words_of
 from busbw.foreign.nccom import neuron
 from busbw.foreign.nccom.display import NccomDisplay
-from busbw.foreign.nccom.launch import not_needed, where
 from busbw.foreign.nccom.options import HELP_FLAGS, Options, help_text, parse
-from busbw.foreign.nccom.settings import THEIR_FLAGS, is_empty, one_placement, operations_of, run_settings
+from busbw.foreign.nccom.settings import (
+    THEIR_FLAGS,
+    is_empty,
+    not_needed,
+    one_placement,
+    operations_of,
+    run_settings,
+    where,
+)
 from busbw.launch import follow, here, submit
 from busbw.launch.engine import Job, Work, load
 from busbw.launch.local import local_request, rank_count
