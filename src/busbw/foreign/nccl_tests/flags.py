@@ -16,16 +16,8 @@ from busbw.units import parse_size
 
 VERSION: Final = "2.19.6"
 PROGRAMS: Final = (
-    "all_gather_perf",
-    "all_reduce_perf",
-    "alltoall_perf",
-    "alltoallv_perf",
-    "broadcast_perf",
-    "gather_perf",
-    "hypercube_perf",
-    "reduce_perf",
-    "reduce_scatter_perf",
-    "scatter_perf",
+    *("all_gather_perf", "all_reduce_perf", "alltoall_perf", "alltoallv_perf", "broadcast_perf"),
+    *("gather_perf", "hypercube_perf", "reduce_perf", "reduce_scatter_perf", "scatter_perf"),
     "sendrecv_perf",
 )
 # As a build for CUDA 11.8 or newer has them; the order is that of `-d all` and `-o all`.

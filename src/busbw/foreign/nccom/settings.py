@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
@@ -9,14 +10,15 @@ from typing import Any, Final, cast, get_args
 
 from busbw.errors import UsageError
 from busbw.foreign.nccom.options import ALLOCATE, FLAGS, NEURON, Options, flag_name
-from busbw.foreign.nccom.streams import FILE_OF, StreamOptions, native_text, stream_options
+from busbw.foreign.nccom.streams import FILE_OF, StreamOptions, stream_options
 from busbw.model.case import Case
-from busbw.model.collective import Placement
 from busbw.model.plan import Plan
 from busbw.plan.flags.launch import LaunchSettings, MpiName
 from busbw.plan.flags.ranks import BackendName, WorldName
 from busbw.plan.flags.run import RunSettings
 from busbw.plan.flags.values import DataTypes, Ratios, Size
+from busbw.plan.json_file import INLINE
+from busbw.plan.streams import CALLS, KEY, OPERATION
 
 # Native flags, as errors about settings name them.
 THEIR_FLAGS: Final = {
@@ -91,18 +93,14 @@ def one_placement(plan: Plan) -> Plan:
     """The plan with nothing timed in place: nccom-test has no such form. What has no other form keeps it."""
     if plan.streams:
         return plan  # it has one placement a stream
-    apart = {
-        case.collective for case in plan.cases if case.applicable and case.placement is Placement.OUT_OF_PLACE
-    }
-    return replace(
-        plan,
-        cases=tuple(
-            replace(case, applicable=False, reason=_NOT_IN_PLACE)
-            if case.in_place and case.applicable and case.collective in apart
-            else case
-            for case in plan.cases
-        ),
-    )
+    apart = {case.collective for case in plan.cases if case.applicable and not case.in_place}
+
+    def alone(case: Case) -> Case:
+        if not (case.in_place and case.applicable and case.collective in apart):
+            return case
+        return replace(case, applicable=False, reason=_NOT_IN_PLACE)
+
+    return replace(plan, cases=tuple(map(alone, plan.cases)))
 
 
 def is_empty(case: Case) -> bool:
@@ -171,13 +169,20 @@ def _calls(options: Options) -> dict[str, Any]:
 
 
 def _streams(streams: tuple[StreamOptions, ...], options: Options) -> dict[str, Any]:
-    """Each stream's own sweep and pattern, and its calls where they are not as the run's."""
-    of_the_run, settings = _calls(options), []
+    """The streams as --streams of ``busbw run`` takes them: each one's own sweep and pattern, and its calls
+    where they are not as the run's.
+    """
+    of_the_run, entries = _calls(options), []
     for stream in streams:
         calls = {name: own for name, own in _calls(stream.options).items() if own != of_the_run[name]}
         own = {**_sweep(stream.options), **_pattern(stream.options), **calls}
-        settings.append({name: value for name, value in own.items() if value not in ("", None)})
-    return {"streams": native_text(streams, settings)}
+        entry = {
+            OPERATION: stream.options.collective,
+            CALLS: stream.calls,
+            "datatype": stream.options.datatype,
+        }
+        entries.append(entry | {name: value for name, value in own.items() if value not in ("", None)})
+    return {"streams": INLINE + json.dumps({KEY: entries}, separators=(",", ":"))}
 
 
 def known(variable: str, environ: Mapping[str, str], names: Any) -> str:  # noqa: ANN401 (a Literal)
