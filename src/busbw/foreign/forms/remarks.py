@@ -11,7 +11,7 @@ from busbw.foreign.forms.rows import Row, first_rank, ranks
 from busbw.model.case import Case
 from busbw.model.collective import Placement
 from busbw.model.mark import conditions_of, meaning
-from busbw.model.record import NOT_STATED, RankInfo, RunRecord, RunStatus
+from busbw.model.record import RunRecord, RunStatus
 from busbw.model.result import CaseResult, Status
 from busbw.units import counted
 
@@ -43,12 +43,6 @@ def origin(record: RunRecord) -> str:
         return f"measured by busbw {record.busbw_version}"
     source = f"{record.source.tool}, imported from {record.source.path}"
     return f"measured by {source} by busbw {record.busbw_version}"
-
-
-def described_ranks(record: RunRecord) -> tuple[RankInfo, ...]:
-    """The ranks whose hosts the record knows; an imported log may name none of them."""
-    infos = record.world.ranks if record.world is not None else ()
-    return tuple(info for info in infos if info.host != NOT_STATED)
 
 
 def provenance(record: RunRecord) -> str:
