@@ -1,20 +1,20 @@
-"""What both front doors print beside their tables: errors that name the flags of the tool, not those of
-`busbw run`, and notes that the numbers need.
+"""What both front doors share: errors that name the flags of the tool, not those of `busbw run`, and notes
+that the numbers need.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, TextIO
 
 from busbw.errors import BusbwError
-from busbw.model.event import Event
-from busbw.model.mark import conditions_of, meaning
+from busbw.foreign.forms.remarks import condition_and_mark_words
+from busbw.model.event import Event, EventKind
 from busbw.model.plan import Plan
 from busbw.model.result import CaseResult
+from busbw.report.display import Display
 
 _FLAG: Final = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 # Variables of `busbw run` that say where and with what to measure; the doors read them, as they have no flags
@@ -34,15 +34,6 @@ def renamed(text: str, flags: Mapping[str, str]) -> str:
     return _TWICE.sub(r"\1", text)  # a flag and the variable that stands for it
 
 
-def renamed_event(item: Event, flags: Mapping[str, str]) -> Event:
-    """An error event with the door's flags."""
-    return {
-        **item,
-        "message": renamed(str(item["message"]), flags),
-        "hint": renamed(str(item["hint"] or ""), flags),
-    }
-
-
 @contextmanager
 def in_words_of(flags: Mapping[str, str]) -> Iterator[None]:
     """Errors raised inside name the door's flags."""
@@ -53,13 +44,36 @@ def in_words_of(flags: Mapping[str, str]) -> Iterator[None]:
         raise
 
 
+class DoorDisplay(Display):
+    """A display in the form of another tool, whose ``flags`` errors name, by those of `busbw run`."""
+
+    def __init__(self, flags: Mapping[str, str], out: TextIO, err: TextIO) -> None:
+        super().__init__(out, err)
+        self._flags = flags
+        self._errors: list[str] = []
+
+    def handle(self, item: Event) -> None:
+        """See Display."""
+        if item["event"] == EventKind.ERROR:
+            words = {key: renamed(str(item[key] or ""), self._flags) for key in ("message", "hint")}
+            item = {**item, **words}
+            self._errors.append(words["message"])
+        super().handle(item)
+
+    def _print(self, lines: Iterable[str]) -> None:
+        """Whole on a terminal too: the table is the other tool's."""
+        self._out.writelines(f"{line}\n" for line in lines)
+        self._out.flush()
+
+    def _say(self, *notes: str) -> None:
+        """What the table has no place for."""
+        for text in notes:
+            print(f"busbw: {text}", file=self._err, flush=True)
+
+
 def result_notes(plan: Plan, results: Sequence[CaseResult], tool: str) -> list[str]:
     """What the conditions and marks of results mean, and how many samples are in none of their times."""
-    marks = Counter(mark for result in results for mark in result.marks)
-    notes = list(conditions_of((plan.cases[result.case], result) for result in results))
-    notes += [
-        f"marked {mark}, {count} of {len(results)} cases: {meaning(mark)}" for mark, count in marks.items()
-    ]
+    notes = condition_and_mark_words([(plan.cases[result.case], result) for result in results])
     excluded = [result.excluded for result in results if result.excluded]
     if excluded:
         notes.append(

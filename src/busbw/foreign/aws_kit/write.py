@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from busbw.foreign.forms.remarks import one_line, provenance, reason, time_words
 from busbw.foreign.forms.rows import Row, Table, average_busbw_gb_per_s, ranks
-from busbw.model.collective import Placement
 from busbw.model.record import RunRecord
 from busbw.model.result import CaseResult, Status
 from busbw.units import NS_PER_US
@@ -23,157 +22,132 @@ from busbw.units import NS_PER_US
 # The converter's KB and MB are powers of 1024.
 _KB_BYTES: Final = 2**10
 _MB_BYTES: Final = 2**20
+_NO_NUMBER: Final = "nan"
 
-_CASE: Final = ("Size_Bytes", "Size_KB", "Size_MB", "Count", "Data_Type", "Operation", "Root")
-_SIDE: Final = ("Time_us", "AlgBW_GBps", "BusBW_GBps", "Errors")
-_OWN_SIDE: Final = (
-    "Status",
-    "Low_us",
-    "High_us",
-    "Samples",
-    "Calls_Per_Sample",
-    "Marks",
-    "Conditions",
-    "Reason",
-)
-_SIDES: Final = ("OOP", "IP")
-COLUMNS: Final = (
-    *_CASE,
-    *(f"{side}_{name}" for side in _SIDES for name in _SIDE),
-    "Collective",
-    "Ranks",
-    "Cycle",
-    *(f"{side}_{name}" for side in _SIDES for name in _OWN_SIDE),
-    "Time_Is",
-)
-# Of operations that ran at once; where there are none, the columns are those above.
-STREAM_COLUMNS: Final = ("Stream", "Beside", "Overlap")
-# Where any result has it.
-_TOLD: Final[dict[str, Callable[[CaseResult], str | int | None]]] = {
-    "Algorithm": lambda result: result.algorithm or None,
-    "Input_Bytes": lambda result: result.input_bytes,
-    "Output_Bytes": lambda result: result.output_bytes,
+
+def _or_nan(value: float | None, unit: float = 1) -> object:
+    return _NO_NUMBER if value is None else value / unit
+
+
+# Columns of a placement: what a result has there, and what stands there where the run has no such placement.
+_Columns = Mapping[str, tuple[Callable[[CaseResult], object], object]]
+_SIDE: Final[_Columns] = {
+    "Time_us": (lambda result: _or_nan(result.time_ns, NS_PER_US), _NO_NUMBER),
+    "AlgBW_GBps": (lambda result: _or_nan(result.algbw_gb_per_s), _NO_NUMBER),
+    "BusBW_GBps": (lambda result: _or_nan(result.busbw_gb_per_s), _NO_NUMBER),
+    "Errors": (lambda result: "N/A" if result.wrong is None else result.wrong, "N/A"),
 }
+_OWN_SIDE: Final[_Columns] = {
+    "Status": (lambda result: result.status.value, "not-in-run"),
+    "Low_us": (lambda result: _or_nan(result.low_ns, NS_PER_US), _NO_NUMBER),
+    "High_us": (lambda result: _or_nan(result.high_ns, NS_PER_US), _NO_NUMBER),
+    "Samples": (lambda result: result.samples, 0),
+    "Calls_Per_Sample": (lambda result: result.calls_per_sample, 0),
+    "Marks": (lambda result: " ".join(result.marks), ""),
+    "Conditions": (lambda result: " ".join(result.conditions), ""),
+    "Reason": (reason, ""),
+}
+# Where any result has it. The csv module writes None as an empty cell.
+_TOLD: Final[_Columns] = {
+    "Algorithm": (lambda result: result.algorithm or None, None),
+    "Input_Bytes": (lambda result: result.input_bytes, None),
+    "Output_Bytes": (lambda result: result.output_bytes, None),
+}
+_SIDES: Final = ("OOP", "IP")
 
 
 def write_results(record: RunRecord, tables: Sequence[Table]) -> bytes:
     """One line a size, all collectives below each other."""
+    told = {
+        name: column
+        for name, column in _TOLD.items()
+        if any(column[0](result) is not None for result in record.results)
+    }
+    titles = (
+        *("Size_Bytes", "Size_KB", "Size_MB", "Count", "Data_Type", "Operation", "Root"),
+        *(f"{side}_{name}" for side in _SIDES for name in _SIDE),
+        *("Collective", "Ranks", "Cycle"),
+        *(f"{side}_{name}" for side in _SIDES for name in _OWN_SIDE),
+        "Time_Is",
+        # Of operations that ran at once; where there are none, the columns are those above.
+        *(("Stream", "Beside", "Overlap") if record.plan.streams else ()),
+        *(f"{side}_{name}" for name in told for side in _SIDES),
+    )
+    rows = (row for table in tables for row in table.rows)
+    return _csv([titles, *(_line(record, row, told) for row in rows)])
+
+
+def _csv(lines: Iterable[Iterable[object]]) -> bytes:
     buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    more = [name for name, of in _TOLD.items() if any(of(each) is not None for each in record.results)]
-    streams = STREAM_COLUMNS if record.plan.streams else ()
-    writer.writerow((*COLUMNS, *streams, *(f"{side}_{name}" for name in more for side in _SIDES)))
-    for table in tables:
-        for row in table.rows:
-            sides = [result for _, result in row.sides]
-            cells = [result and _TOLD[name](result) for name in more for result in sides]
-            # The csv module writes None as an empty cell.
-            writer.writerow([*_line(record, row), *cells])
+    csv.writer(buffer, lineterminator="\n").writerows(lines)
     return buffer.getvalue().encode()
 
 
-def _line(record: RunRecord, row: Row) -> list[object]:
-    case = row.case
-    count = ranks(record)
-    return [
+def _line(record: RunRecord, row: Row, told: _Columns) -> list[object]:
+    case, count = row.case, ranks(record)
+    line = [
         *(case.size_bytes, round(case.size_bytes / _KB_BYTES, 2), round(case.size_bytes / _MB_BYTES, 2)),
         *(case.count, case.dtype, case.op or "none", case.root),
-        *(cell for _, result in row.sides for cell in _numbers(result)),
+        *_cells(row, _SIDE),
         *(case.collective, "n/a" if count is None else count, case.cycle),
-        *(cell for _, result in row.sides for cell in _behind(result)),
+        *_cells(row, _OWN_SIDE),
         one_line(time_words(record)),
-        *(_beside(row) if record.plan.streams else ()),
     ]
+    if record.plan.streams:
+        overlap = next(iter(row.found.values())).overlap
+        line += [case.stream, "; ".join(case.beside), _or_nan(overlap)]
+    return line + [cell for name in told for cell in _cells(row, {name: told[name]})]
 
 
-def _beside(row: Row) -> tuple[object, ...]:
-    overlap = row.results[0].overlap
-    return row.case.stream, "; ".join(row.case.beside), "nan" if overlap is None else overlap
-
-
-def _numbers(result: CaseResult | None) -> tuple[object, ...]:
-    if result is None:
-        return ("nan", "nan", "nan", "N/A")
-    return (
-        _number(result.time_ns, NS_PER_US),
-        _number(result.algbw_gb_per_s),
-        _number(result.busbw_gb_per_s),
-        "N/A" if result.wrong is None else result.wrong,
-    )
-
-
-def _behind(result: CaseResult | None) -> tuple[object, ...]:
-    if result is None:
-        return ("not-in-run", "nan", "nan", 0, 0, "", "", "")
-    return (
-        result.status.value,
-        _number(result.low_ns, NS_PER_US),
-        _number(result.high_ns, NS_PER_US),
-        result.samples,
-        result.calls_per_sample,
-        " ".join(result.marks),
-        " ".join(result.conditions),
-        reason(result),
-    )
-
-
-def _number(value: float | None, unit: float = 1) -> object:
-    return "nan" if value is None else value / unit
+def _cells(row: Row, columns: _Columns) -> list[object]:
+    """The cells of both placements, out-of-place first."""
+    return [
+        absent if result is None else of(result) for result in row.sides for of, absent in columns.values()
+    ]
 
 
 # ---- summary ------------------------------------------------------------------------------------------
 
 
 def write_summary(record: RunRecord, tables: Sequence[Table]) -> bytes:
-    """The metrics of the only table."""
+    """The metrics of the only table: what the converter writes, under its names and with its digits; then
+    the unit and reduction of them, and how many cases they are not made from.
+    """
     (table,) = tables
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(("Metric", "Value"))
-    writer.writerows([*_metrics(table), *_summary_notes(record, table)])
-    return buffer.getvalue().encode()
-
-
-def _metrics(table: Table) -> list[tuple[str, object]]:
-    """What the converter writes, under its names and with its digits."""
     sizes = [row.case.size_bytes for row in table.rows]
-    sides = [[row.side(placement) for row in table.rows] for placement in Placement]
-    peaks = [
-        max((result.busbw_gb_per_s for result in side if result and result.busbw_gb_per_s), default=None)
-        for side in sides
-    ]
-    means = [average_busbw_gb_per_s(side)[0] for side in sides]
+    sides = list(zip(_SIDES, zip(*(row.sides for row in table.rows), strict=True), strict=True))
     checked = [result.wrong for result in table.results if result.wrong is not None]
-    average, _ = average_busbw_gb_per_s(table.results)
-    return [
-        ("Total Test Points", len(table.rows)),
-        ("Min Message Size (Bytes)", min(sizes)),
-        ("Max Message Size (Bytes)", max(sizes)),
-        ("Peak OOP Bus BW (GB/s)", _rounded(peaks[0])),
-        ("Peak IP Bus BW (GB/s)", _rounded(peaks[1])),
-        ("Avg OOP Bus BW (GB/s)", _rounded(means[0])),
-        ("Avg IP Bus BW (GB/s)", _rounded(means[1])),
-        ("Total Errors", sum(checked) if checked else "N/A"),
-        ("NCCL Reported Avg Bus BW (GB/s)", "nan" if average is None else f"{average:g}"),
-    ]
-
-
-def _summary_notes(record: RunRecord, table: Table) -> list[tuple[str, object]]:
-    """The unit and reduction of the above, and how many cases they are not made from."""
-    _, counted = average_busbw_gb_per_s(table.results)
+    average, counted = average_busbw_gb_per_s(table.results)
     statuses = [result.status for result in table.results]
-    return [
-        ("Collective", table.collective),
-        ("Time Is", one_line(time_words(record))),
-        ("GB/s Is", "10^9 bytes/s"),
-        ("Averages Are", "plain means over the sizes of this run; not comparable with other sizes"),
-        ("Cases In Averages", counted),
-        ("Cases", len(statuses)),
-        *((f"Cases {status.value}", statuses.count(status)) for status in Status),
-        ("Cases Not Checked", sum(result.wrong is None for result in table.results)),
-        ("Run", one_line(provenance(record))),
-    ]
+    return _csv(
+        [
+            ("Metric", "Value"),
+            ("Total Test Points", len(table.rows)),
+            ("Min Message Size (Bytes)", min(sizes)),
+            ("Max Message Size (Bytes)", max(sizes)),
+            *((f"Peak {name} Bus BW (GB/s)", _rounded(_peak(side))) for name, side in sides),
+            *(
+                (f"Avg {name} Bus BW (GB/s)", _rounded(average_busbw_gb_per_s(side)[0]))
+                for name, side in sides
+            ),
+            ("Total Errors", sum(checked) if checked else "N/A"),
+            ("NCCL Reported Avg Bus BW (GB/s)", _NO_NUMBER if average is None else f"{average:g}"),
+            ("Collective", table.collective),
+            ("Time Is", one_line(time_words(record))),
+            ("GB/s Is", "10^9 bytes/s"),
+            ("Averages Are", "plain means over the sizes of this run; not comparable with other sizes"),
+            ("Cases In Averages", counted),
+            ("Cases", len(statuses)),
+            *((f"Cases {status.value}", statuses.count(status)) for status in Status),
+            ("Cases Not Checked", len(statuses) - len(checked)),
+            ("Run", one_line(provenance(record))),
+        ]
+    )
+
+
+def _peak(side: Iterable[CaseResult | None]) -> float | None:
+    return max((each.busbw_gb_per_s for each in side if each and each.busbw_gb_per_s), default=None)
 
 
 def _rounded(value: float | None) -> object:
-    return "nan" if value is None else round(value, 2)
+    return _NO_NUMBER if value is None else round(value, 2)

@@ -29,57 +29,43 @@ def write(record: RunRecord, tables: Sequence[Table]) -> bytes:
 
 
 def _table(table: Table) -> list[str]:
-    titles = [*_CASE, *(f"{placement.value} {title}" for placement in Placement for title, _ in _SIDE)]
-    right = ["---:", "---:", "---", "---", "---:"] + ["---:"] * (len(titles) - len(_CASE))
-    return [_line(titles), _line(right), *(_line(_cells(row)) for row in table.rows)]
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+    sides = [f"{placement.value} {title}" for placement in Placement for title, _ in _SIDE]
+    right = ["---:", "---:", "---", "---", "---:"] + ["---:"] * len(sides)
+    return [f"| {' | '.join(cells)} |" for cells in ([*_CASE, *sides], right, *map(_cells, table.rows))]
 
 
 def _cells(row: Row) -> list[str]:
     case = row.case
-    words = [
-        str(case.size_bytes),
-        str(case.count),
-        case.dtype or NOT_APPLICABLE,
-        case.op or "none",
-        str(case.root),
-    ]
-    return [_text(word) for word in words] + [of(result) for _, result in row.sides for _, of in _SIDE]
+    words = (case.size_bytes, case.count, case.dtype or NOT_APPLICABLE, case.op or "none", case.root)
+    cells = [_text(str(word)) for word in words]
+    for result in row.sides:
+        absent = [*[NOT_APPLICABLE] * (len(_SIDE) - 1), NOT_CHECKED]
+        cells += absent if result is None else [of(result) for _, of in _SIDE]
+    return cells
 
 
-def _time(result: CaseResult | None) -> str:
+def _time(result: CaseResult) -> str:
     """The time, or why it is missing."""
-    if result is None:
-        return NOT_APPLICABLE
     if result.time_ns is not None:
         return f"{result.time_ns / NS_PER_US:.2f}"
     return NOT_APPLICABLE if result.status is Status.NOT_APPLICABLE else status_word(result)
 
 
-def _interval(result: CaseResult | None) -> str:
-    half_width = None if result is None else result.half_width
-    return NOT_APPLICABLE if half_width is None else format_share(half_width)
-
-
-def _bandwidth(value: float | None, result: CaseResult | None) -> str:
+def _bandwidth(value: float | None, result: CaseResult) -> str:
     if value is not None:
         return f"{value:.2f}"
-    return "WRONG" if result is not None and result.status is Status.WRONG else NOT_APPLICABLE
+    return "WRONG" if result.status is Status.WRONG else NOT_APPLICABLE
 
 
-def _wrong(result: CaseResult | None) -> str:
-    return NOT_CHECKED if result is None or result.wrong is None else str(result.wrong)
-
-
-_SIDE: Final[tuple[tuple[str, Callable[[CaseResult | None], str]], ...]] = (
+_SIDE: Final[tuple[tuple[str, Callable[[CaseResult], str]], ...]] = (
     ("time (us)", _time),
-    ("+-95%", _interval),
-    ("algbw (GB/s)", lambda result: _bandwidth(result.algbw_gb_per_s if result else None, result)),
-    ("busbw (GB/s)", lambda result: _bandwidth(result.busbw_gb_per_s if result else None, result)),
-    ("#wrong", _wrong),
+    (
+        "+-95%",
+        lambda result: NOT_APPLICABLE if result.half_width is None else format_share(result.half_width),
+    ),
+    ("algbw (GB/s)", lambda result: _bandwidth(result.algbw_gb_per_s, result)),
+    ("busbw (GB/s)", lambda result: _bandwidth(result.busbw_gb_per_s, result)),
+    ("#wrong", lambda result: NOT_CHECKED if result.wrong is None else str(result.wrong)),
 )
 
 

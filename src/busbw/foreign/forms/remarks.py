@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from busbw.foreign.forms.rows import Row, ranks
+from busbw.foreign.forms.rows import Row, first_rank, ranks
 from busbw.model.case import Case
 from busbw.model.collective import Placement
 from busbw.model.mark import conditions_of, meaning
-from busbw.model.record import NOT_STATED, RankInfo, RunRecord, RunStatus
+from busbw.model.record import RunRecord, RunStatus
 from busbw.model.result import CaseResult, Status
 from busbw.units import counted
 
@@ -44,24 +45,15 @@ def origin(record: RunRecord) -> str:
     return f"measured by {source} by busbw {record.busbw_version}"
 
 
-def described_ranks(record: RunRecord) -> tuple[RankInfo, ...]:
-    """The ranks whose hosts the record knows; an imported log may name none of them."""
-    infos = record.world.ranks if record.world is not None else ()
-    return tuple(info for info in infos if info.host != NOT_STATED)
-
-
 def provenance(record: RunRecord) -> str:
     """Run, library, ranks and hosts in one line."""
-    words = [f"run {record.run_id}", f"backend {record.plan.backend}"]
-    if record.world is not None and record.world.ranks:
-        first = record.world.ranks[0]
-        words.insert(1, f"{first.library} {first.library_version}".strip())
-    count = ranks(record)
-    words.append("ranks not known" if count is None else counted(count, "rank"))
-    hosts = len(record.world.known_hosts) if record.world is not None else 0
-    if hosts:
-        words[-1] += f" on {counted(hosts, 'host')}"
-    return ", ".join(word for word in words if word)
+    first, count = first_rank(record), ranks(record)
+    library = f"{first.library} {first.library_version}".strip() if first is not None else ""
+    where = "ranks not known" if count is None else counted(count, "rank")
+    if record.world is not None and record.world.known_hosts:
+        where += f" on {counted(len(record.world.known_hosts), 'host')}"
+    words = (f"run {record.run_id}", library, f"backend {record.plan.backend}", where)
+    return ", ".join(filter(None, words))
 
 
 def notes(record: RunRecord, layout: str) -> list[str]:
@@ -91,21 +83,16 @@ def remarks(rows: Sequence[Row], placements: Iterable[Placement] = tuple(Placeme
     differ = [len(set(words)) > 1 for words in zip(*kinds, strict=True)]
     named = [" ".join(word for word, shown in zip(kind, differ, strict=True) if shown) for kind in kinds]
     groups: dict[tuple[str, ...], list[int]] = {}
-    marked: dict[str, int] = {}
     measured: list[tuple[Case, CaseResult]] = []
     for placement in placements:
         for row, kind in zip(rows, named, strict=True):
-            result = row.side(placement)
-            if result is None:
-                key = ("not in this run", placement.value, kind, "")
-                groups.setdefault(key, []).append(row.case.size_bytes)
-                continue
-            measured.append((row.case, result))
-            for mark in result.marks:
-                marked[mark] = marked.get(mark, 0) + 1
-            if result.status is not Status.GOOD:
-                key = (status_word(result), placement.value, kind, reason(result))
-                groups.setdefault(key, []).append(row.case.size_bytes)
+            result = row.found.get(placement)
+            measured += [(row.case, result)] if result is not None else []
+            if result is None or result.status is not Status.GOOD:
+                word, why = (
+                    ("not in this run", "") if result is None else (status_word(result), reason(result))
+                )
+                groups.setdefault((word, placement.value, kind, why), []).append(row.case.size_bytes)
     lines = [
         f"{word}, {placement}, {f'{kind}, ' if kind else ''}{_sizes(sizes)}{f': {why}' if why else ''}"
         for (word, placement, kind, why), sizes in groups.items()
@@ -115,10 +102,18 @@ def remarks(rows: Sequence[Row], placements: Iterable[Placement] = tuple(Placeme
         for words in row.case.beside:
             beside.setdefault(words, []).append(row.case.size_bytes)
     lines += [f"ran beside {words}: {_sizes(sizes)}" for words, sizes in beside.items()]
-    lines += conditions_of(measured)
-    return lines + [
-        f"marked {mark}, {count} of {len(measured)} cases: {meaning(mark) or 'a word of a newer busbw'}"
-        for mark, count in marked.items()
+    return lines + condition_and_mark_words(measured)
+
+
+def condition_and_mark_words(measured: Sequence[tuple[Case, CaseResult]]) -> list[str]:
+    """What the conditions and the marks of results mean, and how many results have a mark."""
+    marks = Counter(mark for _, result in measured for mark in result.marks)
+    return [
+        *conditions_of(measured),
+        *(
+            f"marked {mark}, {count} of {len(measured)} cases: {meaning(mark) or 'a word of a newer busbw'}"
+            for mark, count in marks.items()
+        ),
     ]
 
 

@@ -11,14 +11,12 @@ import io
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any, Final
+from typing import Final
 
 from busbw.foreign.forms.remarks import BANDWIDTH, time_words
-from busbw.foreign.forms.rows import Table, ranks
+from busbw.foreign.forms.rows import Table, first_rank, ranks
 from busbw.judge import run
-from busbw.model.case import Case
 from busbw.model.record import RunRecord
-from busbw.model.result import CaseResult
 
 # Raised when a field changes meaning or goes.
 FORMAT_VERSION: Final = 1
@@ -26,16 +24,12 @@ FORMAT_VERSION: Final = 1
 
 def write_json(record: RunRecord, tables: Sequence[Table]) -> bytes:
     """One document."""
-    cases = record.plan.cases
-    by_index = {case.index: case for case in cases}
-    results = [_result(by_index[result.case], result) for table in tables for result in table.results]
-    return (json.dumps({**_run(record), "results": results}, indent=1) + "\n").encode()
-
-
-def _run(record: RunRecord) -> dict[str, Any]:
-    world = record.world
-    first = world.ranks[0] if world is not None and world.ranks else None
-    return {
+    world, first = record.world, first_rank(record)
+    cases = {
+        case.index: {name: value for name, value in asdict(case).items() if name != "index"}
+        for case in record.plan.cases
+    }
+    document = {
         "format": "busbw-results",
         "format_version": FORMAT_VERSION,
         "run_id": record.run_id,
@@ -47,19 +41,16 @@ def _run(record: RunRecord) -> dict[str, Any]:
         "argv": record.argv,
         "backend": record.plan.backend,
         "ranks": ranks(record),
-        "hosts": list(record.world.known_hosts) if record.world is not None else [],
+        "hosts": list(world.known_hosts) if world is not None else [],
         "library": first.library if first is not None else "",
         "library_version": first.library_version if first is not None else "",
         "time_is": time_words(record),
         "bandwidth_is": BANDWIDTH,
         "method": asdict(record.method) if record.method is not None else None,
         "imported_from": asdict(record.source) if record.source is not None else None,
+        "results": [{**cases[each.case], **asdict(each)} for table in tables for each in table.results],
     }
-
-
-def _result(case: Case, result: CaseResult) -> dict[str, Any]:
-    fields = {name: value for name, value in asdict(case).items() if name != "index"}
-    return {**fields, **asdict(result)}
+    return (json.dumps(document, indent=1) + "\n").encode()
 
 
 def write_parquet(record: RunRecord, tables: Sequence[Table]) -> bytes:

@@ -2,38 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import fsum
 
 from busbw.errors import UsageError
 from busbw.model.case import Case
 from busbw.model.collective import Placement
-from busbw.model.record import RunRecord
+from busbw.model.record import RankInfo, RunRecord
 from busbw.model.result import CaseResult, Status
 
 
 @dataclass(frozen=True)
 class Row:
-    """A size and its results; None for a placement that the plan does not have. ``case`` is the first's."""
+    """A size and its results, without a placement that the plan does not have. ``case`` is the first's."""
 
     case: Case
-    out_of_place: CaseResult | None = None
-    in_place: CaseResult | None = None
+    found: Mapping[Placement, CaseResult]
 
     @property
-    def sides(self) -> tuple[tuple[Placement, CaseResult | None], ...]:
+    def sides(self) -> tuple[CaseResult | None, ...]:
         """Both placements, out-of-place first."""
-        return ((Placement.OUT_OF_PLACE, self.out_of_place), (Placement.IN_PLACE, self.in_place))
-
-    @property
-    def results(self) -> tuple[CaseResult, ...]:
-        """The results that there are."""
-        return tuple(result for _, result in self.sides if result is not None)
-
-    def side(self, placement: Placement) -> CaseResult | None:
-        """The result of one placement."""
-        return self.in_place if placement is Placement.IN_PLACE else self.out_of_place
+        return tuple(map(self.found.get, Placement))
 
 
 @dataclass(frozen=True)
@@ -46,7 +36,7 @@ class Table:
     @property
     def results(self) -> tuple[CaseResult, ...]:
         """All results, row by row."""
-        return tuple(result for row in self.rows for result in row.results)
+        return tuple(result for row in self.rows for result in row.sides if result is not None)
 
 
 def tables(record: RunRecord, operation: str = "") -> tuple[Table, ...]:
@@ -55,30 +45,25 @@ def tables(record: RunRecord, operation: str = "") -> tuple[Table, ...]:
     A case without a result has the status not-run. Raises UsageError where there is nothing to write, or the
     run has no such operation.
     """
-    found = {result.case: result for result in record.results}
-    rows: dict[tuple[int, str], list[Row]] = {}
+    results = {result.case: result for result in record.results}
+    found: dict[tuple[int, str], list[Row]] = {}
     for case in record.plan.cases:
-        result = found.get(case.index, CaseResult(case.index, Status.NOT_RUN))
-        _add(rows.setdefault((case.stream, case.collective), []), case, result)
-    names = ", ".join(dict.fromkeys(name for _, name in rows))
-    if not rows:
+        result = results.get(case.index, CaseResult(case.index, Status.NOT_RUN))
+        rows = found.setdefault((case.stream, case.collective), [])
+        # The other placement of a size stands next to it in the plan.
+        last = rows[-1] if rows else None
+        if last is not None and _key(last.case) == _key(case) and case.placement not in last.found:
+            rows[-1] = replace(last, found={**last.found, case.placement: result})
+        else:
+            rows.append(Row(case, {case.placement: result}))
+    names = ", ".join(dict.fromkeys(name for _, name in found))
+    if not found:
         raise UsageError(
             f"the run {record.run_id} has no cases", hint="choose another run; `busbw list` names them"
         )
-    if operation and operation not in {name for _, name in rows}:
+    if operation and operation not in {name for _, name in found}:
         raise UsageError(f"the run has no {operation}", hint=f"give --op one of: {names}")
-    return tuple(Table(name, tuple(found)) for (_, name), found in rows.items() if operation in ("", name))
-
-
-def _add(rows: list[Row], case: Case, result: CaseResult) -> None:
-    """Put a result beside that of the other placement, which stands next to it in the plan, or into a row."""
-    last = rows[-1] if rows else None
-    if last is not None and _key(last.case) == _key(case) and last.side(case.placement) is None:
-        rows[-1] = replace(last, in_place=result) if case.in_place else replace(last, out_of_place=result)
-    elif case.in_place:
-        rows.append(Row(case, in_place=result))
-    else:
-        rows.append(Row(case, out_of_place=result))
+    return tuple(Table(name, tuple(rows)) for (_, name), rows in found.items() if operation in ("", name))
 
 
 def _key(case: Case) -> tuple[object, ...]:
@@ -104,11 +89,8 @@ def average_busbw_gb_per_s(results: Iterable[CaseResult | None]) -> tuple[float 
     It depends on which sizes were measured, so it is written only where a format has a place for it. None
     where no result has a bus bandwidth.
     """
-    values = [
-        result.busbw_gb_per_s
-        for result in results
-        if result is not None and result.busbw_gb_per_s is not None
-    ]
+    found = [result.busbw_gb_per_s for result in results if result is not None]
+    values = [value for value in found if value is not None]
     return (fsum(values) / len(values) if values else None), len(values)
 
 
@@ -117,7 +99,12 @@ def ranks(record: RunRecord) -> int | None:
     return record.world.size if record.world is not None else None
 
 
+def first_rank(record: RunRecord) -> RankInfo | None:
+    """Who stands for all ranks; None where the run ended before they were known."""
+    return record.world.ranks[0] if record.world is not None and record.world.ranks else None
+
+
 def is_applicable(rows: Sequence[Row], placement: Placement) -> bool:
     """Whether any row has the placement, measured or not."""
-    sides = [row.side(placement) for row in rows]
+    sides = [row.found.get(placement) for row in rows]
     return any(side is not None and side.status is not Status.NOT_APPLICABLE for side in sides)

@@ -4,92 +4,63 @@ from __future__ import annotations
 
 import os
 import socket
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Final, TextIO
 
 import numpy as np
-import numpy.typing as npt
 
 from busbw.errors import ExitCode
-from busbw.foreign.door import renamed_event, result_notes
+from busbw.foreign.door import DoorDisplay, result_notes
 from busbw.foreign.nccl_tests import write, write_json
-from busbw.foreign.nccl_tests.environment import Variables
 from busbw.foreign.nccl_tests.figures import Figures, Iterations, alltoallv_summary, figures, iterations
-from busbw.foreign.nccl_tests.flags import ALL, FAILED, TIMED_OUT, Line
+from busbw.foreign.nccl_tests.flags import ALL, FAILED, TIMED_OUT, Line, Variables
 from busbw.foreign.nccl_tests.settings import THEIR_FLAGS
 from busbw.model.case import Case
 from busbw.model.collective import Role
 from busbw.model.event import Event, EventKind
 from busbw.model.plan import Plan
-from busbw.model.record import WorldInfo
+from busbw.model.record import Method, WorldInfo
 from busbw.model.result import CaseResult, Status
 from busbw.model.sample import SAMPLE_DTYPE
 from busbw.plan.groups import split_colours
 from busbw.record.folder import SAMPLES_FILE
-from busbw.report.events import read_header, read_result, show_error
+from busbw.report.events import read_result
 
 _JUDGED: Final = (ExitCode.OK, ExitCode.BAD_VERDICT)
 
 
-@dataclass(frozen=True)
-class _Run:
-    """What the header says; ``first`` is the part of rank 0 in its group."""
-
-    plan: Plan
-    world: WorldInfo
-    first: Role
-
-
-class NcclTestsDisplay:
-    """A display of events (``report.live.Display``). ``status`` is what the process leaves with."""
+class NcclTestsDisplay(DoorDisplay):
+    """A display of events (``report.display``). ``status`` is what the process leaves with."""
 
     def __init__(
         self, line: Line, variables: Variables, words: Sequence[str], out: TextIO, err: TextIO
     ) -> None:
+        super().__init__(THEIR_FLAGS, out, err)
         self._line, self._variables = line, variables
-        self._out, self._err = out, err
         self._json: Path | None = None
         self._document = write_json.begun(words, os.environ)
         self._maxbytes = line.options.maxbytes
-        self._run: _Run | None = None
-        self._samples: _Samples | None = None
+        # Once the ranks have met: their number, where their samples are, and rank 0's part in its group.
+        self._ranks, self._samples, self._first = 0, Path(), Role(0, 1)
         self._results: list[CaseResult] = []
         self._out_of_place = Figures()  # of the size whose in-place result is still to come
         self._sides: list[Figures] = []  # of all rows
         self._skipped = ""
         self._memory: dict[str, int] = {}
-        self._errors: list[str] = []
         self._status: int | None = None
 
-    def begin(self, fitting: Line) -> None:
+    def begin(self, fitting: Line, notes: Sequence[str] = ()) -> None:
         """Before the run starts: what is measured, where the line's -e does not fit; the table says both.
-        And -J's file is made.
+        And -J's file is made, and ``notes`` are said.
         """
         self._maxbytes = fitting.options.maxbytes
         if self._line.options.output_file:
             self._json, said = write_json.new_file(self._line.options.output_file)
-            self._print(*said)
-
-    def handle(self, item: Event) -> None:
-        """See Display."""
-        kind, run = item["event"], self._run
-        if kind == EventKind.HEADER:
-            self._start(item)
-        elif run is not None and kind == (EventKind.CASE if run.plan.soak is None else EventKind.WINDOW):
-            self._result(run, read_result(item))
-        elif kind == EventKind.MEMORY:
-            self._memory = item["most_bytes"]
-        elif kind == EventKind.ERROR:
-            item = renamed_event(item, THEIR_FLAGS)
-            show_error(item, self._err)
-            self._errors.append(str(item["message"]))
-        elif kind == EventKind.END and run is not None:
-            if not self._errors and ExitCode(int(item["exit_code"])) in _JUDGED:
-                self._end()
-            self._say_notes(run, str(item["folder"]))
+            self._print(said)
+        self._say(*notes)
 
     def close(self) -> None:
         """See Display."""
@@ -105,13 +76,10 @@ class NcclTestsDisplay:
 
     # ---- events -------------------------------------------------------------------------------------
 
-    def _start(self, item: Event) -> None:
-        plan, world, method = read_header(item)
-        self._run = _Run(plan, world, plan.group_of(0, world.size) or Role(0, world.size))
-        options = self._line.options
-        if options.per_iter_timing:
-            self._samples = _Samples(Path(str(item["folder"])) / SAMPLES_FILE)
-        split = self._variables.split
+    def _begin(self, header: Event, plan: Plan, world: WorldInfo, method: Method) -> None:
+        self._ranks, self._samples = world.size, Path(str(header["folder"])) / SAMPLES_FILE
+        self._first = plan.group_of(0, world.size) or Role(0, world.size)
+        options, split = self._line.options, self._variables.split
         colours = split_colours(split, world.size) if split else [0] * world.size
         devices = [
             write.device(rank, colours[rank.rank], rank.host.partition(".")[0], "cpu") for rank in world.ranks
@@ -119,70 +87,84 @@ class NcclTestsDisplay:
         version = write.nccl_version_code(world.ranks[0]) or 0
         # nccl-tests prints the mean over samples, where busbw's headline is their median.
         time = method.time.replace("median over samples", "mean over samples", 1)
-        print(f"busbw: recorded as {item['run_id']}", file=self._err)
+        busbw = f"busbw {header['busbw_version']}"
+        self._say(f"recorded as {header['run_id']}")
+        reduced = f"# Reducing maxBytes to {self._maxbytes} due to memory limitation"
         self._print(
-            f"# busbw: measured by busbw {item['busbw_version']}, written in the layout of {write.LAYOUT}",
-            f"# busbw: time = {time}; of one call, in us",
-            f"# {write.LAYOUT.replace(' ', ' version ')} nccl-headers={version} nccl-library={version}",
-            *write.header(self._line.program, options, devices),
+            [
+                f"# busbw: measured by {busbw}, written in the layout of {write.LAYOUT}",
+                f"# busbw: time = {time}; of one call, in us",
+                f"# {write.LAYOUT.replace(' ', ' version ')} nccl-headers={version} nccl-library={version}",
+                *write.header(self._line.program, options, devices),
+                *(("#", reduced) if self._maxbytes != options.maxbytes else ()),
+                *write.heading(options),
+            ]
         )
-        if self._maxbytes != options.maxbytes:
-            self._print("#", f"# Reducing maxBytes to {self._maxbytes} due to memory limitation")
-        self._print(*write.heading(options))
-        self._document |= {
-            "nccl_version": version,
-            "config": write_json.config(options, devices),
-            "results": [],
-        }
+        config = write_json.config(options, devices)
+        self._document |= {"nccl_version": version, "config": config, "results": []}
 
-    def _result(self, run: _Run, result: CaseResult) -> None:
-        case = run.plan.cases[result.case]
-        if refused := case.row.refuses(run.first.ranks):
-            self._skip(case, run.first.ranks, refused)
+    def _take(self, item: Event) -> None:
+        kind, plan = item["event"], self._plan
+        if kind == EventKind.MEMORY:
+            self._memory = item["most_bytes"]
+        if plan is None:
             return
-        soak = run.plan.soak
-        if soak is not None and soak.cycles is None and result.case == 0:
+        if kind == (EventKind.CASE if plan.soak is None else EventKind.WINDOW):
+            self._result(plan, read_result(item))
+        elif kind == EventKind.END:
+            if not self._errors and ExitCode(int(item["exit_code"])) in _JUDGED:
+                self._end()
+            self._say(*result_notes(plan, self._results, "nccl-tests"), f"record {item['folder']}")
+
+    def _result(self, plan: Plan, result: CaseResult) -> None:
+        case = plan.cases[result.case]
+        if refused := case.row.refuses(self._first.ranks):
+            self._skip(case, refused)
+            return
+        if plan.soak is not None and plan.soak.cycles is None and result.case == 0:
             # -N 0: the footer is of the last sweep
             self._results, self._sides = [], []
         self._results.append(result)
         if result.status is Status.FAILED:
             self._errors.append(result.error)
-        single = self._iterations(run, result)
-        found = figures(case, result, run.first, self._line.options.average, single)
+        found = figures(case, result, self._first, self._line.options.average, self._iterations(result))
         if case.in_place:  # the second of the pair
-            self._row(run, case, (self._out_of_place, found))
+            self._row(plan, case, (self._out_of_place, found))
         else:
             self._out_of_place = found
 
-    def _skip(self, case: Case, ranks: int, why: str) -> None:
+    def _skip(self, case: Case, why: str) -> None:
         """A collective that does not exist on so many ranks, once."""
         if why != self._skipped:
             self._skipped = why
             is_hypercube = case.collective == "hypercube"
-            self._print(f"nRanks {ranks} is not a power of 2, skipping" if is_hypercube else f"# {why}")
+            words = f"nRanks {self._first.ranks} is not a power of 2, skipping"
+            self._print([words if is_hypercube else f"# {why}"])
 
-    def _iterations(self, run: _Run, result: CaseResult) -> Iterations | None:
-        if self._samples is None or result.time_ns is None:
+    def _iterations(self, result: CaseResult) -> Iterations | None:
+        """Rank 0 appends the samples of a case before it sends its result, and maybe those of later ones."""
+        if not self._line.options.per_iter_timing or result.time_ns is None:
             return None
-        samples = self._samples.of(result.case)
-        return iterations(samples, run.world.size, self._line.options.per_iter_skip)
+        whole = self._samples.stat().st_size // SAMPLE_DTYPE.itemsize
+        if not whole:
+            return None
+        samples = np.memmap(self._samples, SAMPLE_DTYPE, "r", shape=(whole,))
+        cases = samples["case"]  # in their order
+        own = samples[bisect_left(cases, result.case) : bisect_right(cases, result.case)]
+        return iterations(own, self._ranks, self._line.options.per_iter_skip)
 
-    def _row(self, run: _Run, case: Case, sides: tuple[Figures, Figures]) -> None:
+    def _row(self, plan: Plan, case: Case, sides: tuple[Figures, Figures]) -> None:
         self._sides += sides
-        options, redop, count = self._line.options, self._redop(case), self._count(run, case)
+        options, redop, count = self._line.options, self._redop(case), case.count
+        if case.collective == "alltoallv":  # the count of an even exchange, and 0 with a matrix
+            count = 0 if self._variables.matrix else case.shape(self._first.ranks).call_count
         for side in sides:
             if self._variables.print_summary and side.time_us is not None:
-                self._print(*alltoallv_summary(run.plan, case, run.first, self._variables, side.time_us))
+                self._print(alltoallv_summary(plan, case, self._first, self._variables, side.time_us))
         stamp = datetime.now().astimezone().strftime(write.STAMP_FORMAT)
-        self._print(write.row(case, redop, count, sides, options, stamp))
+        self._print([write.row(case, redop, count, sides, options, stamp)])
         if self._json is not None:  # of -I it has every iteration
             self._document["results"].append(write_json.row(case, redop, count, sides, options.iters))
-
-    def _count(self, run: _Run, case: Case) -> int:
-        """The count of the call; alltoallv shows that of an even exchange, and 0 with a matrix."""
-        if case.collective != "alltoallv":
-            return case.count
-        return 0 if self._variables.matrix else case.shape(run.first.ranks).call_count
 
     def _redop(self, case: Case) -> str:
         """The word that nccl-tests prints: its sendrecv shows -o, its hypercube nothing."""
@@ -200,38 +182,8 @@ class NcclTestsDisplay:
         lines = write.footer(self._line.program, wrong, average, minimum)
         if self._line.options.memory:
             lines.append(write.memory_line(self._memory))
-        self._print(*lines, "#", "")
+        self._print([*lines, "#", ""])
         if self._status:
             host = socket.gethostname().partition(".")[0]
-            self._print(f" .. {host} pid {os.getpid()}: Test failure busbw:{self._status}")
+            self._print([f" .. {host} pid {os.getpid()}: Test failure busbw:{self._status}"])
         self._document |= write_json.summary(wrong, average, minimum)
-
-    def _say_notes(self, run: _Run, folder: str) -> None:
-        """What the table has no place for."""
-        for text in (*result_notes(run.plan, self._results, "nccl-tests"), f"record {folder}"):
-            print(f"busbw: {text}", file=self._err)
-
-    def _print(self, *lines: str) -> None:
-        self._out.writelines(f"{line}\n" for line in lines)
-        self._out.flush()
-
-
-class _Samples:
-    """Samples of the run under way: rank 0 appends those of a case before it sends the result."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._read = 0
-
-    def of(self, case: int) -> npt.NDArray[np.void]:
-        """Those of one case; asked for once, in the order of the cases."""
-        with self._path.open("rb") as file:
-            file.seek(self._read)
-            data = file.read()
-        whole = len(data) // SAMPLE_DTYPE.itemsize * SAMPLE_DTYPE.itemsize
-        rows = np.frombuffer(data[:whole], SAMPLE_DTYPE)
-        later = np.flatnonzero(rows["case"] > case)
-        here = rows[: later[0]] if len(later) else rows
-        self._read += here.nbytes
-        found: npt.NDArray[np.void] = here[here["case"] == case]
-        return found

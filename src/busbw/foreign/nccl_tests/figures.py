@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from busbw.foreign.nccl_tests.environment import Variables
+from busbw.foreign.nccl_tests.flags import Variables
 from busbw.model.case import Case
 from busbw.model.collective import Role
 from busbw.model.plan import Plan

@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from busbw.errors import BusbwError, ExitCode, LauncherMismatch, RankFailed, UsageError
-from busbw.foreign.nccl_tests.environment import read_variables
+from busbw.foreign.nccl_tests.flags import read_variables
 from busbw.rank.world.base import RefusedTogether
 
 if TYPE_CHECKING:
@@ -37,14 +37,14 @@ _LEAVE_SECONDS: Final = 10.0
 
 @dataclass(frozen=True)
 class Processes:
-    """The processes that a launcher started, each with ``each`` ranks."""
+    """The processes that a launcher started, each with ``each`` ranks; without a launcher this one."""
 
     launcher: str
     count: int
     each: int
 
     def __str__(self) -> str:
-        return f"{self.count} (started by {self.launcher})"
+        return f"{self.count} (started by {self.launcher})" if self.launcher else str(self.count)
 
     def split(self, expression: str) -> str:
         """A split of processes, as one of their ranks."""
@@ -177,8 +177,6 @@ def _note(text: str) -> None:
 
 def processes_words(processes: Processes, line: Line) -> str:
     """The shares of a launch, for stderr."""
-    if processes.each == 1:
-        return f"processes {processes} x threads 1 x GPUs 1"
-    o = line.options
+    o, each = line.options, processes.each
     shares = f"processes {processes} x threads {o.nthreads} x GPUs {o.ngpus}"
-    return f"{shares}; each rank is a process of its own here"
+    return f"{shares}; each rank is a process of its own here" if each > 1 else shares

@@ -33,27 +33,17 @@ _NO_COLUMN: Final = "none: the table has no such column"
 # ---- headings ----------------------------------------------------------------------------------------------
 
 _WORDS: Final = re.compile(r"(?<!\S)[#\\]*(?P<name>[^\s#\\]\S*)")  # pages want a backslash before a sign
-# Columns since the first version, and of rccl-tests: name in the heading to our name and kind.
-_COLUMNS: Final = {
-    "size": ("size", Kind.INTEGER),
-    "count": ("count", Kind.INTEGER),
-    "type": ("type", Kind.WORD),
-    "redop": ("redop", Kind.WORD),
-    "root": ("root", Kind.INTEGER),
-    "time": ("time", Kind.MEASURE),
-    "cputime": ("cputime", Kind.MEASURE),
-    "algbw": ("algbw", Kind.MEASURE),
-    "busbw": ("busbw", Kind.MEASURE),
-    "wrong": ("wrong", Kind.WRONG),
-    "error": ("error", Kind.DEVIATION),
-    "i_min": ("min", Kind.MEASURE),
-    "i_max": ("max", Kind.MEASURE),
-    "i_p99": ("p99", Kind.MEASURE),
-    "i_cv%": ("cv%", Kind.MEASURE),
+# Columns since the first version, and of rccl-tests, by their names in the heading.
+_KINDS: Final = {
+    **dict.fromkeys(("size", "count", "root"), Kind.INTEGER),
+    **dict.fromkeys(("type", "redop"), Kind.WORD),
+    **dict.fromkeys(("time", "cputime", "algbw", "busbw"), Kind.MEASURE),
+    **dict.fromkeys(("i_min", "i_max", "i_p99", "i_cv%"), Kind.MEASURE),  # ours have no i_
+    "wrong": Kind.WRONG,
+    "error": Kind.DEVIATION,
 }
 _TIMESTAMP: Final = (Column("date", Kind.ANY), Column("clock", Kind.ANY))
 _STATS: Final = ("min", "max", "p50", "p95", "p99")
-_KINDS: Final = dict(_COLUMNS.values())
 # Of forms that name their columns; each table has some of these.
 ALL_COLUMNS: Final = (
     *(Column(name, _KINDS[name]) for name in ("size", "count", "type", "redop", "root")),
@@ -79,9 +69,9 @@ def heading(line: str) -> Layout | None:
         if name == "timestamp":
             columns.extend(_TIMESTAMP)
             continue
-        if name not in _COLUMNS:
+        if name not in _KINDS:
             return None
-        ours, kind = _COLUMNS[name]
+        ours, kind = name.removeprefix("i_"), _KINDS[name]
         if ours in ("time", "cputime") and index:
             breaks.append((len(columns), matches[index - 1].end()))
         if ours == "redop":

@@ -82,26 +82,30 @@ def _words(row: Any) -> dict[Cell, str]:  # noqa: ANN401 (JSON)
 def _header(content: dict[str, Any]) -> dict[str, Any]:
     """The words of the text header under the text's names; the environment is not among them."""
     config = mapping(content.get("config"))
-    words = {ours: word(config.get(theirs)) for ours, theirs in _HEADER.items()}
-    words |= {name: word(content.get(name)) for name in ("start_time", "end_time")}
     args = [word(each) for each in sequence(content.get("args"))]
     program = next((each for each in args if each.endswith("_perf")), "").rpartition("/")[2]
     said = word(mapping(content.get("busbw")).get("time_is")).removesuffix("; of one call, in us")
-    words |= {
-        "library_version": word(content.get("nccl_version")),
-        "program": program,
-        "command": " ".join(args),
-        "time_is": said,
-    }
-    return {name: number_or_word(text) for name, text in words.items() if text}
+    return _known(
+        {
+            **{ours: word(config.get(theirs)) for ours, theirs in _HEADER.items()},
+            **{name: word(content.get(name)) for name in ("start_time", "end_time")},
+            "library_version": word(content.get("nccl_version")),
+            "program": program,
+            "command": " ".join(args),
+            "time_is": said,
+        }
+    )
 
 
 def _footer(content: dict[str, Any]) -> dict[str, Any]:
-    words = {
-        "average": word(mapping(content.get("average_bus_bandwidth")).get("bandwidth")),
-        "out_of_bounds": word(mapping(content.get("out_of_bounds")).get("count")),
-    }
-    return {name: text if name == "average" else number_or_word(text) for name, text in words.items() if text}
+    average = word(mapping(content.get("average_bus_bandwidth")).get("bandwidth"))
+    return _known(
+        {"average": average, "out_of_bounds": word(mapping(content.get("out_of_bounds")).get("count"))}
+    )
+
+
+def _known(words: dict[str, str]) -> dict[str, Any]:
+    return {name: number_or_word(text) for name, text in words.items() if text}
 
 
 def _ranks(content: dict[str, Any]) -> list[RankLine]:

@@ -66,12 +66,10 @@ def _entries(text: str) -> Iterator[tuple[int, _Words]]:
     lines = [] if text.lstrip()[:1] in ("{", "[") else text.splitlines()
     keys: list[str] = []
     for number, cells in enumerate(csv.reader(lines, skipinitialspace=True), 1):
-        if keys and cells:
-            yield (
-                number,
-                dict(zip(keys, map(str.strip, cells), strict=True)) if len(cells) == len(keys) else {},
-            )
-        keys = keys or [cell.strip() for cell in cells]
+        words = [cell.strip() for cell in cells]
+        if keys and words:
+            yield number, dict(zip(keys, words, strict=True)) if len(words) == len(keys) else {}
+        keys = keys or words
 
 
 def _object(text: str) -> _Words:
@@ -94,19 +92,16 @@ def _table(entries: list[tuple[int, _Words]]) -> Table:
     return replace(NCCL_TESTS.interpret(found), ended=True, sides_apart=True)
 
 
-def _rows(entries: list[tuple[int, _Words]]) -> Iterator[Entry]:
+def _rows(entries: list[tuple[int, _Words]]) -> list[Entry]:
     """Measurements of the same case that follow each other are the two placements of a row."""
-    row: dict[Cell, str] = {}
-    case: dict[Cell, str] = {}
-    line = 0
+    rows: list[tuple[int, dict[Cell, str]]] = []
     for number, words in entries:
         side = int(words["inPlace"])
-        own = {(name, 0): words.get(name, "") for name in _CASE}
-        own["redop", 0], own["root", 0] = own["redop", 0] or "none", own["root", 0] or "-1"
-        if row and (own != case or ("time", side) in row):
-            yield line, row
-            row = {}
-        line, case = (line if row else number), own
-        row |= own | {(ours, side): words[key] for key, ours in _MEASURES.items() if words.get(key)}
-    if row:
-        yield line, row
+        case = {(name, 0): words.get(name, "") for name in _CASE}
+        case["redop", 0], case["root", 0] = case["redop", 0] or "none", case["root", 0] or "-1"
+        row = case | {(ours, side): words[key] for key, ours in _MEASURES.items() if words.get(key)}
+        if rows and case.items() <= rows[-1][1].items() and ("time", side) not in rows[-1][1]:
+            rows[-1][1].update(row)
+        else:
+            rows.append((number, row))
+    return [*rows]

@@ -5,13 +5,11 @@ the difference.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import fields, replace
-from typing import Final
+from dataclasses import replace
+from typing import Any, Final
 
 from busbw.errors import UsageError
-from busbw.foreign.nccl_tests.environment import Variables
-from busbw.foreign.nccl_tests.flags import ALL, OPS, TYPES, Line, Options
+from busbw.foreign.nccl_tests.flags import ALL, OPS, TYPES, Line, Options, Variables
 from busbw.machine.gpus import read_gpus
 from busbw.machine.host import available_memory_bytes, read_memory
 from busbw.model.collective import collective
@@ -79,17 +77,17 @@ def backend_wanted() -> tuple[str, str]:
 
 def run_settings(line: Line, variables: Variables, backend: str, nccl_path: str = "") -> RunSettings:
     """The settings that measure what the line asks for. Raises UsageError for what busbw does not have."""
-    options = line.options
-    _refuse(options)
+    options, plain = line.options, Options()
+    for refused, (what, instead) in _REFUSED.items():
+        if getattr(options, refused) != getattr(plain, refused):
+            raise UsageError(what, hint=instead)
     if options.run_cycles != 1 and options.per_iter_timing:
         raise UsageError(
             "-I keeps every iteration, and -N keeps what its cycles come to", hint="leave one of them out"
         )
-    isolated = options.blocking != 0
-    name = operation(line.program)
     return RunSettings(
-        **_sizes(line, variables),  # type: ignore[arg-type]
-        datatype=DataTypes(_types(options, name, backend)),
+        **_sizes_and_pattern(line, variables),
+        datatype=DataTypes(_types(line, backend)),
         op=ReduceOps(",".join(OPS) if options.op == ALL else options.op),
         root=Roots(str(options.root)),
         cycles=options.run_cycles,
@@ -100,7 +98,7 @@ def run_settings(line: Line, variables: Variables, backend: str, nccl_path: str 
         agg_iters=options.agg_iters,
         check=options.check,
         case_time=_NO_LIMIT,
-        time=None if isolated else "loop",
+        time=None if options.blocking else "loop",
         average=options.average,
         blocking=options.blocking,
         cudagraph=options.cudagraph,
@@ -116,7 +114,6 @@ def run_settings(line: Line, variables: Variables, backend: str, nccl_path: str 
         memory=int(options.memory != 0),
         raw_ranks=raw_ranks(options),
         split=variables.split,
-        **_pattern(name, variables),  # type: ignore[arg-type]
     )
 
 
@@ -127,39 +124,24 @@ def raw_ranks(options: Options) -> int:
     return max(RAW_RANKS, _MOST_RAW_BYTES // (SAMPLE_DTYPE.itemsize * max(1, options.iters)))
 
 
-def _refuse(options: Options) -> None:
-    for field in fields(options):
-        if field.name in _REFUSED and getattr(options, field.name) != field.default:
-            what, instead = _REFUSED[field.name]
-            raise UsageError(what, hint=instead)
-
-
-def _sizes(line: Line, variables: Variables) -> dict[str, Size | float]:
+def _sizes_and_pattern(line: Line, variables: Variables) -> dict[str, Any]:
     """Without a factor above 1 sizes grow by -i."""
-    options = line.options
     if has_matrix(line, variables):
-        return {}
-    if options.stepfactor > 1:
-        step: dict[str, Size | float] = {"stepfactor": float(options.stepfactor)}
-    else:
-        step = {"stepfactor": 1.0, "stepbytes": Size(options.stepbytes)}
-    return {"minbytes": Size(options.minbytes), "maxbytes": Size(options.maxbytes), **step}
-
-
-def _types(options: Options, name: str, backend: str) -> str:
-    """``all`` leaves out what the backend does not have, as nccl-tests does on older GPUs."""
-    if options.datatype != ALL:
-        return options.datatype
-    row = collective(name)
-    return ",".join(word for word in TYPES if not unsupported(backend, row, data_type(word)))
-
-
-def _pattern(name: str, variables: Variables) -> Mapping[str, str | float]:
-    if name != "alltoallv":
-        return {}
-    if variables.matrix:
         return {"matrix": variables.matrix, "matrix_scale": variables.matrix_scale}
-    return {"spread": variables.spread}
+    options = line.options
+    found = {"minbytes": Size(options.minbytes), "maxbytes": Size(options.maxbytes)}
+    by_factor = {"stepfactor": float(max(1, options.stepfactor))}
+    by_bytes = {"stepbytes": Size(options.stepbytes)} if options.stepfactor <= 1 else {}
+    spread = {"spread": variables.spread} if operation(line.program) == "alltoallv" else {}
+    return {**found, **by_factor, **by_bytes, **spread}
+
+
+def _types(line: Line, backend: str) -> str:
+    """``all`` leaves out what the backend does not have, as nccl-tests does on older GPUs."""
+    if line.options.datatype != ALL:
+        return line.options.datatype
+    row = collective(operation(line.program))
+    return ",".join(word for word in TYPES if not unsupported(backend, row, data_type(word)))
 
 
 def remarks(line: Line, variables: Variables, backend: str) -> list[str]:

@@ -7,16 +7,15 @@ a number is missing, the text has ``nan``, as printf writes it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
-from busbw.foreign.forms.remarks import described_ranks, notes, one_line, remarks
+from busbw.foreign.forms.remarks import notes, one_line, remarks
 from busbw.foreign.forms.rows import Table, average_busbw_gb_per_s, ranks
 from busbw.foreign.nccl_tests.figures import Figures
 from busbw.foreign.nccl_tests.flags import VERSION, Options
 from busbw.model.case import Case
-from busbw.model.record import RankInfo, RunRecord
+from busbw.model.record import NOT_STATED, RankInfo, RunRecord
 from busbw.model.result import CaseResult, Status
 from busbw.units import NS_PER_US
 
@@ -45,24 +44,14 @@ _PLACEMENTS: Final = "           out-of-place                       in-place    
 _WITH_ITERATIONS: Final = (
     "              out-of-place (+ per-iteration)                                in-place (+ per-iteration)"
 )
-_MEMORY: Final = (
-    ("Initialization", ("communicator",)),
-    ("User-Allocated", ("buffers", "registration")),
-    ("Collective", ("calls",)),
-)
+_MEMORY: Final = {
+    "Initialization": ("communicator",),
+    "User-Allocated": ("buffers", "registration"),
+    "Collective": ("calls",),
+}
 
-
-@dataclass(frozen=True)
-class Device:
-    """A rank and its device, under the names of the JSON file."""
-
-    rank: int
-    group: int
-    pid: int
-    hostname: str
-    device: int
-    device_hex: str
-    device_info: str
+# A rank and its device, under the names of the JSON file.
+Device = Mapping[str, Any]
 
 
 # ---- the parts of a log -------------------------------------------------------------------------------
@@ -89,8 +78,8 @@ def header(program: str, o: Options, devices: Iterable[Device]) -> list[str]:
 
 def _device_line(one: Device) -> str:
     return (
-        f"#  Rank {one.rank:2d} Group {one.group:2d} Pid {one.pid:6d} on {one.hostname:>10}"
-        f" device {one.device:2d} [{one.device_hex}] {one_line(one.device_info)}"
+        f"#  Rank {one['rank']:2d} Group {one['group']:2d} Pid {one['pid']:6d} on {one['hostname']:>10}"
+        f" device {one['device']:2d} [{one['device_hex']}] {one_line(one['device_info'])}"
     )
 
 
@@ -121,25 +110,16 @@ def row(
     stamp: str = "",
 ) -> str:
     """One size: the case, then out-of-place and in-place; with -S the time of day behind them."""
-    text = f"{case.size_bytes:12d}  {count:12d}  {case.dtype:>8}  {redop:>6}  {case.root:6d}"
+    cells = [f"{case.size_bytes:12d}", f"{count:12d}", f"{case.dtype:>8}", f"{redop:>6}", f"{case.root:6d}"]
     for side in sides:
-        text += _side(side)
+        cells.append(format_float(side.time_us, 7))
+        cells += [format_float(side.algbw_gb_per_s, 6), format_float(side.busbw_gb_per_s, 6)]
+        # nccl-tests' own N/A is one narrower: where only some rows are checked, theirs would not be as long.
+        cells.append(f"{NOT_CHECKED:>6}" if side.wrong is None else f"{float(side.wrong):6g}")
         if options.per_iter_timing:
-            text += _iterations(side)
-    return text + (f"{stamp:>21}" if options.report_timestamps else "")
-
-
-def _side(side: Figures) -> str:
-    time = format_float(side.time_us, 7)
-    algbw, busbw = format_float(side.algbw_gb_per_s, 6), format_float(side.busbw_gb_per_s, 6)
-    # nccl-tests' own N/A is one narrower: where only some rows are checked, theirs would not be as long.
-    wrong = f"{NOT_CHECKED:>6}" if side.wrong is None else f"{float(side.wrong):6g}"
-    return f"  {time}  {algbw}  {busbw}  {wrong}"
-
-
-def _iterations(side: Figures) -> str:
-    found = side.iterations.summary() if side.iterations is not None else {}
-    return "".join(f"  {format_float(found.get(name), 7)}" for name in _ITERATION_NAMES)
+            found = side.iterations.summary() if side.iterations is not None else {}
+            cells += [format_float(found.get(name), 7) for name in _ITERATION_NAMES]
+    return "  ".join(cells) + (f"{stamp:>21}" if options.report_timestamps else "")
 
 
 def format_float(value: float | None, width: int) -> str:
@@ -171,10 +151,8 @@ def is_below(average: float | None, minimum: float) -> bool:
 
 def memory_line(most_bytes: Mapping[str, int]) -> str:
     """``-M``: what the rank with the most took, by what for; N/A where the library cannot be asked."""
-    parts = []
-    for name, uses in _MEMORY:
-        known = [most_bytes[use] for use in uses if use in most_bytes]
-        parts.append(f"{name} {_memory(sum(known)) if known else NOT_CHECKED}")
+    known = {name: [most_bytes[use] for use in uses if use in most_bytes] for name, uses in _MEMORY.items()}
+    parts = [f"{name} {_memory(sum(found)) if found else NOT_CHECKED}" for name, found in known.items()]
     return f"# {'GPU memory usage':<20} : {' | '.join(parts)} | Total  {_memory(sum(most_bytes.values()))}"
 
 
@@ -205,15 +183,15 @@ def device(info: RankInfo, group: int, hostname: str, no_bus_id: str = "") -> De
     """
     index = info.facts.get("device_index", info.local_rank)
     bus_id = str(info.facts.get("pci_bus_id") or info.facts.get("bus_id") or "").partition(".")[0].lower()
-    return Device(
-        rank=info.rank,
-        group=group,
-        pid=info.pid,
-        hostname=hostname,
-        device=index if isinstance(index, int) else info.local_rank,
-        device_hex=bus_id or no_bus_id,
-        device_info=info.device,
-    )
+    return {
+        "rank": info.rank,
+        "group": group,
+        "pid": info.pid,
+        "hostname": hostname,
+        "device": index if isinstance(index, int) else info.local_rank,
+        "device_hex": bus_id or no_bus_id,
+        "device_info": info.device,
+    }
 
 
 # ---- a record -----------------------------------------------------------------------------------------
@@ -242,7 +220,7 @@ def _log(record: RunRecord, table: Table) -> list[str]:
                 each.case,
                 each.case.op or NO_OPERATION,
                 each.case.count,
-                [figures_of(result) for _, result in each.sides],
+                [figures_of(result) for result in each.sides],
                 options,
             )
             for each in table.rows
@@ -273,8 +251,9 @@ def wrong_cases(table: Table) -> int:
 
 
 def devices_of(record: RunRecord) -> list[Device]:
-    """The ranks whose hosts the record knows."""
-    return [device(info, _group(record, info), info.host) for info in described_ranks(record)]
+    """The ranks whose hosts the record knows; an imported log may name none of them."""
+    infos = record.world.ranks if record.world is not None else ()
+    return [device(info, _group(record, info), info.host) for info in infos if info.host != NOT_STATED]
 
 
 def _group(record: RunRecord, info: RankInfo) -> int:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from datetime import UTC, datetime
 from itertools import chain, count
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any, Final
 
 from busbw.files import store
 from busbw.foreign.forms.remarks import BANDWIDTH, notes, remarks, time_words
-from busbw.foreign.forms.rows import Row, Table, average_busbw_gb_per_s
+from busbw.foreign.forms.rows import Row, Table, average_busbw_gb_per_s, first_rank
 from busbw.foreign.nccl_tests.figures import Figures
 from busbw.foreign.nccl_tests.flags import Options
 from busbw.foreign.nccl_tests.write import (
@@ -65,7 +64,7 @@ def config(o: Options, devices: Iterable[Device]) -> dict[str, Any]:
         "per_iter_timing": _bool(o.per_iter_timing != 0),
         "per_iter_skip": o.per_iter_skip,
         "parallel_init": _bool(o.parallel_init != 0),
-        "devices": [asdict(device) for device in devices],
+        "devices": list(devices),
     }
 
 
@@ -187,13 +186,12 @@ def write(record: RunRecord, tables: Sequence[Table]) -> bytes:
     """The only table as one document."""
     (table,) = tables
     average, _ = average_busbw_gb_per_s(table.results)
-    first = record.world.ranks[0] if record.world is not None and record.world.ranks else None
     document = {
         "version": SHAPE_VERSION,
         "start_time": None if record.created_by_file else _local_form(record.created),
         "args": [program_of(table)],
         "env": [f"{name}={value}" for name, value in record.environment.get("variables", {}).items()],
-        "nccl_version": nccl_version_code(first),
+        "nccl_version": nccl_version_code(first_rank(record)),
         "config": {
             **config(options_of(record, table), devices_of(record)),
             "blocking_collectives": _bool(record.plan.timing.mode == "latency"),
@@ -202,31 +200,24 @@ def write(record: RunRecord, tables: Sequence[Table]) -> bytes:
         **summary(wrong_cases(table), average),
         "errors": [record.error] if record.error else [],
         "end_time": _local_form(record.ended),
-        "busbw": _own(record, table),
+        "busbw": {
+            "collective": table.collective,
+            "run_id": record.run_id,
+            "status": record.status.value,
+            "argv": record.argv,
+            "time_is": f"{time_words(record)}; of one call, in us",
+            "bandwidth_is": BANDWIDTH,
+            "notes": [*notes(record, f"{LAYOUT} -J"), VARIES_NOTE, *remarks(table.rows)],
+        },
     }
     return (json.dumps(document, indent=1) + "\n").encode()
 
 
 def _row_of(each: Row) -> dict[str, Any]:
     case = each.case
-    sides = [
-        figures_of(result) if result is not None and result.time_ns is not None else None
-        for _, result in each.sides
-    ]
-    calls = max((result.samples * result.calls_per_sample for result in each.results), default=0)
+    sides = [None if side is None or side.time_ns is None else figures_of(side) for side in each.sides]
+    calls = max((result.samples * result.calls_per_sample for result in each.found.values()), default=0)
     return row(case, case.op or NO_OPERATION, case.count, sides, calls)
-
-
-def _own(record: RunRecord, table: Table) -> dict[str, Any]:
-    return {
-        "collective": table.collective,
-        "run_id": record.run_id,
-        "status": record.status.value,
-        "argv": record.argv,
-        "time_is": f"{time_words(record)}; of one call, in us",
-        "bandwidth_is": BANDWIDTH,
-        "notes": [*notes(record, f"{LAYOUT} -J"), VARIES_NOTE, *remarks(table.rows)],
-    }
 
 
 def _local_form(stamp: str) -> str | None:

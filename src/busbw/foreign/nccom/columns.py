@@ -8,28 +8,20 @@ first of the time columns; under its older ``time(us)`` they are GiB/s, so that 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
 
-from busbw.foreign.logs.operations import element_type
+from busbw.foreign.logs.operations import element_type, operation
 from busbw.model.case import Case
 from busbw.model.result import CaseResult
 from busbw.units import NS_PER_US
 
 # Names that nccom-test accepts as its operand, and the collective that each is.
 OPERANDS: Final = {
-    "all_reduce": "all_reduce",
-    "allr": "all_reduce",
-    "all_gather": "all_gather",
-    "allg": "all_gather",
-    "reduce_scatter": "reduce_scatter",
-    "redsct": "reduce_scatter",
-    "alltoall": "alltoall",
-    "alltoallv": "alltoallv",
-    "all_gatherv": "all_gatherv",
-    "allgv": "all_gatherv",
-    "sendrecv": "sendrecv",
-    "permute": "permute",
+    word: operation(word)
+    for word in (
+        *("all_reduce", "allr", "all_gather", "allg", "reduce_scatter", "redsct", "alltoall", "alltoallv"),
+        *("all_gatherv", "allgv", "sendrecv", "permute"),
+    )
 }
 SIZE: Final = "size(B)"
 COUNT: Final = "count(elems)"
@@ -39,45 +31,25 @@ TYPE: Final = "type"
 ALGBW: Final = "algbw(GB/s)"
 BUSBW: Final = "busbw(GB/s)"
 ALGORITHM: Final = "algorithm"
+ERROR: Final = "error"  # of the JSON file alone
 _BETWEEN: Final = "    "
 # A first line is printed before the last size is known: wide enough for 999 GiB.
 _LEAST_WIDTHS: Final = {SIZE: 12, COUNT: 12, TYPE: 6}
 _UNKNOWN: Final = "-"
 
-
-@dataclass(frozen=True)
-class Columns:
-    """Which columns a table has; ``stats`` are the words of the time columns (avg, pNN), in their order."""
-
-    stats: tuple[str, ...]
-    sizes: bool = False
-    algorithm: bool = False
-
-    @property
-    def titles(self) -> tuple[str, ...]:
-        """The headings, left to right."""
-        return (
-            *(SIZE, COUNT),
-            *((INPUT, OUTPUT) if self.sizes else ()),
-            *(TYPE, *map(time_title, self.stats), ALGBW, BUSBW),
-            *((ALGORITHM,) if self.algorithm else ()),
-        )
+# One size: the values of all columns by heading, as an entry of the JSON file has them, times in us and None
+# where there is no number; of a row that failed size, count, type and ERROR, the text instead of numbers.
+Row = Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class Row:
-    """One size. Times in ns by statistic, None where nothing says it; ``failure`` instead of numbers."""
-
-    size_bytes: int
-    count: int
-    type: str
-    times_ns: Mapping[str, float | None] = field(default_factory=dict)
-    algbw_gb_per_s: float | None = None
-    busbw_gb_per_s: float | None = None
-    input_bytes: int | None = None
-    output_bytes: int | None = None
-    algorithm: str = ""
-    failure: str = ""
+def titles(stats: Sequence[str], *, sizes: bool = False, algorithm: bool = False) -> tuple[str, ...]:
+    """The headings of a table, left to right; ``stats`` are the words of the time columns (avg, pNN)."""
+    return (
+        *(SIZE, COUNT),
+        *((INPUT, OUTPUT) if sizes else ()),
+        *(TYPE, *map(time_title, stats), ALGBW, BUSBW),
+        *((ALGORITHM,) if algorithm else ()),
+    )
 
 
 def time_title(statistic: str) -> str:
@@ -85,58 +57,56 @@ def time_title(statistic: str) -> str:
     return f"time:{statistic}(us)"
 
 
-def type_word(dtype: str) -> str:
-    """fp32 for float: floating types by their width. Types that nccom-test does not have keep our name."""
-    row = element_type(dtype)
-    aliases = row.aliases if row is not None else ()
-    return next((alias for alias in aliases if alias.startswith(("fp", "bf"))), dtype)
+def failed(case: Case, words: str) -> Row:
+    """The row of a case that has no numbers."""
+    count, kind = _count_and_type(case)
+    return {SIZE: case.size_bytes, COUNT: count, TYPE: kind, ERROR: words}
 
 
-def count(case: Case) -> int:
-    """Elements in size(B): of the whole buffer, not the count of the call."""
-    row = element_type(case.dtype)
-    return case.count if row is None else case.size_bytes // row.size_bytes
-
-
-def row_of(case: Case, **own: Any) -> Row:  # noqa: ANN401 (fields of Row)
-    """The row of a case."""
-    return Row(case.size_bytes, count(case), type_word(case.dtype), **own)
-
-
-def measured(case: Case, result: CaseResult, times_ns: Mapping[str, float | None], first: str) -> Row:
-    """The row of a result, with bandwidths at the ``first`` of its times, not at the headline; none where
-    groups have several sizes.
+def measured(case: Case, result: CaseResult, times_ns: Mapping[str, float | None]) -> Row:
+    """The row of a result. ``times_ns`` are by statistic, in the order of the columns; bandwidths are at the
+    first of them, not at the headline, and None where groups have several sizes.
     """
-    time_ns, headline_ns = times_ns[first], result.time_ns
-    scale = headline_ns / time_ns if time_ns and headline_ns is not None else None
+    count, kind = _count_and_type(case)
+    first_ns, headline_ns = next(iter(times_ns.values())), result.time_ns
+    scale = headline_ns / first_ns if first_ns and headline_ns is not None else None
 
     def scaled(value: float | None) -> float | None:
         return None if value is None or scale is None else value * scale
 
-    return row_of(
-        case,
-        times_ns=times_ns,
-        algbw_gb_per_s=scaled(result.algbw_gb_per_s),
-        busbw_gb_per_s=scaled(result.busbw_gb_per_s),
-        input_bytes=result.input_bytes,
-        output_bytes=result.output_bytes,
-        algorithm=result.algorithm,
-    )
+    return {
+        SIZE: case.size_bytes,
+        COUNT: count,
+        INPUT: result.input_bytes,
+        OUTPUT: result.output_bytes,
+        TYPE: kind,
+        ALGBW: scaled(result.algbw_gb_per_s),
+        BUSBW: scaled(result.busbw_gb_per_s),
+        # One small word, as nccom-test has it.
+        ALGORITHM: next(iter(result.algorithm.lower().split()), _UNKNOWN),
+        **{time_title(word): None if ns is None else ns / NS_PER_US for word, ns in times_ns.items()},
+    }
 
 
-# ---- text ---------------------------------------------------------------------------------------------
+def _count_and_type(case: Case) -> tuple[int, str]:
+    """Elements in size(B), of the whole buffer and not of the call; and fp32 for float: floating types by
+    their width. Types that nccom-test does not have keep our name.
+    """
+    row = element_type(case.dtype)
+    if row is None:
+        return case.count, case.dtype
+    names = (alias for alias in row.aliases if alias.startswith(("fp", "bf")))
+    return case.size_bytes // row.size_bytes, next(names, case.dtype)
 
 
-def heading(columns: Columns) -> str:
-    """The first line of a table."""
-    return _line(columns.titles, columns)
+# ---- text and JSON ------------------------------------------------------------------------------------
 
 
-def line(row: Row, columns: Columns) -> str:
-    """A row as text."""
-    if row.failure:
-        return f"{row.size_bytes:>{_LEAST_WIDTHS[SIZE]}}{_BETWEEN}{row.failure}"
-    return _line([_cell(value) for value in _values(row, columns).values()], columns)
+def line(row: Row, columns: Sequence[str]) -> str:
+    """A row as text, with the columns of these titles."""
+    if ERROR in row:
+        return f"{row[SIZE]:>{_LEAST_WIDTHS[SIZE]}}{_BETWEEN}{row[ERROR]}"
+    return heading(columns, [_cell(row[title]) for title in columns])
 
 
 def _cell(value: object) -> str:
@@ -145,9 +115,10 @@ def _cell(value: object) -> str:
     return "nan" if value is None else str(value)
 
 
-def _line(cells: Sequence[str], columns: Columns) -> str:
-    widths = [max(len(title), _LEAST_WIDTHS.get(title, 0)) for title in columns.titles]
-    return _BETWEEN.join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
+def heading(columns: Sequence[str], cells: Sequence[str] = ()) -> str:
+    """The first line of a table, or ``cells`` below it."""
+    widths = [max(len(title), _LEAST_WIDTHS.get(title, 0)) for title in columns]
+    return _BETWEEN.join(f"{cell:>{width}}" for cell, width in zip(cells or columns, widths, strict=True))
 
 
 def footer(average: float | None, errors: int, notes: Sequence[str] = ()) -> list[str]:
@@ -156,35 +127,7 @@ def footer(average: float | None, errors: int, notes: Sequence[str] = ()) -> lis
     return lines + ([f"{errors} errors found - test failed"] if errors else [])
 
 
-# ---- JSON ---------------------------------------------------------------------------------------------
-
-
-def fields(row: Row, columns: Columns) -> dict[str, Any]:
+def entry(row: Row, columns: Sequence[str]) -> dict[str, Any]:
     """A row as an entry of ``results``: the headings as keys, all digits, bandwidths before times."""
-    if row.failure:
-        return {SIZE: row.size_bytes, COUNT: row.count, TYPE: row.type, "error": row.failure}
-    values = _values(row, columns)
-    times = {title: values.pop(title) for title in map(time_title, columns.stats)}
-    return {**values, **times}
-
-
-def _values(row: Row, columns: Columns) -> dict[str, Any]:
-    """The values of a row by heading, in the order of the columns; times in us."""
-    sizes = {INPUT: row.input_bytes, OUTPUT: row.output_bytes} if columns.sizes else {}
-    times = {time_title(word): _us(row.times_ns.get(word)) for word in columns.stats}
-    # One small word, as nccom-test has it.
-    algorithm = {ALGORITHM: next(iter(row.algorithm.lower().split()), _UNKNOWN)} if columns.algorithm else {}
-    return {
-        SIZE: row.size_bytes,
-        COUNT: row.count,
-        **sizes,
-        TYPE: row.type,
-        **times,
-        ALGBW: row.algbw_gb_per_s,
-        BUSBW: row.busbw_gb_per_s,
-        **algorithm,
-    }
-
-
-def _us(time_ns: float | None) -> float | None:
-    return None if time_ns is None else time_ns / NS_PER_US
+    keys = {*columns, ERROR}
+    return {title: value for title, value in row.items() if title in keys}

@@ -13,22 +13,34 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import Final, TextIO
 
 from busbw.errors import ExitCode, UsageError
 from busbw.foreign.door import in_words_of
 from busbw.foreign.nccom import neuron
-from busbw.foreign.nccom.launch import not_needed, where
+from busbw.foreign.nccom.display import NccomDisplay
 from busbw.foreign.nccom.options import HELP_FLAGS, Options, help_text, parse
-from busbw.foreign.nccom.settings import THEIR_FLAGS, is_empty, one_placement, operations_of, run_settings
+from busbw.foreign.nccom.settings import (
+    THEIR_FLAGS,
+    is_empty,
+    not_needed,
+    one_placement,
+    operations_of,
+    run_settings,
+    where,
+)
+from busbw.launch import follow, here, submit
+from busbw.launch.engine import Job, Work, load
+from busbw.launch.local import local_request, rank_count
+from busbw.machine.backends import choose_backend
+from busbw.model.plan import Plan
+from busbw.plan.flags.launch import LaunchSettings
+from busbw.plan.flags.run import RunSettings
+from busbw.plan.make import make_plan
+from busbw.plan.request import rank_words
 from busbw.plan.streams import with_files
 from busbw.rank.world.identity import identify
-
-if TYPE_CHECKING:
-    from busbw.foreign.nccom.display import NccomDisplay
-    from busbw.model.plan import Plan
-    from busbw.plan.flags.launch import LaunchSettings
-    from busbw.plan.flags.run import RunSettings
+from busbw.record import folder as folders
 
 # Settings that name a file: ranks elsewhere have another working folder.
 _FILES: Final = ("groups", "counts", "pairs")
@@ -54,8 +66,6 @@ def nccom_test(words: Sequence[str], argv: tuple[str, ...], out: TextIO, err: Te
     _refuse_files(options)
     for note in (*not_needed(options, os.environ), *_notes(options)):
         print(f"busbw: {note}", file=err)
-    from busbw.foreign.nccom.display import NccomDisplay
-
     display = NccomDisplay(options, out, err)
     with in_words_of(THEIR_FLAGS):
         if launch is None:
@@ -104,8 +114,6 @@ def _notes(options: Options) -> list[str]:
 
 def _planned(options: Options, settings: RunSettings, backend: str, ranks: int) -> Plan:
     """Raises UsageError also where no rank would get a byte of any size."""
-    from busbw.plan.make import make_plan
-
     plan = one_placement(make_plan(operations_of(options), settings, backend, ranks))
     if all(map(is_empty, plan.cases)):
         raise UsageError(
@@ -119,10 +127,6 @@ def _here(
     options: Options, settings: RunSettings, argv: tuple[str, ...], display: NccomDisplay, err: TextIO
 ) -> tuple[ExitCode, Path]:
     """Measure on this host: one rank a GPU, else CPU ranks."""
-    from busbw.launch import here
-    from busbw.launch.local import local_request, rank_count
-    from busbw.machine.backends import choose_backend
-
     backend = choose_backend(settings.backend, settings.nccl or None)
     ranks = rank_count(settings.ranks, backend)
     plan = _planned(options, settings, backend, ranks)
@@ -145,11 +149,6 @@ def _elsewhere(
     err: TextIO,
 ) -> tuple[ExitCode, Path]:
     """Submit the run to the hosts or to Slurm, and follow it."""
-    from busbw.launch import follow, submit
-    from busbw.launch.engine import Job, Work, load
-    from busbw.plan.request import rank_words
-    from busbw.record import folder as folders
-
     operations = operations_of(options)
     _planned(options, settings, "null", options.nworkers)  # refuses what no job is needed for
     run_id = folders.new_run_id(settings.label(operations))
@@ -169,8 +168,7 @@ def _elsewhere(
     if options.debug:
         print(f"busbw: {request}", file=err)
     handle = submit.submit(job, request, argv, settings)
-    following = follow.Following(handle, folder, display.handle, err)
-    return following.follow(), folder
+    return follow.Following(handle, folder, display.handle, err).follow(), folder
 
 
 def _with_absolute_paths(settings: RunSettings) -> RunSettings:

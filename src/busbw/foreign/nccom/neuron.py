@@ -31,7 +31,7 @@ from busbw.launch.interrupt import Interrupt
 from busbw.launch.processes import Exit, Line, Processes
 from busbw.machine.machine import read_environment_record, read_machine
 from busbw.model.event import now_utc
-from busbw.model.record import RunRecord, RunStatus
+from busbw.model.record import RunStatus
 from busbw.plan.json_file import read_entries
 from busbw.plan.streams import KEY
 from busbw.record import folder as folders
@@ -176,12 +176,9 @@ def _keep(
     operations = _stream_operations(words)
     for number, table in enumerate(tables or (NCCOM_TEST.without_rows(),)):
         place = folders.create(folder.parent, f"{folder.name}-stream{number}") if number else folder
+        log = str(folder / "log")
         origin = Origin(
-            path=str(folder / "log"),
-            table=number + 1,
-            created=now_utc(),
-            created_from="run",
-            last_words=heard.last_words,
+            log, "", number + 1, created=now_utc(), created_from="run", last_words=heard.last_words
         )
         wrong: BusbwError | None = error
         try:
@@ -190,25 +187,18 @@ def _keep(
             undecided = undecided or cannot
             wrong = error or cannot
             record = assemble(NCCOM_TEST.without_rows(), origin, Given(), place.name)
-        _write(place, record, argv, heard, wrong)
+        if wrong is not None:
+            record = replace(record, status=RunStatus.FAILED, error=wrong.message, hint=wrong.hint)
+        record = replace(
+            record,
+            argv=argv,
+            status=RunStatus.INTERRUPTED if heard.interrupted else record.status,
+            machine=read_machine(),
+            environment={**read_environment_record(), **record.environment},
+            ended=now_utc(),
+        )
+        write_record(place, record)
     return error or undecided
-
-
-def _write(
-    folder: Path, record: RunRecord, argv: tuple[str, ...], heard: _Heard, error: BusbwError | None
-) -> None:
-    status = RunStatus.FAILED if error is not None else record.status
-    record = replace(
-        record,
-        argv=argv,
-        status=RunStatus.INTERRUPTED if heard.interrupted else status,
-        machine=read_machine(),
-        environment={**read_environment_record(), **record.environment},
-        ended=now_utc(),
-        error=error.message if error is not None else record.error,
-        hint=error.hint if error is not None else record.hint,
-    )
-    write_record(folder, record)
 
 
 def _verdict(heard: _Heard, tables: Sequence[Table]) -> BusbwError | None:

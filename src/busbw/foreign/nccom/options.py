@@ -13,6 +13,7 @@ from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, RawDescription
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import takewhile
 from typing import Annotated, Any, Final, NoReturn, get_type_hints
 
 from busbw.errors import UnknownWord, UsageError
@@ -74,46 +75,37 @@ def _data_type(text: str) -> str:
     return text.lower()
 
 
-def _check(words: Sequence[str]) -> str:
-    return words[0] if words else CHECK_MODES[0]
+# Of a list a reader takes the words that are its own, and gives the rest back as operands.
 
 
-def _statistics(words: Sequence[str]) -> tuple[str, ...]:
-    found = tuple(dict.fromkeys(word for text in words for word in text.lower().split(",")))
-    parse_statistics(" ".join(found))
-    return found
+def _check(words: Sequence[str]) -> tuple[str, Sequence[str]]:
+    if words and words[0] in CHECK_MODES:
+        return words[0], words[1:]
+    return CHECK_MODES[0], words
 
 
-def _hosts(words: Sequence[str]) -> tuple[str, ...]:
-    if all(map(_STATISTIC.fullmatch, words)):
-        raise UsageError(f"hosts {' '.join(words)}: -s was --stats in Neuron 2.11", hint="write -t")
-    return tuple(host for text in words for host in text.split(",") if host)
-
-
-def _ratios(words: Sequence[str]) -> tuple[int, ...]:
-    found = ratios("".join(words))
-    if not all(found):
-        raise UsageError(f"not a list of ratios: {''.join(words)!r}", hint="write [1,2,1]")
-    return found
-
-
-# How many of the words behind a list's flag are its own; the rest are operands.
-
-
-def _if_mode(words: Sequence[str]) -> int:
-    return 1 if words and words[0] in CHECK_MODES else 0
-
-
-def _until_bracket(words: Sequence[str]) -> int:
-    """A shell may have split the list."""
-    return next((number for number, word in enumerate(words, 1) if word.endswith("]")), 1)
-
-
-def _while_statistics(words: Sequence[str]) -> int:
-    own = next((at for at, word in enumerate(words) if not _STATISTIC.fullmatch(word)), len(words))
+def _statistics(words: Sequence[str]) -> tuple[tuple[str, ...], Sequence[str]]:
+    own = list(takewhile(_STATISTIC.fullmatch, words))
     if not own:
         raise UsageError(f"not a statistic: {words[0]!r}", hint="give avg, or percentiles such as p50 p99")
-    return own
+    found = tuple(dict.fromkeys(word for text in own for word in text.lower().split(",")))
+    parse_statistics(" ".join(found))
+    return found, words[len(own) :]
+
+
+def _hosts(words: Sequence[str]) -> tuple[tuple[str, ...], Sequence[str]]:
+    if all(map(_STATISTIC.fullmatch, words)):
+        raise UsageError(f"hosts {' '.join(words)}: -s was --stats in Neuron 2.11", hint="write -t")
+    return tuple(host for text in words for host in text.split(",") if host), ()
+
+
+def _ratios(words: Sequence[str]) -> tuple[tuple[int, ...], Sequence[str]]:
+    """Up to the bracket: a shell may have split the list."""
+    end = next((number for number, word in enumerate(words, 1) if word.endswith("]")), 1)
+    found = ratios("".join(words[:end]))
+    if not all(found):
+        raise UsageError(f"not a list of ratios: {''.join(words[:end])!r}", hint="write [1,2,1]")
+    return found, words[end:]
 
 
 # ---- the table ----------------------------------------------------------------------------------------
@@ -125,8 +117,8 @@ NEURON: Final = "Trainium alone"
 
 @dataclass(frozen=True)
 class Flag:
-    """How a field of ``Options`` is given. ``read`` is None of a switch; with ``own``, which says how many of
-    the words behind it belong to it, ``read`` takes them all.
+    """How a field of ``Options`` is given. ``read`` is None of a switch; with ``nargs``, as argparse has it,
+    it takes the words of a list.
     """
 
     help: str
@@ -135,7 +127,7 @@ class Flag:
     default: str = "none"
     aliases: tuple[str, ...] = ()
     group: str = EVERYWHERE
-    own: Callable[[Sequence[str]], int] | None = None
+    nargs: str = ""
 
     def spellings(self, name: str) -> list[str]:
         """Every way to write it: its letter, its newest long name and earlier ones."""
@@ -163,12 +155,12 @@ class Options:
     neff_warmup_iters: Annotated[int | None, Flag("rounds before them, not measured", int, "W")] = None
     datatype: Annotated[str, Flag("element type", _data_type, "d", "uint8")] = "uint8"
     check: Annotated[
-        str, Flag("check the results: random (alone) or all_ones", _check, "c", "off", own=_if_mode)
+        str, Flag("check the results: random (alone) or all_ones", _check, "c", "off", nargs="*")
     ] = ""
     seed: Annotated[int | None, Flag("seed of the random data", int, default="of its own, logged")] = None
     unique_buff: Annotated[bool, Flag("buffers of its own for every operation")] = False
     coalesced_cc_size_ratio: Annotated[
-        tuple[int, ...], Flag("parallel parts of an operation: [1,2,1]", _ratios, own=_until_bracket)
+        tuple[int, ...], Flag("parallel parts of an operation: [1,2,1]", _ratios, nargs="+")
     ] = ()
     shared_output_buff: Annotated[bool, Flag("one output buffer for two cores", group=NEURON)] = False
     variable_size_op_metadata: Annotated[
@@ -177,7 +169,7 @@ class Options:
     ] = ""
     stats: Annotated[
         tuple[str, ...],
-        Flag("times to show: avg, p50, p99, any pNN", _statistics, "t", "avg", own=_while_statistics),
+        Flag("times to show: avg, p50, p99, any pNN", _statistics, "t", "avg", nargs="+"),
     ] = ("avg",)
     show_algorithm: Annotated[bool, Flag("a column with the algorithm")] = False
     show_input_output_size: Annotated[bool, Flag("columns with a rank's bytes in and out")] = False
@@ -193,7 +185,7 @@ class Options:
     vcpu_pin_mode: Annotated[bool, Flag("pin each rank to a core")] = False
     hosts: Annotated[
         tuple[str, ...],
-        Flag("hosts to run on", _hosts, "s", "~/hosts with -N", group=LAUNCH, own=len),
+        Flag("hosts to run on", _hosts, "s", "~/hosts with -N", group=LAUNCH, nargs="+"),
     ] = ()
     hosts_file: Annotated[str, Flag("file of hosts, one a line", _text, group=LAUNCH)] = ""
     mpi_log_dir: Annotated[str, Flag("folder for the ranks' logs", _text, group=LAUNCH)] = ""
@@ -281,17 +273,13 @@ def split(words: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
     given, rest = _parser().parse_known_args([_with_hyphens(word) for word in words])
     values = vars(given)
     for name, flag in FLAGS.items():
-        if flag.own is None or name not in values:
+        if not flag.nargs or flag.read is None or name not in values:
             continue
-        found = list(values[name])
-        own = flag.own(found)
-        values[name], operands = found[:own], found[own:]
-        if name == "hosts" and not rest and own > 1 and found[-1] in OPERANDS:
-            values[name], operands = found[:-1], found[-1:]  # `--hosts A B allr`: hosts have no other end
+        behind: list[str] = values[name]
+        if name == "hosts" and not rest and len(behind) > 1 and behind[-1] in OPERANDS:
+            rest.append(behind.pop())  # `--hosts A B allr`: hosts have no other end
+        values[name], operands = flag.read(behind)
         rest += operands
-    for name, flag in FLAGS.items():
-        if flag.own is not None and flag.read is not None and name in values:
-            values[name] = flag.read(values[name])
     return values, rest
 
 
@@ -349,9 +337,7 @@ def _parser() -> _Parser:
         if flag.read is None:
             groups[flag.group].add_argument(*spellings, dest=name, action="store_true", help=flag.help)
             continue
-        many: dict[str, Any] = {"nargs": "*" if flag.own is _if_mode else "+"}
-        if flag.own is None:
-            many = {"type": _reader(flag.read)}
+        many: dict[str, Any] = {"nargs": flag.nargs} if flag.nargs else {"type": _reader(flag.read)}
         groups[flag.group].add_argument(
             *spellings, dest=name, metavar="VALUE", help=f"{flag.help} [{flag.default}]", **many
         )

@@ -6,7 +6,6 @@ default); what it leaves out is as the command line says.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final
@@ -14,7 +13,7 @@ from typing import Any, Final
 from busbw.errors import UsageError
 from busbw.foreign.nccom.columns import OPERANDS
 from busbw.foreign.nccom.options import FLAGS, Options, flag_name, options_of, split
-from busbw.plan.json_file import INLINE, read_entries, shown
+from busbw.plan.json_file import read_entries, shown
 from busbw.plan.streams import CALLS, KEY, MOST_CALLS, MOST_STREAMS, OPERATION
 
 FLAG: Final = "--streams-json"
@@ -63,20 +62,6 @@ def stream_options(options: Options) -> tuple[StreamOptions, ...]:
             place = f"{FLAG} {options.streams_json}: stream {number}"
             raise UsageError(f"{place}: {error.message}", hint=error.hint) from error
     return tuple(streams)
-
-
-def native_text(streams: tuple[StreamOptions, ...], settings: list[dict[str, Any]]) -> str:
-    """The streams as --streams of ``busbw run`` takes them; ``settings`` has each one's in busbw's words."""
-    entries = [
-        {
-            OPERATION: stream.options.collective,
-            CALLS: stream.calls,
-            "datatype": stream.options.datatype,
-            **own,
-        }
-        for stream, own in zip(streams, settings, strict=True)
-    ]
-    return INLINE + json.dumps({KEY: entries}, separators=(",", ":"))
 
 
 def _stream(entry: Any, options: Options) -> StreamOptions:  # noqa: ANN401 (JSON)

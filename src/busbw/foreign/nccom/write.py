@@ -24,21 +24,23 @@ from busbw.foreign.forms.remarks import (
 from busbw.foreign.forms.rows import Row as RecordRow
 from busbw.foreign.forms.rows import Table, average_busbw_gb_per_s, is_applicable, ranks, runs
 from busbw.foreign.nccom.columns import (
+    ERROR,
+    INPUT,
     OPERANDS,
-    Columns,
+    OUTPUT,
     Row,
-    fields,
+    entry,
+    failed,
     footer,
     heading,
     line,
     measured,
-    row_of,
     time_title,
+    titles,
 )
-from busbw.model.case import Case
 from busbw.model.collective import Placement
 from busbw.model.record import RunRecord
-from busbw.model.result import CaseResult, Status
+from busbw.model.result import Status
 
 # Of its names the last, which is the short one.
 _OPERANDS: Final = {collective: word for word, collective in OPERANDS.items()}
@@ -49,8 +51,8 @@ def write(record: RunRecord, tables: Sequence[Table]) -> bytes:
     """All tables below each other, as several runs of nccom-test in one log."""
     lines = [f"# busbw: {note}" for note in notes(record, "nccom-test")]
     for table in tables:
-        stats = statistics(record, table)
-        lines += [f"# busbw: {table.collective}: {note}" for note in column_notes(record, stats)]
+        stats = _statistics(record, table)
+        lines += [f"# busbw: {table.collective}: {note}" for note in _column_notes(record, stats)]
         for rows, placement in runs(table):
             if is_applicable(rows, placement):
                 lines += _table(record, rows, placement, stats)
@@ -63,32 +65,28 @@ def _table(
     record: RunRecord, group: Sequence[RecordRow], placement: Placement, stats: tuple[str, ...]
 ) -> list[str]:
     case, number = group[0].case, ranks(record)
-    results = [row.side(placement) for row in group]
-    rows = [_row(row.case, row.side(placement), stats) for row in group]
-    good = [row for row in rows if not row.failure]
-    columns = Columns(
+    results = [row.found.get(placement) for row in group]
+    rows = [_row(row, placement, stats) for row in group]
+    good = [row for row in rows if ERROR not in row]
+    columns = titles(
         stats,
         # Whole numbers in every row, or there are no such columns.
-        sizes=bool(good) and all(None not in (row.input_bytes, row.output_bytes) for row in good),
+        sizes=bool(good) and all(None not in (row[INPUT], row[OUTPUT]) for row in good),
         algorithm=any(result is not None and result.algorithm for result in results),
     )
     average, counted = average_busbw_gb_per_s(results)
     note = f"# busbw: the average is over {counted} of {len(rows)} rows; other sizes, other average"
     named = " ".join(filter(None, (case.collective, *kind_words(case)[:3], placement.value)))
     lines = [f"# busbw: {named}, {'ranks not known' if number is None else f'{number} ranks'}"]
-    if number is not None and operand(case.collective):
-        lines.append(f"# nccom-test -r {number} {operand(case.collective)}")
+    if number is not None and case.collective in _OPERANDS:
+        lines.append(f"# nccom-test -r {number} {_OPERANDS[case.collective]}")
     lines += [heading(columns), *(line(row, columns) for row in rows)]
-    lines += footer(average, errors(results), [note])
+    errors = sum(result is not None and result.status in (Status.WRONG, Status.FAILED) for result in results)
+    lines += footer(average, errors, [note])
     return lines + [f"# busbw: {text}" for text in remarks(group, (placement,))]
 
 
-def operand(collective: str) -> str:
-    """What nccom-test calls the operation on its command line; empty where it does not have it."""
-    return _OPERANDS.get(collective, "")
-
-
-def statistics(record: RunRecord, table: Table) -> tuple[str, ...]:
+def _statistics(record: RunRecord, table: Table) -> tuple[str, ...]:
     """The words of the time columns: the headline's first, then avg and the percentiles that any case has."""
     found = [time_statistic(record)]
     if any(result.mean_ns is not None for result in table.results):
@@ -98,7 +96,7 @@ def statistics(record: RunRecord, table: Table) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def column_notes(record: RunRecord, stats: Sequence[str]) -> list[str]:
+def _column_notes(record: RunRecord, stats: Sequence[str]) -> list[str]:
     """What the columns beside the headline are."""
     if record.source is not None:
         return []  # they are the log's own
@@ -108,28 +106,15 @@ def column_notes(record: RunRecord, stats: Sequence[str]) -> list[str]:
     ]
 
 
-def _row(case: Case, result: CaseResult | None, stats: Sequence[str]) -> Row:
+def _row(row: RecordRow, placement: Placement, stats: Sequence[str]) -> Row:
     """A result as a row: with numbers where it was measured and found right, as nccom-test."""
-    if result is None or result.status is not Status.GOOD or result.time_ns is None:
-        return row_of(case, failure=failure(result))
-    times_ns = {**result.stats, "avg": result.mean_ns, stats[0]: result.time_ns}
-    return measured(case, result, times_ns, stats[0])
-
-
-def failure(result: CaseResult | None) -> str:
-    """What stands in a row instead of numbers."""
+    result = row.found.get(placement)
     if result is None:
-        return "not in this run"
-    why = reason(result)
-    return f"{status_word(result)}: {why}" if why else status_word(result)
-
-
-def errors(results: Sequence[CaseResult | None]) -> int:
-    """How many rows are errors of the test: what was wrong or failed."""
-    return sum(result is not None and result.status in (Status.WRONG, Status.FAILED) for result in results)
-
-
-# ---- JSON ---------------------------------------------------------------------------------------------
+        return failed(row.case, "not in this run")
+    if result.status is not Status.GOOD or result.time_ns is None:
+        return failed(row.case, ": ".join(filter(None, (status_word(result), reason(result)))))
+    times_ns = {**result.stats, "avg": result.mean_ns, stats[0]: result.time_ns}
+    return measured(row.case, result, {word: times_ns.get(word) for word in stats})
 
 
 def write_json(record: RunRecord, tables: Sequence[Table]) -> bytes:
@@ -139,40 +124,35 @@ def write_json(record: RunRecord, tables: Sequence[Table]) -> bytes:
     operation that has no others; ``results_in_place`` the rest.
     """
     (table,) = tables
-    stats = statistics(record, table)
-    first, second = Placement.OUT_OF_PLACE, Placement.IN_PLACE
-    if not is_applicable(table.rows, first):
-        first, second = second, first
-    document: dict[str, Any] = {"results": [_json_row(row, first, stats) for row in table.rows]}
-    if is_applicable(table.rows, second):
-        document["results_in_place"] = [_json_row(row, second, stats) for row in table.rows]
-    document["busbw"] = _own(record, table, stats)
-    return (json.dumps(document, indent=4) + "\n").encode()
-
-
-def _json_row(row: RecordRow, placement: Placement, stats: tuple[str, ...]) -> dict[str, Any]:
-    case, result = row.case, row.side(placement)
-    shown = _row(case, result, stats)
-    has_sizes = None not in (shown.input_bytes, shown.output_bytes)
-    return {
-        **fields(shown, Columns(stats, sizes=has_sizes, algorithm=bool(shown.algorithm))),
-        "placement": placement.value,
-        "redop": case.op or "none",
-        "root": case.root,
-        "wrong": None if result is None else result.wrong,
+    stats = _statistics(record, table)
+    placements = [placement for placement in Placement if is_applicable(table.rows, placement)]
+    lists = zip(("results", "results_in_place"), placements or [Placement.IN_PLACE], strict=False)
+    document: dict[str, Any] = {
+        name: [_entry(row, placement, stats) for row in table.rows] for name, placement in lists
     }
-
-
-def _own(record: RunRecord, table: Table, stats: Sequence[str]) -> dict[str, Any]:
-    return {
-        "operation": operand(table.collective) or table.collective,
+    document["busbw"] = {
+        "operation": _OPERANDS.get(table.collective, table.collective),
         "nworkers": ranks(record),
         "run_id": record.run_id,
         "status": record.status.value,
         "time_is": f"{time_title(stats[0])}: {time_words(record)}; of one call",
         "notes": [
             *notes(record, "nccom-test --report-to-json-file"),
-            *column_notes(record, stats),
+            *_column_notes(record, stats),
             *remarks(table.rows),
         ],
+    }
+    return (json.dumps(document, indent=4) + "\n").encode()
+
+
+def _entry(row: RecordRow, placement: Placement, stats: tuple[str, ...]) -> dict[str, Any]:
+    result, shown = row.found.get(placement), _row(row, placement, stats)
+    has_sizes = None not in (shown.get(INPUT), shown.get(OUTPUT))
+    columns = titles(stats, sizes=has_sizes, algorithm=result is not None and bool(result.algorithm))
+    return {
+        **entry(shown, columns),
+        "placement": placement.value,
+        "redop": row.case.op or "none",
+        "root": row.case.root,
+        "wrong": None if result is None else result.wrong,
     }

@@ -84,7 +84,7 @@ def test_markdown_is_the_record_within_its_digits(record: RunRecord) -> None:
     for line, row in zip(lines, rows, strict=True):
         cells = [cell.strip() for cell in line.strip("|").split(" | ")]
         assert len(cells) == 15
-        for at, result in ((5, row.out_of_place), (10, row.in_place)):
+        for at, result in zip((5, 10), row.sides, strict=True):
             if result is not None and result.time_ns is not None:
                 assert float(cells[at]) == pytest.approx(result.time_ns / 1000, abs=0.0051)
             elif result is None or result.status is Status.NOT_APPLICABLE:

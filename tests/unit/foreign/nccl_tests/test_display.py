@@ -16,9 +16,8 @@ from busbw_testing.nccl_tests_format import read_output
 from busbw.errors import ExitCode
 from busbw.foreign.nccl_tests import write
 from busbw.foreign.nccl_tests.display import NcclTestsDisplay
-from busbw.foreign.nccl_tests.environment import Variables
 from busbw.foreign.nccl_tests.figures import Iterations, figures
-from busbw.foreign.nccl_tests.flags import Line, Options, read
+from busbw.foreign.nccl_tests.flags import Line, Options, Variables, read
 from busbw.foreign.nccl_tests.settings import operation, run_settings
 from busbw.foreign.nccl_tests.write_json import new_file
 from busbw.model.collective import Role

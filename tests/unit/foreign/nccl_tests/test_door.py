@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
 
 from busbw.errors import UsageError
-from busbw.foreign.door import in_words_of, renamed, renamed_event
+from busbw.foreign.door import DoorDisplay, in_words_of, renamed
 from busbw.foreign.nccl_tests.settings import THEIR_FLAGS as OF_NCCL_TESTS
 from busbw.foreign.nccom.settings import THEIR_FLAGS as OF_NCCOM_TEST
 
@@ -43,6 +45,9 @@ def test_errors_that_are_raised_and_that_ranks_tell() -> None:
         raise UsageError("--split is wrong", hint="leave --split out")
     told = (caught.value.message, caught.value.hint)
     assert told == ("NCCL_TESTS_SPLIT is wrong", "leave NCCL_TESTS_SPLIT out")
-    item = {"event": "error", "rank": None, "host": "", "message": "--split is wrong", "hint": None}
-    expected = {**item, "message": "NCCL_TESTS_SPLIT is wrong", "hint": ""}
-    assert renamed_event(item, OF_NCCL_TESTS) == expected
+    err = io.StringIO()
+    item = {"event": "error", "rank": None, "host": "", "message": "--split is wrong"}
+    for hint in ("leave --split out", None):
+        DoorDisplay(OF_NCCL_TESTS, io.StringIO(), err).handle({**item, "hint": hint})
+    error, hint = "error: NCCL_TESTS_SPLIT is wrong\n", "hint: leave NCCL_TESTS_SPLIT out\n"
+    assert err.getvalue() == error + hint + error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from busbw.errors import UsageError
-from busbw.foreign.nccl_tests.environment import Variables, read_variables
+from busbw.foreign.nccl_tests.flags import Variables, read_variables
 from busbw.plan.groups import split_colours
 
 

@@ -11,9 +11,8 @@ from pydantic import ValidationError
 
 from busbw.errors import UsageError
 from busbw.foreign.nccl_tests import settings as nccl_tests_settings
-from busbw.foreign.nccl_tests.environment import read_variables
 from busbw.foreign.nccl_tests.flags import FLAGS as NCCL_TESTS_FLAGS
-from busbw.foreign.nccl_tests.flags import read
+from busbw.foreign.nccl_tests.flags import read, read_variables
 from busbw.foreign.nccom import settings as nccom_settings
 from busbw.foreign.nccom.options import FLAGS, flag_name, parse
 from busbw.model.plan import Plan

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from busbw.errors import UsageError
-from busbw.foreign.nccl_tests.environment import Variables
-from busbw.foreign.nccl_tests.flags import find_program, read
+from busbw.foreign.nccl_tests.flags import Variables, find_program, read
 from busbw.foreign.nccl_tests.settings import operation, remarks, run_settings
 from busbw.model.plan import Plan
 from busbw.model.soak import Soak

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from busbw.errors import UsageError
-from busbw.foreign.nccom.launch import ROOT_VARIABLE, not_needed, where
 from busbw.foreign.nccom.options import Options, parse
-from busbw.foreign.nccom.settings import one_placement, run_settings
+from busbw.foreign.nccom.settings import ROOT_VARIABLE, not_needed, one_placement, run_settings, where
 from busbw.plan.flags.run import RunSettings
 from busbw.plan.flags.values import Size
 from busbw.plan.make import make_plan
