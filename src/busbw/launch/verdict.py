@@ -7,19 +7,19 @@ is read in ``launcher_words``, what ranks that stand still show in ``stall``.
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from busbw.errors import BusbwError, ExitCode, RankFailed, SiteError
 from busbw.launch.command import setup_failure
-from busbw.launch.engine import JobState
 from busbw.launch.launcher_words import (
     Death,
     cut_a_message,
     describe,
     first_complaint,
     last_words,
+    ranks_on,
     read_death,
     read_lost_peer,
     srun_aborted,
@@ -271,11 +271,10 @@ def _lost_connection(story: Story) -> Verdict | None:
     """The rank whose end the others felt first: a launcher takes a survivor that aborts over it for the
     cause.
     """
-    host, reported = read_lost_peer(story.output), read_death(story.output)
-    is_known = (reported is not None and reported.rank is not None) or story.first_dead is not None
-    if host is None or is_known or story.state.knows_cause:
+    host, death = read_lost_peer(story.output), _find_death(story)
+    if host is None or story.state.knows_cause or (death is not None and death.rank is not None):
         return None
-    ranks = _ranks_on(host, story.hello)
+    ranks = ranks_on(host, story.hello)
     who = f"rank {ranks[0]}" if len(ranks) == 1 else "a rank"
     ended = RankFailed(
         f"{who} on {host} ended: the other ranks lost their connection to it",
@@ -284,12 +283,6 @@ def _lost_connection(story: Story) -> Verdict | None:
         host=host,
     )
     return _failed(ended)
-
-
-def _ranks_on(host: str, places: Mapping[int, str]) -> list[int]:
-    """Launchers may have a host's long name."""
-    short = host.partition(".")[0]
-    return [rank for rank, place in places.items() if place.partition(".")[0] == short]
 
 
 def _command(story: Story) -> Verdict | None:
@@ -324,9 +317,8 @@ def _engine_knows(story: Story) -> Verdict | None:
     if story.end is None:
         speaks = knows_place or not story.output
     else:
-        code = int(story.end["exit_code"])
-        told_to_end = code == ExitCode.INTERRUPTED and knows_place
-        speaks = told_to_end or (code == ExitCode.RANK_FAILED and state.knows_cause)
+        is_told = int(story.end["exit_code"]) == ExitCode.INTERRUPTED
+        speaks = _is_for_another(story.end) and (knows_place if is_told else state.knows_cause)
     death = _find_death(story)
     is_launchers = state.code is not None and state.rank is None  # its own end says less than its words
     if not speaks or not state.why or (is_launchers and death is not None and death.rank is not None):
@@ -356,28 +348,54 @@ def _find_death(story: Story) -> Death | None:
     """
     if story.all_left and story.end is not None and story.end["status"] == RunStatus.COMPLETE:
         return None  # nothing was missing by then
+    places = story.places or dict(enumerate(story.state.seen.hosts))
     reported = read_death(story.output)
+    near = ranks_on(reported.host, places) if reported is not None else []
     first = story.first_dead
-    if reported is not None:
-        if first is None:  # hydra's process may be one that it killed itself, on the host of the dead
-            near = _ranks_on(reported.host, story.places)
-            # All that were seen live on: it is the one that was not.
-            unseen = story.missing if reported.pid not in story.pids else ()
-            rank = near[0] if len(near) == 1 else unseen[0] if len(unseen) == 1 else reported.rank
-            return replace(reported, rank=rank, host=story.places[near[0]] if near else reported.host)
+    if first is None and (reported is None or reported.rank is None):  # mpirun knows the signal, too
+        first = _first_on_hosts(near, story)
+    if reported is not None and (first is None or len(near) == 1):
+        # Hydra's process may be one that it killed itself, on the host of the dead. Where all that were seen
+        # live on, it is the one that was not.
+        unseen = story.missing if reported.pid not in story.pids else ()
+        rank = near[0] if len(near) == 1 else unseen[0] if len(unseen) == 1 else reported.rank
+        return replace(reported, rank=rank, host=places[near[0]] if near else reported.host)
+    if first is not None and reported is not None:
         named = story.pids.get(reported.pid or 0)
-        place = story.hello.get(first, reported.host)
         is_it = not story.missing and first in (named, reported.rank)
+        place = places.get(first, story.hello.get(first, reported.host))
         return Death(place, reported.pid, first, reported.code if is_it else None)
-    if first is not None and story.end is None:
+    # Rank 0 may have been ended for it, by a launcher on hosts, or have lost it.
+    is_for_it = bool(story.state.seen.hosts) and story.end is not None and _is_for_another(story.end)
+    if first is not None and (story.end is None or is_for_it):
         code = story.exits.get(first) if story.process_is_rank else None
         if not _left_for_another(code, story):
-            return Death(story.host, rank=first, code=code)
+            return Death(places.get(first, story.host), rank=first, code=code)
     # A signal is the cause; a rank that left with a code may have left because another died.
     for process, code in sorted(story.exits.items(), key=lambda item: item[1]):
         if code < 0 or (code != 0 and story.end is None and not _left_for_another(code, story)):
             return Death(story.host, rank=process if story.process_is_rank else None, code=code)
     return None
+
+
+def _first_on_hosts(near: Sequence[int], story: Story) -> int | None:
+    """The first of the ranks of a host (else of all) that its agent saw end without a goodbye, and that did
+    not leave because it had lost another: a survivor of Open MPI whose connection closes may abort before
+    mpirun knows of the death that closed it.
+
+    None where the end of a rank was not seen, which may be the cause; or where nobody died.
+    """
+    seen = story.state.seen
+    ranks = near or range(len(seen.hosts))
+    if not set(ranks) <= {end.rank for end in seen.ends}:
+        return None
+    left = survivors(seen.words, story.output)
+    found = (end.rank for end in seen.ends if not (end.said or end.swept or end.rank in left))
+    return next((rank for rank in found if rank in ranks), None)
+
+
+def _is_for_another(end: Event) -> bool:
+    return int(end["exit_code"]) in (ExitCode.INTERRUPTED, ExitCode.RANK_FAILED)
 
 
 def _left_for_another(code: int | None, story: Story) -> bool:
@@ -390,7 +408,7 @@ def _of_death(death: Death, story: Story) -> Verdict:
         where = f" on {death.host}" if death.host else ""
         words = last_words(story.output) or first_complaint(story.output)
         unstarted = SiteError(
-            f"the launch{where} {_ended(death.code)} before any rank reported",
+            f"the launch{where} {death.how} before any rank reported",
             hint=f"its last words: {words}" if words else _LOOK,
             host=death.host,
         )
@@ -400,13 +418,21 @@ def _of_death(death: Death, story: Story) -> Verdict:
         who += f" on {death.host}"
     elif death.rank is None:
         who = "the launch"  # its own end says no more
-    words = last_words(story.output)
+    words = _last_words(death.rank, story)
     hint = f"its last words: {words}" if words else _where_to_look(death.code)
     rank = death.rank
     if rank is not None and story.missing not in ((), (rank,)):
         who += f", or one that had not started yet ({', '.join(map(str, story.missing))}),"
         rank = None
-    return _failed(RankFailed(f"{who} {_ended(death.code)}", hint=hint, rank=rank, host=death.host))
+    return _failed(RankFailed(f"{who} {death.how}", hint=hint, rank=rank, host=death.host))
+
+
+def _last_words(rank: int | None, story: Story) -> str:
+    """A rank's own, where they are known apart; else those of any."""
+    seen = story.state.seen
+    if rank is None or not seen.hosts:
+        return last_words(story.output)
+    return next((line.strip() for line in reversed(seen.words.get(rank, ())) if line.strip()), "")
 
 
 def _is_unstarted(death: Death, story: Story) -> bool:
@@ -416,12 +442,6 @@ def _is_unstarted(death: Death, story: Story) -> bool:
     heard = story.connected or story.hello or story.someone_ended or death.rank is not None
     code = death.code or 0
     return not heard and death.pid is None and code > 0 and not 128 < code <= 128 + signal.NSIG
-
-
-def _ended(code: int | None) -> str:
-    if code is None:
-        return "ended first, and the launcher ended the others"
-    return f"ended with {describe(code)}" if code >= 0 else f"was {describe(code)}"
 
 
 # ---- Slurm: what srun prints of its tasks --------------------------------------------------------------
@@ -456,95 +476,3 @@ def first_of_srun(lines: Sequence[str], *, is_busbw: bool = True) -> Death | Non
     killed = [death for death, code in later if code == -signal.SIGKILL]
     likely = faults or codes or killed
     return likely[0] if len(likely) == 1 else None
-
-
-# ---- hosts: what agents see of the ranks of an MPI launcher --------------------------------------------
-
-
-@dataclass(frozen=True)
-class RankEnd:
-    """A rank's end as its host's agent saw it. ``said``: it took its leave, by itself or told to by a
-    signal. ``swept``: the agent was ending what was left.
-    """
-
-    rank: int
-    said: bool
-    swept: bool
-
-
-@dataclass(frozen=True)
-class SeenOnHosts:
-    """What agents on all hosts saw and heard of ranks that an MPI launcher started. ``ends`` are in the order
-    in which they were heard; words are the last ones.
-    """
-
-    hosts_by_rank: Sequence[str]
-    is_busbw: bool  # else a command of the user's
-    launcher_words: Sequence[str] = ()
-    rank_words: Mapping[int, Sequence[str]] = field(default_factory=dict)
-    ends: Sequence[RankEnd] = ()
-
-
-def name_rank(state: JobState, seen: SeenOnHosts) -> JobState:
-    """The state with the rank that died under a launcher, and how, as far as that is known for certain."""
-    death = read_death(seen.launcher_words)
-    if state.code and death is not None and not seen.is_busbw:
-        return _of_command_on_hosts(state, death, seen.hosts_by_rank)
-    if not state.code or (death is not None and death.rank is not None):
-        return state  # all is well; or Open MPI has named it, and it alone knows the signal
-    hosts = seen.hosts_by_rank
-    # Hydra may name a process that it killed itself, but not another host than that of the dead.
-    near = _ranks_on(death.host, dict(enumerate(hosts))) if death is not None else []
-    if death is not None and len(near) == 1:
-        rank, how = near[0], _as_hydra_has_it(death.code or death.number or 0)
-    else:
-        ranks = near or range(len(hosts))
-        found, how = first_dead(ranks, seen.ends, seen.rank_words, seen.launcher_words), _ended(None)
-        if found is None:
-            return state
-        rank = found
-    words = [text.strip() for text in seen.rank_words.get(rank, ()) if text.strip()]
-    code = death.code if death is not None and len(near) == 1 else None
-    hint = f"its last words: {words[-1]}" if words else _where_to_look(code)
-    return replace(state, why=f"rank {rank} on {hosts[rank]} {how}", hint=hint, rank=rank, host=hosts[rank])
-
-
-def first_dead(
-    ranks: Sequence[int],
-    ends: Sequence[RankEnd],
-    words: Mapping[int, Sequence[str]],
-    launcher_words: Sequence[str],
-) -> int | None:
-    """The first of ``ranks`` that ended without a goodbye and did not leave because it had lost another: a
-    survivor of Open MPI whose connection closes may abort before mpirun knows of the death that closed it.
-
-    None where the end of a rank was not seen: that one may be the cause; or where nobody died.
-    """
-    if not set(ranks) <= {end.rank for end in ends}:
-        return None
-    left = survivors(words, launcher_words)
-    found = (end.rank for end in ends if not (end.said or end.swept or end.rank in left))
-    return next((rank for rank in found if rank in ranks), None)
-
-
-def _as_hydra_has_it(code: int) -> str:
-    if code < 0:
-        return f"was killed by signal {-code}"
-    how = f" with {code} (an exit code, or a signal's number: hydra prints both alike)" if code else ""
-    return f"ended{how}"
-
-
-def _of_command_on_hosts(state: JobState, death: Death, hosts: Sequence[str]) -> JobState:
-    """The end of a user's program, by its launcher's words: those tell a signal from an exit code, and the
-    host. Hydra may mean a process that it ended itself, but then on the host of the one that failed.
-    """
-    near = _ranks_on(death.host, dict(enumerate(hosts)))
-    rank = near[0] if death.rank is None and len(near) == 1 else death.rank
-    found = replace(state, rank=rank, host=death.host)
-    code = death.code or death.number
-    if not code or code == state.code:
-        return found
-    how = _as_hydra_has_it(code)
-    if code < 0 and rank is None:
-        how += " (or ended by mpiexec, after another rank there had failed)"
-    return replace(found, why=how, code=code)

@@ -21,7 +21,7 @@ from busbw.launch import agent
 from busbw.launch.engine import Facts, Handle, Item, JobRequest, JobState, Phase
 from busbw.launch.hosts import job as hosts_job
 from busbw.launch.hosts import plan as hosts_plan
-from busbw.launch.hosts.agents import JobSpec
+from busbw.launch.hosts.job import JobSpec
 from busbw.launch.hosts.list import Place, first_nodes, read_places
 from busbw.launch.hosts.ssh import (
     CONNECT_SECONDS,

@@ -15,8 +15,8 @@ from busbw.launch import command
 from busbw.launch.base import Command
 from busbw.launch.engine import JobRequest
 from busbw.launch.hosts import commands
-from busbw.launch.hosts.agents import AgentSpec, JobSpec, Task
 from busbw.launch.hosts.commands import Start
+from busbw.launch.hosts.job import AgentSpec, JobSpec, Task
 from busbw.launch.hosts.list import Place, Ranks, distribute, first_nodes, read_places, refuse_idle
 from busbw.launch.hosts.ssh import HostFacts, after_setup, agent_command, read_form, ssh_words
 from busbw.launch.settle import split_words
