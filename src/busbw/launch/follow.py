@@ -17,12 +17,12 @@ from typing import Final, TextIO, TypeVar
 
 from busbw.errors import BusbwError, ExitCode, SiteError
 from busbw.launch.engine import Handle, JobState, Output, Phase, load
-from busbw.launch.here import close_record
+from busbw.launch.here import close_record, show_end
 from busbw.launch.interrupt import Interrupt
-from busbw.launch.story import Listener, Story
+from busbw.launch.story import NOT_SHOWN, Listener, Story
 from busbw.launch.submit import is_command, read_handle
 from busbw.launch.verdict import Verdict, judge
-from busbw.model.event import Emit, Event, EventKind, decode, event, now_utc
+from busbw.model.event import Emit, Event, EventKind, event, now_utc
 from busbw.model.record import RunStatus
 from busbw.model.result import Status
 from busbw.record import close
@@ -31,7 +31,6 @@ from busbw.record.arrive import Arrival, Heard
 from busbw.record.owner import Owner, is_owned
 from busbw.record.printed import Line, Reading, keeping
 from busbw.record.read import read_record
-from busbw.redact import redact_text
 
 # How often what another process hears is looked at.
 _READ_SECONDS: Final = 0.1
@@ -46,8 +45,6 @@ _SILENT_START_SECONDS: Final = 60.0
 # How often an engine that does not answer is asked to end a job, and for how long.
 _AGAIN_SECONDS: Final = 2.0
 _REFUSED_SECONDS: Final = 30.0
-# Events that are for the judge and the record.
-_KEPT: Final = frozenset({EventKind.HELLO, EventKind.STALL, EventKind.ERROR, EventKind.END, EventKind.RECORD})
 _Shown = TypeVar("_Shown")
 
 
@@ -105,9 +102,9 @@ class Hearing(Listener):
     """What a job, or one launch of a series, prints: kept in its run folder, and judged at its end."""
 
     def __init__(self, folder: Path, show: Emit) -> None:
-        super().__init__()
         self.arrival = Arrival(folder)
-        self._folder, self._emit = folder, show
+        self._emit = show
+        super().__init__(folder, self.arrival.take)
 
     def replay(self, shown: int = 0) -> None:
         """Hear again what an earlier process heard; the first ``shown`` events were shown here."""
@@ -116,26 +113,20 @@ class Hearing(Listener):
             if number >= shown:
                 self.show(item)
 
-    def take(self, item: Output) -> Line | None:
+    def take_output(self, item: Output) -> Line | None:
         """Keep a line, and give it back where it is no event."""
-        heard = decode(item.text)
-        if heard is not None:
-            whole = self.whole(heard)
-            if whole is not None and self.arrival.take(whole):
-                self.hear(whole)
-                self.show(whole)
-            return None
-        text = redact_text(item.text)
-        with (self._folder / folders.LOG_FILE).open("a") as log:
-            log.write(f"{item.source}: {text}\n" if item.source else text + "\n")
-        self.output.append(text)
-        return Line(item.text, item.is_error)
+        found = self.take(item.text, item.source)
+        if isinstance(found, str):
+            return Line(item.text, item.is_error)
+        if found is not None:
+            self.show(found)
+        return None
 
     def show(self, item: Event) -> None:
-        """What people see of an event while ranks run; how they ended is shown when it is judged."""
+        """What people see of an event while ranks run."""
         if item["event"] == EventKind.HEADER:
             self._emit({**item, "folder": str(self._folder)})
-        elif item["event"] not in _KEPT:
+        elif item["event"] not in NOT_SHOWN:
             self._emit(item)
 
     def whole_story(self, job: str, state: JobState, *, interrupted: bool) -> Story:
@@ -280,7 +271,7 @@ class Following:
         self._show_heard(heard)
         ended = folders.read_ended(self._folder) or folders.Ended(ExitCode.RANK_FAILED, None)
         code = ExitCode(ended.exit_code)
-        self._emit_end(Verdict(code, ended.error))
+        show_end(self._folder, Verdict(code, ended.error), self._emit)
         return code
 
     # ---- what the job prints, and its engine says ----------------------------------------------------------
@@ -310,7 +301,7 @@ class Following:
 
     def _take_line(self, item: Output, keep: Callable[[Line], None] | None) -> None:
         self._heard_s = time.monotonic()
-        line = self._hearing.take(item)
+        line = self._hearing.take_output(item)
         if line is None:
             return
         if keep is not None:
@@ -429,7 +420,7 @@ class Following:
             )
         for name in self._hearing.arrival.left_out:
             self._say(f"note: {name} was too large to send; it stayed with the job")
-        self._emit_end(verdict)
+        show_end(folder, verdict, self._emit)
         own_code = self.state.code if self._is_command else None
         folders.write_ended(folder, int(verdict.code), verdict.error, own_code)
         return verdict.code
@@ -441,12 +432,6 @@ class Following:
         is_interrupted = self._interrupted or was_cancelled
         story = self._hearing.whole_story(self._handle.id, self.state, interrupted=is_interrupted)
         return replace(story, is_command=self._is_command, given_up=self.given_up)
-
-    def _emit_end(self, verdict: Verdict) -> None:
-        if verdict.error is not None:
-            self._emit(verdict.error)
-        if folders.is_started(self._folder):
-            self._emit(event(EventKind.END, exit_code=int(verdict.code), folder=str(self._folder)))
 
     def _quietly(self, act: Callable[[], None]) -> bool:
         """Do what comes after the result, and say whether it was done; a failure does not cost the result."""
