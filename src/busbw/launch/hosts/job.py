@@ -19,7 +19,7 @@ from typing import Any, Final
 from busbw.errors import ExitCode
 from busbw.launch.base import Command
 from busbw.launch.engine import Item, JobState, Output, Phase, RankEnd, SeenRanks
-from busbw.launch.hosts.ssh import SILENCE_SECONDS, agent_text, part
+from busbw.launch.hosts.ssh import SILENCE_SECONDS, opening, part
 from busbw.launch.launcher_words import Death, ranks_on, read_death
 from busbw.launch.processes import Exit, Line, Processes
 from busbw.model.event import decode
@@ -178,8 +178,7 @@ class _Job:
         self._processes = Processes([Command(each.connect) for each in spec.agents], has_input=True)
         bundle = (part(Path(spec.bundle).read_bytes()),) if spec.bundle else ()
         for agent in self._agents:
-            task = json.dumps(self._task(agent.spec)).encode()
-            self._processes.say(agent.index, part(agent_text()), part(task), *bundle)
+            self._processes.say(agent.index, opening(self._task(agent.spec)), *bundle)
 
     def _task(self, spec: AgentSpec) -> dict[str, Any]:
         return {
