@@ -12,7 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from busbw.errors import UsageError, why
+from busbw.errors import UsageError
+from busbw.files import read_input
 from busbw.launch.settle import refuse_other_count, refuse_too_few
 from busbw.rank.world.slurm_text import expand_hosts
 
@@ -52,13 +53,8 @@ def read_places(launch: LaunchSettings) -> tuple[Place, ...]:
     if launch.hostfile is None:
         words = [word.strip() for word in _BETWEEN_HOSTS.split(launch.hosts)]
         return tuple(_place(host, (), "--hosts") for word in words if word for host in _expanded(word))
-    try:
-        text = launch.hostfile.read_text(encoding="utf-8-sig")  # some editors begin it with a mark
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(
-            f"cannot read --hostfile {launch.hostfile}: {why(error)}", hint="name a file with one host a line"
-        ) from error
-    places = parse_hostfile(text, str(launch.hostfile))
+    text = read_input(launch.hostfile, "name a file with one host a line", "--hostfile")
+    places = parse_hostfile(text.removeprefix("\ufeff"), str(launch.hostfile))  # a mark of some editors
     if not places:
         raise UsageError(f"{launch.hostfile} names no host", hint="write one host a line")
     return places
