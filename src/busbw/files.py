@@ -31,16 +31,17 @@ def store(path: Path, content: bytes) -> None:
         raise
 
 
-def read_input(path: Path, hint: str) -> str:
-    """The text of a file that the user named, or may have changed. Raises UsageError where it cannot be read,
-    or is no UTF-8.
+def read_input(path: Path, hint: str, flag: str = "") -> str:
+    """The text of a file that the user named (with ``flag``), or may have changed. Raises UsageError where it
+    cannot be read, or is no UTF-8.
     """
+    named = f"{flag} {path}" if flag else str(path)
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
-        raise UsageError(f"cannot read {path}: {why(error)}", hint=hint) from error
+        raise UsageError(f"cannot read {named}: {why(error)}", hint=hint) from error
     except ValueError as error:
-        raise UsageError(f"cannot read {path}: it is not UTF-8 text ({error})", hint=hint) from error
+        raise UsageError(f"cannot read {named}: it is not UTF-8 text ({error})", hint=hint) from error
 
 
 def write_output(path: Path, content: bytes) -> None:

@@ -232,16 +232,12 @@ class Commands:
     def start(self) -> None:
         """Start all of them."""
         for index, command in enumerate(self.commands):
-            self._start(index, command)
-
-    def _start(self, index: int, command: dict[str, Any]) -> None:
-        try:
-            process = start(command["argv"], command["environ"])
-        except OSError as error:
-            say(exit=127, index=index, pid=0, error=f"{error.filename}: {error.strerror}")
-            return
-        self.running[index] = process
-        self.pipes.add(index, process)
+            try:
+                self.running[index] = start(command["argv"], command["environ"])
+            except OSError as error:
+                say(exit=127, index=index, pid=0, error=f"{error.filename}: {error.strerror}")
+            else:
+                self.pipes.add(index, self.running[index])
 
     def read(self, key: selectors.SelectorKey) -> None:
         """Pass on what a command wrote."""
@@ -311,46 +307,28 @@ def read_part() -> bytes:
     return read_bytes(int(read_bytes(10)))
 
 
-class Orders:
-    """What busbw says; the end of the connection is ``now``."""
-
-    def __init__(self, grace_seconds: float) -> None:
-        self.grace = grace_seconds
-        self.word, self.deadline = "", 0.0
-
-    def read(self) -> list[str]:
-        """The words that are there now."""
-        words = os.read(0, _CHUNK_BYTES).decode().split() or ["now"]
-        for word in words:
-            if word in ("end", "now") and self.word != "now":
-                self.word = word
-                self.deadline = time.monotonic() + (self.grace if word == "end" else 0)
-        return words
-
-    def is_over(self, *, idle: bool) -> bool:
-        """Whether nothing is to go on; ``idle`` where nothing does."""
-        return bool(self.word) and (idle or time.monotonic() >= self.deadline)
-
-
 def serve(task: dict[str, Any]) -> None:
     """Do the task until its commands have ended or busbw has had enough, and sweep up."""
     selector = selectors.DefaultSelector()
     selector.register(0, selectors.EVENT_READ)
     watch = Watch(task["watch"], selector, say) if task["watch"] else None
-    orders, commands = Orders(task["grace"]), Commands(task, selector)
+    commands = Commands(task, selector)
+    end, deadline = "", 0.0  # the word that ends it, and until when
     say(ready=os.getpid())  # ranks that connect from now on are heard
-    while not orders.is_over(idle=not commands.running):
+    while not end or (commands.running and time.monotonic() < deadline):
         for key, _ in selector.select(_LOOK_SECONDS):
             if isinstance(key.data, Watch):
                 key.data.read(key)
             elif key.data is not None:
                 commands.read(key)
             else:
-                words = orders.read()
-                if "go" in words:
-                    commands.start()
-                if "end" in words:
-                    commands.signal(signal.SIGTERM)
+                for word in os.read(0, _CHUNK_BYTES).decode().split() or ["now"]:
+                    if word == "go":
+                        commands.start()
+                    elif end != "now":
+                        end, deadline = word, time.monotonic() + (task["grace"] if word == "end" else 0)
+                    if word == "end":
+                        commands.signal(signal.SIGTERM)
         commands.bury()
     finish(commands, watch)
 

@@ -9,7 +9,7 @@ asked first is asked by ``inquire``, so a request can be compared as text in a t
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from importlib import import_module
@@ -131,6 +131,28 @@ class Phase(StrEnum):
 
 
 @dataclass(frozen=True)
+class RankEnd:
+    """A rank's end as its host's agent saw it. ``said``: it took its leave, by itself or told to by a
+    signal. ``swept``: the agent was ending what was left.
+    """
+
+    rank: int
+    said: bool
+    swept: bool
+
+
+@dataclass(frozen=True)
+class SeenRanks:
+    """What an engine saw of ranks that an MPI launcher started: the host of each, the last words of each, and
+    their ends in the order in which they were heard.
+    """
+
+    hosts: Sequence[str] = ()
+    words: Mapping[int, Sequence[str]] = field(default_factory=dict)
+    ends: Sequence[RankEnd] = ()
+
+
+@dataclass(frozen=True)
 class JobState:
     """A job's state by the engine's own account.
 
@@ -138,6 +160,7 @@ class JobState:
     quota): the run ends with the reason, instead of waiting. ``hint`` says what to try. ``code``: exit code
     of an ENDED job, negative for a signal, None if not known. ``rank`` and ``host``: who failed, where known.
     ``out_of_time``: the engine ended it because of its time limit; ``cancelled``: as somebody wanted.
+    ``seen``: of its ranks, where ``why`` does not say it.
     """
 
     phase: Phase
@@ -149,6 +172,7 @@ class JobState:
     host: str = ""
     out_of_time: bool = False
     cancelled: bool = False
+    seen: SeenRanks = field(default_factory=SeenRanks, compare=False)
 
     @property
     def knows_cause(self) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,13 +16,13 @@ from pathlib import Path
 from typing import Final, TextIO, TypeVar
 
 from busbw.errors import BusbwError, ExitCode, SiteError
-from busbw.launch.engine import Engine, Handle, JobState, Output, Phase, load
-from busbw.launch.here import close_record
+from busbw.launch.engine import Handle, JobState, Output, Phase, load
+from busbw.launch.here import close_record, show_end
 from busbw.launch.interrupt import Interrupt
-from busbw.launch.story import Listener, Story
+from busbw.launch.story import NOT_SHOWN, Listener, Story
 from busbw.launch.submit import is_command, read_handle
 from busbw.launch.verdict import Verdict, judge
-from busbw.model.event import Emit, Event, EventKind, decode, event, now_utc
+from busbw.model.event import Emit, Event, EventKind, event, now_utc
 from busbw.model.record import RunStatus
 from busbw.model.result import Status
 from busbw.record import close
@@ -30,7 +31,6 @@ from busbw.record.arrive import Arrival, Heard
 from busbw.record.owner import Owner, is_owned
 from busbw.record.printed import Line, Reading, keeping
 from busbw.record.read import read_record
-from busbw.redact import redact_text
 
 # How often what another process hears is looked at.
 _READ_SECONDS: Final = 0.1
@@ -45,8 +45,6 @@ _SILENT_START_SECONDS: Final = 60.0
 # How often an engine that does not answer is asked to end a job, and for how long.
 _AGAIN_SECONDS: Final = 2.0
 _REFUSED_SECONDS: Final = 30.0
-# Events that are for the judge and the record.
-_KEPT: Final = frozenset({EventKind.HELLO, EventKind.STALL, EventKind.ERROR, EventKind.END, EventKind.RECORD})
 _Shown = TypeVar("_Shown")
 
 
@@ -69,12 +67,19 @@ def cancel(folder: Path, *, now: bool) -> Handle:
     is_new = not mark.exists()
     mark.touch()
     try:
-        load(handle.engine).cancel(handle, now=now)
-    except SiteError as error:
+        _cancel(handle, folder, now=now)
+    except SiteError:
         if is_new:  # nobody cancelled anything
             mark.unlink(missing_ok=True)
-        raise _goes_on(handle, folder, error) from error
+        raise
     return handle
+
+
+def _cancel(handle: Handle, folder: Path, *, now: bool) -> None:
+    try:
+        load(handle.engine).cancel(handle, now=now)
+    except SiteError as error:
+        raise _goes_on(handle, folder, error) from error
 
 
 def not_starting(
@@ -97,9 +102,9 @@ class Hearing(Listener):
     """What a job, or one launch of a series, prints: kept in its run folder, and judged at its end."""
 
     def __init__(self, folder: Path, show: Emit) -> None:
-        super().__init__()
         self.arrival = Arrival(folder)
-        self._folder, self._emit = folder, show
+        self._emit = show
+        super().__init__(folder, self.arrival.take)
 
     def replay(self, shown: int = 0) -> None:
         """Hear again what an earlier process heard; the first ``shown`` events were shown here."""
@@ -108,26 +113,20 @@ class Hearing(Listener):
             if number >= shown:
                 self.show(item)
 
-    def take(self, item: Output) -> Line | None:
+    def take_output(self, item: Output) -> Line | None:
         """Keep a line, and give it back where it is no event."""
-        heard = decode(item.text)
-        if heard is not None:
-            whole = self.whole(heard)
-            if whole is not None and self.arrival.take(whole):
-                self.hear(whole)
-                self.show(whole)
-            return None
-        text = redact_text(item.text)
-        with (self._folder / folders.LOG_FILE).open("a") as log:
-            log.write(f"{item.source}: {text}\n" if item.source else text + "\n")
-        self.output.append(text)
-        return Line(item.text, item.is_error)
+        found = self.take(item.text, item.source)
+        if isinstance(found, str):
+            return Line(item.text, item.is_error)
+        if found is not None:
+            self.show(found)
+        return None
 
     def show(self, item: Event) -> None:
-        """What people see of an event while ranks run; how they ended is shown when it is judged."""
+        """What people see of an event while ranks run."""
         if item["event"] == EventKind.HEADER:
             self._emit({**item, "folder": str(self._folder)})
-        elif item["event"] not in _KEPT:
+        elif item["event"] not in NOT_SHOWN:
             self._emit(item)
 
     def whole_story(self, job: str, state: JobState, *, interrupted: bool) -> Story:
@@ -175,19 +174,17 @@ class Following:
         cancels: bool = True,
         raw: Callable[[Line], object] | None = None,
     ) -> None:
-        engine = load(handle.engine)
         self.state = JobState(Phase.PENDING)
         self.given_up: BusbwError | None = None
         self.stopped = self.left = self.wants_end = False
-        self._engine, self._handle, self._folder, self._err = engine, handle, folder, err
+        self._engine, self._handle, self._folder, self._err = load(handle.engine), handle, folder, err
         self._emit = _heard_by_some(show)
         self._raw = _heard_by_some(raw) if raw is not None else None
         self._is_command = is_command(folder)
         self._hearing = Hearing(folder, self._emit)
         self._printed = Reading(folder)  # what a command printed, where another process hears it
-        self._cancelling = _Cancelling(engine, handle, folder, self._say)
-        self._wait_s = engine.WAIT_SECONDS if wait is None else wait
-        self._limit_s, self._cancels = limit_seconds, cancels
+        self._wait_s = self._engine.WAIT_SECONDS if wait is None else wait
+        self._limit_s, self._cancels = math.inf if limit_seconds is None else limit_seconds, cancels
         self._ends = self._ends_now = False  # once it was read; without time for last words
         self._interrupted = False  # the engine took a wish for its end
         self._reported_silence = False
@@ -195,6 +192,9 @@ class Following:
         self._since_s = self._heard_s = time.monotonic()  # the last line came, or the first state
         self._running_since_s: float | None = None
         self._wrong_since_s: float | None = None
+        self._taken_s: float | None = None  # somebody had its end taken by the engine
+        self._refused_since_s: float | None = None
+        self._again_s = 0.0  # when an engine that refused it is asked again
 
     def end_once_read(self, *, now: bool) -> None:
         """End the job once what it has printed so far was read; ``now`` leaves no time for last words."""
@@ -271,7 +271,7 @@ class Following:
         self._show_heard(heard)
         ended = folders.read_ended(self._folder) or folders.Ended(ExitCode.RANK_FAILED, None)
         code = ExitCode(ended.exit_code)
-        self._emit_end(Verdict(code, ended.error))
+        show_end(self._folder, Verdict(code, ended.error), self._emit)
         return code
 
     # ---- what the job prints, and its engine says ----------------------------------------------------------
@@ -291,15 +291,17 @@ class Following:
                     return
                 self._heed(interrupt)
                 is_ended = self.state.phase is Phase.ENDED
-                if interrupt.insisted or (self._cancelling.is_ignored() and not is_ended):
-                    self._kill()
+                had_time = self._taken_s is not None and time.monotonic() - self._taken_s > _CANCEL_SECONDS
+                if interrupt.insisted or (had_time and not is_ended):
+                    _cancel(self._handle, self._folder, now=True)
+                    self._interrupted = self._interrupted or self.wants_end
                     return
                 if is_ended:
                     return
 
     def _take_line(self, item: Output, keep: Callable[[Line], None] | None) -> None:
         self._heard_s = time.monotonic()
-        line = self._hearing.take(item)
+        line = self._hearing.take_output(item)
         if line is None:
             return
         if keep is not None:
@@ -333,41 +335,49 @@ class Following:
             self._say("interrupted: cancelling the job")
         if interrupt.insisted or self.state.phase is Phase.ENDED:
             return
-        if not self._cancelling.is_taken and (self._folder / folders.CANCELLED_FILE).is_file():
-            self._cancelling.note_others()
-        if not self._cancelling.is_taken:
-            self._note_reasons(now_s)
-        if self._hearing.story.is_wrong and self._wrong_since_s is None:
-            self._wrong_since_s = now_s
         self._report_silence(now_s)
-        now = self._ends_now or self._hearing.story.all_still  # who stands still has no last words
-        if self._is_to_end(now_s) and self._cancelling.ask(now=now):
-            self._interrupted = self.wants_end
-            if self._ends:
-                (self._folder / folders.CANCELLED_FILE).touch()
-
-    def _note_reasons(self, now_s: float) -> None:
-        """Why we want its end; the first reason is the one that is reported."""
-        if self._ends and self._has_read(now_s):
-            self.wants_end = True
-        if self.wants_end:
-            return
-        if self.given_up is None:
-            waited_s = now_s - self._since_s
-            self.given_up = not_starting(self._handle.id, self.state, waited_s, self._wait_s)
-        limit_s, since_s = self._limit_s, self._running_since_s
-        if limit_s is None or since_s is None or self._hearing.story.out_of_time_s is not None:
-            return
-        if now_s - since_s > limit_s:
-            self._hearing.run_out_of_time(limit_s)
-            self._say(f"not ended after {limit_s:g} s: cancelling the job")
+        if self._taken_s is None and (self._folder / folders.CANCELLED_FILE).is_file():
+            self._taken_s = now_s  # somebody else has cancelled it, and it gets the same time
+        if self._taken_s is None and self._is_to_end(now_s) and now_s >= self._again_s:
+            self._ask_for_end(now_s)
 
     def _is_to_end(self, now_s: float) -> bool:
-        wrong_s = self._wrong_since_s
-        is_hung = wrong_s is not None and now_s - wrong_s > _WRONG_SECONDS
-        is_hung = is_hung or self._hearing.story.all_still
-        is_late = self._hearing.story.out_of_time_s is not None
+        """Whether the job is to end. The first reason is the one that is reported."""
+        hearing, wrong_s, running_s = self._hearing, self._wrong_since_s, self._running_since_s
+        self.wants_end = self.wants_end or (self._ends and self._has_read(now_s))
+        if not self.wants_end and self.given_up is None:
+            waited_s = now_s - self._since_s
+            self.given_up = not_starting(self._handle.id, self.state, waited_s, self._wait_s)
+        is_late = running_s is not None and now_s - running_s > self._limit_s
+        if is_late and not self.wants_end and hearing.story.out_of_time_s is None:
+            hearing.run_out_of_time(self._limit_s)
+            self._say(f"not ended after {self._limit_s:g} s: cancelling the job")
+        if hearing.story.is_wrong and wrong_s is None:
+            self._wrong_since_s = now_s
+        is_hung = hearing.story.all_still or (wrong_s is not None and now_s - wrong_s > _WRONG_SECONDS)
+        is_late = hearing.story.out_of_time_s is not None
         return self.wants_end or self.given_up is not None or is_hung or is_late
+
+    def _ask_for_end(self, now_s: float) -> None:
+        """An engine that does not answer has not cancelled anything, so it is asked again, and what goes on
+        is said to go on. Raises SiteError after long without an answer.
+        """
+        if self._refused_since_s is None:
+            self._refused_since_s = now_s
+        now = self._ends_now or self._hearing.story.all_still  # who stands still has no last words
+        try:
+            self._engine.cancel(self._handle, now=now)
+        except SiteError as error:
+            if time.monotonic() - self._refused_since_s > _REFUSED_SECONDS:
+                raise _goes_on(self._handle, self._folder, error) from error
+            if not self._again_s:
+                self._say(f"not cancelled yet: {error.message}; asking again")
+            self._again_s = time.monotonic() + _AGAIN_SECONDS
+            return
+        self._taken_s = time.monotonic()
+        self._interrupted = self.wants_end
+        if self._ends:
+            (self._folder / folders.CANCELLED_FILE).touch()
 
     def _has_read(self, now_s: float) -> bool:
         """Whether all that the job has printed was read: it has not started, or nothing came for a while."""
@@ -387,11 +397,6 @@ class Following:
                 f"job {self._handle.id} has run for {_SILENT_START_SECONDS:g} s, and no rank has"
                 f" reported; its launcher's output is in {self._folder / folders.LOG_FILE}"
             )
-
-    def _kill(self) -> None:
-        """End the job without time for last words."""
-        self._cancelling.kill()
-        self._interrupted = self._interrupted or self.wants_end
 
     # ---- the end -------------------------------------------------------------------------------------------
 
@@ -415,7 +420,7 @@ class Following:
             )
         for name in self._hearing.arrival.left_out:
             self._say(f"note: {name} was too large to send; it stayed with the job")
-        self._emit_end(verdict)
+        show_end(folder, verdict, self._emit)
         own_code = self.state.code if self._is_command else None
         folders.write_ended(folder, int(verdict.code), verdict.error, own_code)
         return verdict.code
@@ -428,12 +433,6 @@ class Following:
         story = self._hearing.whole_story(self._handle.id, self.state, interrupted=is_interrupted)
         return replace(story, is_command=self._is_command, given_up=self.given_up)
 
-    def _emit_end(self, verdict: Verdict) -> None:
-        if verdict.error is not None:
-            self._emit(verdict.error)
-        if folders.is_started(self._folder):
-            self._emit(event(EventKind.END, exit_code=int(verdict.code), folder=str(self._folder)))
-
     def _quietly(self, act: Callable[[], None]) -> bool:
         """Do what comes after the result, and say whether it was done; a failure does not cost the result."""
         try:
@@ -442,57 +441,6 @@ class Following:
             self._say(f"warning: {error.message}" + (f"; hint: {error.hint}" if error.hint else ""))
             return False
         return True
-
-
-class _Cancelling:
-    """Asks an engine to end a job: one that does not answer has not cancelled anything, so it is asked again,
-    and what goes on is said to go on.
-    """
-
-    def __init__(self, engine: Engine, handle: Handle, folder: Path, say: Callable[[str], None]) -> None:
-        self._engine, self._handle, self._folder, self._say = engine, handle, folder, say
-        self._taken_s: float | None = None
-        self._refused_since_s: float | None = None
-        self._again_s = 0.0
-
-    @property
-    def is_taken(self) -> bool:
-        """The engine has taken it."""
-        return self._taken_s is not None
-
-    def is_ignored(self) -> bool:
-        """Whether the job had its time for last words, and goes on."""
-        return self._taken_s is not None and time.monotonic() - self._taken_s > _CANCEL_SECONDS
-
-    def note_others(self) -> None:
-        """Somebody else has cancelled it; it gets the same time."""
-        self._taken_s = time.monotonic()
-
-    def ask(self, *, now: bool) -> bool:
-        """Ask once it is time; True where the engine takes it. Raises SiteError after long without that."""
-        asked_s = time.monotonic()
-        if self._taken_s is not None or asked_s < self._again_s:
-            return False
-        if self._refused_since_s is None:
-            self._refused_since_s = asked_s
-        try:
-            self._engine.cancel(self._handle, now=now)
-        except SiteError as error:
-            if time.monotonic() - self._refused_since_s > _REFUSED_SECONDS:
-                raise _goes_on(self._handle, self._folder, error) from error
-            if not self._again_s:
-                self._say(f"not cancelled yet: {error.message}; asking again")
-            self._again_s = time.monotonic() + _AGAIN_SECONDS
-            return False
-        self._taken_s = time.monotonic()
-        return True
-
-    def kill(self) -> None:
-        """Without time for last words. Raises SiteError where the engine does not take it."""
-        try:
-            self._engine.cancel(self._handle, now=True)
-        except SiteError as error:
-            raise _goes_on(self._handle, self._folder, error) from error
 
 
 def _goes_on(handle: Handle, folder: Path, error: SiteError) -> SiteError:

@@ -19,16 +19,16 @@ from busbw.errors import ExitCode
 from busbw.launch.interrupt import Interrupt
 from busbw.launch.leftovers import remove_leftovers
 from busbw.launch.processes import Exit, Line, Processes
-from busbw.launch.story import Listener, Story
+from busbw.launch.story import NOT_SHOWN, Listener, Story
 from busbw.launch.witness import Witness
-from busbw.model.event import Emit, Event, EventKind, decode, error_words, event, now_utc
+from busbw.model.event import Emit, Event, EventKind, error_words, event, now_utc
 from busbw.model.record import RunStatus
 from busbw.rank import progress
 from busbw.rank.world.watched import FRONT_VARIABLE
 from busbw.record import close
 from busbw.record import folder as folders
 from busbw.record.findings import keep, merge
-from busbw.redact import redact_all, redact_text, redact_words
+from busbw.redact import redact_all, redact_words
 
 if TYPE_CHECKING:
     from busbw.launch.base import LaunchRequest
@@ -92,11 +92,16 @@ def measure(
 
         verdict = judge(story)
         close_record(folder, verdict)
+    show_end(folder, verdict, show)
+    return verdict.code
+
+
+def show_end(folder: Path, verdict: Verdict, show: Emit) -> None:
+    """Show how a run ended."""
     if verdict.error is not None:
         show(verdict.error)
     if folders.is_started(folder):
         show(event(EventKind.END, exit_code=int(verdict.code), folder=str(folder)))
-    return verdict.code
 
 
 def new_folder(plan: Plan, settings: RunSettings) -> Path:
@@ -134,13 +139,13 @@ def _follow(
     """Start the request and show its events until all processes have ended, or a signal asks us to end, or
     something went wrong and the other ranks had their time, or the time is up. No process is left afterwards.
     """
-    heard, exits = Listener(), dict[int, int]()
+    heard, exits = Listener(folder), dict[int, int]()
     interrupted, wrong_since_s = False, 0.0
     started_s = time.monotonic()
     has_core = (os.cpu_count() or 1) > launch.ranks  # else it would take one from a rank that starts
     waiting = list(meanwhile) if has_core else list(meanwhile[:1])
+    (folder / folders.LOG_FILE).touch()
     with (
-        (folder / folders.LOG_FILE).open("a") as log,
         contextlib.closing(Witness(launch.ranks)) as witness,
         Processes(
             _with_own(launch, {FRONT_VARIABLE: witness.address}).commands, lambda: interrupt.insisted
@@ -162,13 +167,14 @@ def _follow(
                 break
             if isinstance(item, Line):
                 was_under_way = heard.story.end is None
-                _take_line(item, heard, show, log, witness)
+                _take_line(item, heard, show, witness)
                 if was_under_way and heard.story.end is not None and not heard.story.is_wrong:
                     merge(folder)
                     at_end(folder)
             elif isinstance(item, Exit):
                 exits[item.process] = item.code
-            if witness.saw_wrong or heard.story.is_wrong or any(exits.values()):
+            is_wrong = heard.story.is_wrong or any(exits.values())
+            if is_wrong or witness.someone_ended or witness.lost_launcher:
                 wrong_since_s = wrong_since_s or now_s
             if heard.story.all_still or (wrong_since_s and now_s - wrong_since_s > LAST_WORDS_SECONDS):
                 break
@@ -183,19 +189,12 @@ def _with_own(launch: LaunchRequest, own: Mapping[str, str]) -> LaunchRequest:
     return replace(launch, commands=tuple(commands))
 
 
-def _take_line(line: Line, heard: Listener, show: Emit, log: TextIO, witness: Witness) -> None:
-    item = None if line.is_error else decode(line.text)
-    if item is None:
-        text = redact_text(line.text)
-        log.write(text + "\n")
-        log.flush()
-        heard.output.append(text)
-    elif (whole := heard.whole(item)) is not None:
-        heard.hear(whole)
-        if whole["event"] == EventKind.HELLO:
-            witness.hear(int(whole["pid"]), int(whole["rank"]))
-        if whole["event"] not in (EventKind.HELLO, EventKind.STALL, EventKind.ERROR, EventKind.END):
-            show(whole)
+def _take_line(line: Line, heard: Listener, show: Emit, witness: Witness) -> None:
+    found = heard.take(line.text, may_be_event=not line.is_error)
+    if isinstance(found, dict) and found["event"] == EventKind.HELLO:
+        witness.hear(int(found["pid"]), int(found["rank"]))
+    elif isinstance(found, dict) and found["event"] not in NOT_SHOWN:
+        show(found)
 
 
 def close_with(folder: Path, error: Event) -> None:

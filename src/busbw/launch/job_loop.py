@@ -75,11 +75,6 @@ def say(number: int, kind: str, text: str) -> None:
         sys.stdout.buffer.flush()
 
 
-def _is_result(text: bytes) -> bool:
-    found = _EVENT.match(text)
-    return found is not None and found[1] not in _LEFT_OUT
-
-
 class Sender:
     """Sends what one launch prints: its results always, the rest within a bound."""
 
@@ -94,12 +89,16 @@ class Sender:
         """Pass a line on, or not."""
         label = _LABEL.match(line)
         text = line[label.end() :] if label else line
-        is_fitting = self.left_bytes >= self._cost(line)
-        passes = self._passes_rest[is_error] if self._was_cut[is_error] else is_fitting or _is_result(text)
+        event = _EVENT.match(text)
+        is_result = event is not None and event[1] not in _LEFT_OUT
+        cost = len(f"@{self._number} o ") + len(line) + 1
+        passes = self.left_bytes >= cost or is_result
+        if self._was_cut[is_error]:
+            passes = self._passes_rest[is_error]
         self._was_cut[is_error] = label is not None and len(text) == _CUT_BYTES
         self._passes_rest[is_error] = passes
         if passes:
-            self.left_bytes -= self._cost(line)
+            self.left_bytes -= cost
             say(self._number, "e" if is_error else "o", line.decode("utf-8", "surrogateescape"))
         else:
             self.dropped_bytes += len(line)
@@ -110,9 +109,6 @@ class Sender:
             dropped = f"busbw: {self.dropped_bytes} bytes of this launch's output were dropped"
             say(self._number, "e", dropped)
 
-    def _cost(self, line: bytes) -> int:
-        return len(f"@{self._number} o ") + len(line) + 1
-
 
 class Launch:
     """One launch: its processes, and how they are ended."""
@@ -120,7 +116,6 @@ class Launch:
     def __init__(self, spec: dict[str, Any], mark: str) -> None:
         self.sender = Sender(spec["number"])
         self.wrong_since_s: float | None = None
-        self._ends_s: float | None = None  # when it was told to end
         self._began_s = time.monotonic()
         self._number, self._limit_s = spec["number"], spec["limit_s"]
         # A process group in the job's own session: engines end what is in that.
@@ -141,19 +136,22 @@ class Launch:
 
     def run(self, stop: Stop) -> dict[str, Any]:
         """Pass its output on until it has ended: its exit code, and whether it was ended by its limit."""
-        ended_s = None
+        ended_s = told_s = None  # the launcher has ended; it was told to, with time for last words
         outcome: dict[str, Any] = {}
         while self._selector.get_map():
             self._read()
-            if ended_s is not None and time.monotonic() - ended_s > _TRAIL_SECONDS:
+            now_s = time.monotonic()
+            if ended_s is not None and now_s - ended_s > _TRAIL_SECONDS:
                 break
             if ended_s is None and self.process.poll() is not None:
-                ended_s = time.monotonic()
-            if ended_s is None and self._is_late() and self._ends_s is None:
-                outcome["limit_s"] = self._limit_s
-                say(self._number, "=", json.dumps(outcome))
-            if ended_s is None:
-                self._heed(stop, is_late=bool(outcome))
+                ended_s = now_s
+            if ended_s is not None:
+                continue
+            if told_s is None and self._is_to_end(stop, outcome):
+                told_s = now_s
+                self._signal(signal.SIGTERM)
+            elif told_s is not None and now_s - told_s > LAST_WORDS_SECONDS:
+                self._signal(signal.SIGKILL)
         self._signal(signal.SIGKILL)  # what it left behind
         outcome["code"] = self.process.wait()
         for is_error, rest in self._rest.items():
@@ -163,19 +161,14 @@ class Launch:
         self._selector.close()
         return outcome
 
-    def _is_late(self) -> bool:
-        return bool(self._limit_s) and time.monotonic() - self._began_s > self._limit_s
-
-    def _heed(self, stop: Stop, *, is_late: bool) -> None:
-        """End it where it is to end: by a signal with time for last words, and later by another one."""
+    def _is_to_end(self, stop: Stop, outcome: dict[str, Any]) -> bool:
+        """Because somebody wants it, or it hangs, or its time is up, which is noted."""
         now_s = time.monotonic()
+        if self._limit_s and now_s - self._began_s > self._limit_s:
+            outcome["limit_s"] = self._limit_s
+            say(self._number, "=", json.dumps(outcome))
         is_stuck = self.wrong_since_s is not None and now_s - self.wrong_since_s > WRONG_SECONDS
-        if self._ends_s is None:
-            if stop.is_wanted or is_late or is_stuck:
-                self._ends_s = now_s
-                self._signal(signal.SIGTERM)
-        elif now_s - self._ends_s > LAST_WORDS_SECONDS:
-            self._signal(signal.SIGKILL)
+        return stop.is_wanted or bool(outcome) or is_stuck
 
     def _read(self) -> None:
         for key, _ in self._selector.select(_TICK_SECONDS):

@@ -26,6 +26,15 @@ class Death:
     code: int | None = None
     number: int | None = None
 
+    @property
+    def how(self) -> str:
+        """How it ended, after the words for who."""
+        if self.code is not None:
+            return f"ended with {describe(self.code)}" if self.code >= 0 else f"was {describe(self.code)}"
+        if self.number:
+            return f"ended with {self.number} (an exit code, or a signal's number: hydra prints both alike)"
+        return "ended first, and the launcher ended the others"
+
 
 _HYDRA_PLACE = re.compile(r"^=\s+PID (\d+) RUNNING AT (\S+)", re.MULTILINE)
 _HYDRA_CODE = re.compile(r"^=\s+EXIT CODE: (\d+)", re.MULTILINE)
@@ -68,6 +77,12 @@ def read_death(lines: Sequence[str]) -> Death | None:
     if match := _HYDRA_PLACE.search(text):
         return Death(match[2], int(match[1]), **_hydra_code(text))
     return None
+
+
+def ranks_on(host: str, places: Mapping[int, str]) -> list[int]:
+    """The ranks of a host, whose long name a launcher may have."""
+    short = host.partition(".")[0]
+    return [rank for rank, place in places.items() if place.partition(".")[0] == short]
 
 
 def cut_a_message(lines: Sequence[str]) -> bool:

@@ -7,11 +7,11 @@ median is one observation (``stats.launches``). Every launch is a run of its own
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from busbw.errors import ExitCode
 from busbw.launch import here
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from busbw.model.case import Case
     from busbw.model.plan import Plan
     from busbw.plan.flags.run import RunSettings
-
-_SHOWN_AT_ONCE: Final = (EventKind.ERROR,)
 
 
 def measure(
@@ -54,7 +52,7 @@ def measure(
     def hear(item: Event) -> None:
         if item["event"] == EventKind.HEADER:
             headers.append(item)
-        elif item["event"] in _SHOWN_AT_ONCE:
+        elif item["event"] == EventKind.ERROR:
             show(item)
 
     with progress(settings.launches, "launch 1") as step:
@@ -91,8 +89,9 @@ def _report(folder: Path, launches: list[RunRecord], header: Event, code: ExitCo
 def combine(launches: list[RunRecord], run_id: str) -> RunRecord:
     """One record over launches of the same plan (at least one)."""
     first = launches[0]
+    ranks = first.world.size if first.world is not None else 1
     results = [
-        _over_launches(case, [record.results[case.index] for record in launches], _ranks(first))
+        _over_launches(case, [record.results[case.index] for record in launches], ranks)
         for case in first.plan.cases
     ]
     return replace(
@@ -103,10 +102,6 @@ def combine(launches: list[RunRecord], run_id: str) -> RunRecord:
         ended=now_utc(),
         status=RunStatus.COMPLETE,
     )
-
-
-def _ranks(record: RunRecord) -> int:
-    return record.world.size if record.world is not None else 1
 
 
 def _over_launches(case: Case, results: list[CaseResult], ranks: int) -> CaseResult:
@@ -134,28 +129,28 @@ def _over_launches(case: Case, results: list[CaseResult], ranks: int) -> CaseRes
         excluded=sum(result.excluded for result in results),
         wrong=None if worst.wrong is None else sum(result.wrong or 0 for result in results),
         marks=tuple(dict.fromkeys(mark for result in results for mark in result.marks)),
-        issue_ns=_median([result.issue_ns for result in results]),
-        skew_ns=_median([result.skew_ns for result in results]),
-        first_call_ns=_median([result.first_call_ns for result in results]),
-        stats={word: _median([result.stats.get(word) for result in results]) for word in worst.stats},
-        evidence={"launch_times_ns": times, **_host_bound(results), **_least_singles(results)},
+        issue_ns=_median(result.issue_ns for result in results),
+        skew_ns=_median(result.skew_ns for result in results),
+        first_call_ns=_median(result.first_call_ns for result in results),
+        stats={word: _median(result.stats.get(word) for result in results) for word in worst.stats},
+        evidence={"launch_times_ns": times, **_evidence(results)},
     )
 
 
-def _host_bound(results: list[CaseResult]) -> dict[str, bool]:
-    """Host-bound where one launch was."""
-    return {"host_bound": True} if any(result.evidence.get("host_bound") for result in results) else {}
+def _evidence(results: list[CaseResult]) -> dict[str, Any]:
+    """Host-bound where one launch was. What the percentiles are of: as many calls as every launch timed one
+    by one.
+    """
+    found = [result.evidence for result in results]
+    bound = {"host_bound": True} if any(each.get("host_bound") for each in found) else {}
+    are_single = all(each.get("single_calls") is not None for each in found)
+    return bound | ({"single_calls": min(each["single_calls"] for each in found)} if are_single else {})
 
 
-def _least_singles(results: list[CaseResult]) -> dict[str, int]:
-    """How many calls every launch timed one by one: what the percentiles are of, and too few for others."""
-    found = [result.evidence.get("single_calls") for result in results]
-    return {} if None in found else {"single_calls": min(calls for calls in found if calls is not None)}
-
-
-def _median(values: list[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return median(known) if len(known) == len(values) else None
+def _median(values: Iterable[float | None]) -> float | None:
+    """None where one launch has none."""
+    known = list(values)
+    return None if None in known else median(value for value in known if value is not None)
 
 
 def _method(methods: list[Method]) -> Method:

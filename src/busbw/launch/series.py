@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import islice, product
 from pathlib import Path
 from statistics import mean
-from typing import Any, Final, TextIO
+from typing import Final, TextIO
 
 from busbw.errors import BusbwError, ExitCode, UsageError
 from busbw.files import read_input
@@ -117,9 +117,10 @@ def measure(series: Series, start: Starter, err: TextIO, losers: Losers | None =
         try:
             while (planned := launches.next()) is not None:
                 step()
-                if losers is not None and launches.begins_block(planned):
+                made = launches.series.outcomes
+                if losers is not None and made and made[-1].block != planned.block:
                     out = losers(launches.series)
-                if planned.setup in out:
+                if planned.setup in out or _is_given_up(made, planned):
                     launches.skip(planned)
                 elif not _launch(launches, planned, start):
                     launches.stop(INTERRUPTED)
@@ -138,51 +139,20 @@ def planned_launches(series: Series) -> Iterator[Planned]:
 
 def _launch(launches: Launches, planned: Planned, start: Starter) -> bool:
     """Make one launch; False where the user interrupted it: the setup did nothing wrong."""
-    outcomes = launches.series.outcomes
-    if _is_given_up(outcomes, planned.setup, planned.nodes):
-        launches.skip(planned)
-        return True
     setup = next(each for each in launches.series.setups if each.name == planned.setup)
     folder = folders.create(planned.folder.parent, planned.folder.name)
-    ear = launches.ear(planned)
+    hear = launches.begin(planned)
     started_s = time.monotonic()
     try:
-        code = start(setup, planned.nodes, folder, ear)
+        code = start(setup, planned.nodes, folder, hear)
     except UsageError:
         raise
     except BusbwError as failure:
-        ear(error_event(failure))
+        hear(error_event(failure))
         code = failure.exit_code
     if code is not ExitCode.INTERRUPTED:
-        launches.add(planned, code, time.monotonic() - started_s, ear)
+        launches.add(planned, code, time.monotonic() - started_s)
     return code is not ExitCode.INTERRUPTED
-
-
-class Ear:
-    """Hears a launch: errors are kept, findings shown. ``shown`` are those of earlier launches: each is shown
-    once.
-    """
-
-    def __init__(self, place: str, err: TextIO, shown: set[str]) -> None:
-        self.errors: list[Event] = []
-        self._place, self._err, self._shown = place, err, shown
-
-    def __call__(self, item: Event) -> None:
-        if item["event"] == EventKind.ERROR:
-            self.errors.append(item)
-        elif item["event"] == EventKind.FINDING:
-            self._show(item["finding"])
-
-    @property
-    def error(self) -> str:
-        """What the first of its errors says, with the rank and host that it names."""
-        return error_words({"rank": None, "host": "", **self.errors[0]})
-
-    def _show(self, finding: Mapping[str, Any]) -> None:
-        claim = str(finding["claim"])
-        if claim not in self._shown:
-            self._shown.add(claim)
-            print(f"{self._place}:", *finding_lines(finding), sep="\n", file=self._err, flush=True)
 
 
 class Launches:
@@ -191,7 +161,8 @@ class Launches:
     def __init__(self, series: Series, err: TextIO) -> None:
         self.series = replace(series, stopped="")
         self._err = err
-        self._shown: set[str] = set()  # findings: each is shown once
+        self._claims: set[str] = set()  # findings: each is shown once
+        self._errors: list[Event] = []  # of the launch that goes on
 
     def rest(self) -> Iterator[Planned]:
         """The launches that are to come."""
@@ -201,79 +172,75 @@ class Launches:
         """The next of them; None after the last."""
         return next(self.rest(), None)
 
-    def place(self, planned: Planned) -> str:
+    def _place(self, planned: Planned) -> str:
         """Which launch that is, for people."""
         where = f"{planned.nodes} nodes, " if planned.nodes else ""
         return f"{where}block {planned.block + 1} of {len(self.series.order)}, {planned.setup}"
-
-    def _left_s(self) -> float | None:
-        """Seconds for the launches to come, as long as the mean of those that were made: no wait for a job is
-        in it.
-        """
-        series = self.series
-        took = [outcome.seconds for outcome in series.outcomes if not outcome.skipped]
-        return mean(took) * (series.planned - len(series.outcomes)) if took else None
 
     @contextlib.contextmanager
     def shown(self) -> Iterator[Callable[[], None]]:
         """Show how far it is; what it gives is called where that has changed."""
 
         def show() -> None:
-            if (planned := self.next()) is not None:
-                step(len(self.series.outcomes), self.place(planned), self._left_s())
+            series, planned = self.series, self.next()
+            took = [outcome.seconds for outcome in series.outcomes if not outcome.skipped]
+            # As long as those that were made: no wait for a job is in it.
+            left_s = mean(took) * (series.planned - len(series.outcomes)) if took else None
+            if planned is not None:
+                step(len(series.outcomes), self._place(planned), left_s)
 
         with progress(self.series.planned, "", len(self.series.outcomes)) as step:
             yield show
 
-    def ear(self, planned: Planned) -> Ear:
-        """What hears a launch."""
-        return Ear(self.place(planned), self._err, self._shown)
+    def begin(self, planned: Planned) -> Callable[[Event], None]:
+        """What hears a launch: its errors are kept, its findings shown."""
+        self._errors = []
 
-    def begins_block(self, planned: Planned) -> bool:
-        """Whether a block was made, and this is the first launch of the next."""
-        made = self.series.outcomes
-        return bool(made) and made[-1].block != planned.block
+        def hear(item: Event) -> None:
+            if item["event"] == EventKind.ERROR:
+                self._errors.append(item)
+            elif item["event"] == EventKind.FINDING and item["finding"]["claim"] not in self._claims:
+                self._claims.add(item["finding"]["claim"])
+                lines = (f"{self._place(planned)}:", *finding_lines(item["finding"]))
+                print(*lines, sep="\n", file=self._err, flush=True)
+
+        return hear
 
     def skip(self, planned: Planned) -> None:
         """It is not made: its setup failed too often, or has lost."""
-        self._say(f"{self.place(planned)}: not tried again")
-        self._add(LaunchOutcome(planned.setup, planned.block, planned.nodes, "", 0.0, skipped=True))
+        outcome = LaunchOutcome(planned.setup, planned.block, planned.nodes, "", 0.0, skipped=True)
+        self._add(planned, outcome, "not tried again")
 
-    def add(self, planned: Planned, code: ExitCode, seconds: float, ear: Ear) -> None:
+    def add(self, planned: Planned, code: ExitCode, seconds: float) -> None:
         """A launch has ended."""
-        error, words = "", tuple[str, ...]()
-        if code not in (ExitCode.OK, ExitCode.BAD_VERDICT):
-            error = ear.error if ear.errors else f"exit code {int(code)}"
-            said = ear.errors[0].get("last_words") if ear.errors else None
+        error, words, how = "", tuple[str, ...](), format_duration(seconds)
+        if code is ExitCode.BAD_VERDICT:
+            how += ": WRONG DATA"
+        elif code is not ExitCode.OK:
+            first = {"rank": None, "host": "", **self._errors[0]} if self._errors else {}
+            error = error_words(first) if first else f"exit code {int(code)}"
+            said = first.get("last_words")
             words = _last_words(planned.folder) if said is None else tuple(said)
-        self._say(f"{self.place(planned)}: {_how(code, error, seconds)}")
+            how = f"FAILED after {how}: {error}"
         relative = str(planned.folder.relative_to(self.series.folder))
         seconds = round(seconds, 3)
-        self._add(LaunchOutcome(planned.setup, planned.block, planned.nodes, relative, seconds, error, words))
+        outcome = LaunchOutcome(planned.setup, planned.block, planned.nodes, relative, seconds, error, words)
+        self._add(planned, outcome, how)
 
     def stop(self, why: str) -> None:
         """There are no more launches."""
         self.series = replace(self.series, stopped=why)
         _write(self.series)
 
-    def _add(self, outcome: LaunchOutcome) -> None:
+    def _add(self, planned: Planned, outcome: LaunchOutcome, how: str) -> None:
+        with contextlib.suppress(OSError):  # the terminal may be gone
+            print(f"{self._place(planned)}: {how}", file=self._err, flush=True)
         self.series = replace(self.series, outcomes=(*self.series.outcomes, outcome))
         _write(self.series)
 
-    def _say(self, text: str) -> None:
-        with contextlib.suppress(OSError):  # the terminal may be gone
-            print(text, file=self._err, flush=True)
 
-
-def _how(code: ExitCode, error: str, seconds: float) -> str:
-    took = format_duration(seconds)
-    if code is ExitCode.BAD_VERDICT:
-        return f"{took}: WRONG DATA"
-    return f"FAILED after {took}: {error}" if error else took
-
-
-def _is_given_up(outcomes: Sequence[LaunchOutcome], name: str, nodes: int) -> bool:
-    own = [outcome for outcome in outcomes if outcome.setup == name and outcome.nodes == nodes]
+def _is_given_up(outcomes: Sequence[LaunchOutcome], planned: Planned) -> bool:
+    own = [each for each in outcomes if (each.setup, each.nodes) == (planned.setup, planned.nodes)]
     last = own[-MOST_FAILURES:]
     return len(last) == MOST_FAILURES and all(outcome.error or outcome.skipped for outcome in last)
 
@@ -380,18 +347,15 @@ def _refuse_other(
 
 def _differences(before: RunRecord, after: RunRecord) -> list[str]:
     """The versions of busbw count too, which made the launches, and the operations."""
-    found = differences(before, after)
-    for name, one, other in (
-        ("busbw", before.busbw_version, after.busbw_version),
-        ("operations", _operations(before), _operations(after)),
-    ):
-        if one != other:
-            found.append(f"{name}: {one} and {other}")
-    return found
-
-
-def _operations(record: RunRecord) -> str:
-    return ", ".join(dict.fromkeys(case.collective for case in record.plan.cases))
+    one, other = (
+        {
+            "busbw": record.busbw_version,
+            "operations": ", ".join(dict.fromkeys(case.collective for case in record.plan.cases)),
+        }
+        for record in (before, after)
+    )
+    own = [f"{name}: {one[name]} and {other[name]}" for name in one if one[name] != other[name]]
+    return differences(before, after) + own
 
 
 def _one_of_each(series: Series, records: Mapping[str, RunRecord]) -> dict[tuple[str, int], RunRecord]:

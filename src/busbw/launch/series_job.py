@@ -12,7 +12,7 @@ import re
 import shutil
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO, cast
@@ -24,7 +24,6 @@ from busbw.launch.engine import Job, JobRequest, JobState, LaunchReader, Output,
 from busbw.launch.interrupt import Interrupt
 from busbw.launch.series import (
     INTERRUPTED,
-    Ear,
     Launches,
     Planned,
     Series,
@@ -157,35 +156,6 @@ def _write_launches(plan: SeriesPlan, series: Series) -> None:
 # ---- what comes back ---------------------------------------------------------------------------------------
 
 
-class _Launch:
-    """One launch, from its first line."""
-
-    def __init__(self, planned: Planned, reader: LaunchReader, ear: Ear) -> None:
-        self.ear = ear
-        self.hearing = follow.Hearing(planned.folder, ear)
-        self.hearing.replay()
-        self._reader = reader
-
-    def take(self, text: str, *, is_error: bool) -> None:
-        """A line that the loop passed on."""
-        for item in self._reader.read(text, is_error=is_error):
-            self.hearing.take(item)
-
-    def end(
-        self, job: str, code: int | None, *, ended: JobState | None = None, interrupted: bool = False
-    ) -> ExitCode:
-        """Judge it by its launcher's exit code, or by how the job ``ended`` before it."""
-        for item in self._reader.rest():
-            self.hearing.take(item)
-        if code is not None and 128 < code < 193:  # as shells have it: a signal's number follows 128
-            code = 128 - code
-        state = ended or self._reader.end(code)
-        verdict = self.hearing.close(self.hearing.whole_story(job, state, interrupted=interrupted))
-        if verdict.error is not None:
-            self.ear(verdict.error)
-        return verdict.code
-
-
 class _SeriesFollowing(follow.Following):
     """Follows the job of a series: what it prints is that of its launches, in turn."""
 
@@ -194,7 +164,8 @@ class _SeriesFollowing(follow.Following):
             submit.read_handle(folder), folder, self._show_state, err, wait=wait, cancels=cancels
         )
         self._launches = Launches(read_plan(folder), err)
-        self._open: _Launch | None = None
+        # Of the launch that goes on: what hears it, keeps it and reads its lines.
+        self._open: tuple[Callable[[Event], None], follow.Hearing, LaunchReader] | None = None
         self._lost = ""  # why a host is
 
     def _show_state(self, item: Event) -> None:
@@ -214,7 +185,7 @@ class _SeriesFollowing(follow.Following):
         del keep
         self._heard_s = time.monotonic()
         if (found := _LINE.fullmatch(item.text)) is None:
-            self._hearing.take(item)
+            self._hearing.take_output(item)
         else:
             self._take(int(found[1]), found[2], found[3])
 
@@ -224,37 +195,56 @@ class _SeriesFollowing(follow.Following):
             self._end(planned, {})  # its end is no longer in the output
         if planned is None or planned.number > number:
             return
-        launch = self._open = self._open or self._opened(planned)
+        _, hearing, reader = self._open = self._open or self._begin(planned)
         if kind != "=":
-            launch.take(text, is_error=kind == "e")
+            for item in reader.read(text, is_error=kind == "e"):
+                hearing.take_output(item)
             return
         fate = json.loads(text)
         if fate.keys() == {"limit_s"}:
-            launch.hearing.run_out_of_time(float(fate["limit_s"]))
+            hearing.run_out_of_time(float(fate["limit_s"]))
         elif "lost" in fate:
             self._lost = fate["lost"]
         elif not fate.get("ended"):
             self._end(planned, fate)
 
-    def _opened(self, planned: Planned) -> _Launch:
-        reader = cast("SeriesEngine", self._engine).reader(self._handle, self._folder)
-        return _Launch(planned, reader, self._launches.ear(planned))
+    def _begin(self, planned: Planned) -> tuple[Callable[[Event], None], follow.Hearing, LaunchReader]:
+        hear = self._launches.begin(planned)
+        hearing = follow.Hearing(planned.folder, hear)
+        hearing.replay()
+        return hear, hearing, cast("SeriesEngine", self._engine).reader(self._handle, self._folder)
 
     def _end(self, planned: Planned, fate: dict[str, Any]) -> None:
-        launch, self._open = self._open or self._opened(planned), None
+        self._open = self._open or self._begin(planned)
         if fate.get("skipped"):
             shutil.rmtree(planned.folder)
             self._launches.skip(planned)
         else:
-            code = launch.end(self._handle.id, fate.get("code"))
-            self._launches.add(planned, code, fate.get("seconds", 0.0), launch.ear)
+            self._launches.add(planned, self._judge(fate.get("code")), fate.get("seconds", 0.0))
+        self._open = None
         self._show_step()
+
+    def _judge(
+        self, code: int | None, ended: JobState | None = None, *, interrupted: bool = False
+    ) -> ExitCode:
+        """The launch that went on, by its launcher's exit code, or by how the job ``ended`` before it."""
+        assert self._open is not None
+        hear, hearing, reader = self._open
+        for item in reader.rest():
+            hearing.take_output(item)
+        if code is not None and 128 < code < 193:  # as shells have it: a signal's number follows 128
+            code = 128 - code
+        state = ended or reader.end(code)
+        verdict = hearing.close(hearing.whole_story(self._handle.id, state, interrupted=interrupted))
+        if verdict.error is not None:
+            hear(verdict.error)
+        return verdict.code
 
     def _finish(self) -> ExitCode:
         """After the last launch: why there are no more, and what the job left on its engine."""
         was_cancelled = self.wants_end or (self._folder / folders.CANCELLED_FILE).is_file()
         if self._open is not None:
-            self._open.end(self._handle.id, None, ended=self.state, interrupted=was_cancelled)
+            self._judge(None, ended=self.state, interrupted=was_cancelled)
         if self._launches.next() is not None:
             why = INTERRUPTED
             if not was_cancelled:

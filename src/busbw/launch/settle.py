@@ -10,7 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from busbw.errors import UnknownWord, UsageError, why
+from busbw.errors import UnknownWord, UsageError
+from busbw.files import read_input
 from busbw.plan.flags.flag import flag_of
 from busbw.plan.flags.launch import OF_NEW_JOB, LaunchSettings
 from busbw.units import parse_duration
@@ -57,12 +58,7 @@ def with_pbs_hosts(
     path = environ.get(PBS_NODES, "")
     if launch.on != "hosts" or launch.hosts or launch.hostfile is not None or not path:
         return launch, ()
-    try:
-        slots = Counter(Path(path).read_text().split())
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(
-            f"cannot read {PBS_NODES}, which names this job's hosts: {why(error)}", hint="give --hosts"
-        ) from error
+    slots = Counter(read_input(Path(path), "give --hosts", PBS_NODES).split())
     hosts = ",".join(f"{host}:{count}" for host, count in slots.items())
     note = f"{len(slots)} hosts with {slots.total()} slots, from {PBS_NODES}"
     return replace(launch, hosts=hosts), (note,)
@@ -116,12 +112,7 @@ def read_setup(path: Path | None) -> str:
     """The text of --setup-script, never empty; empty where there is none. Raises UsageError."""
     if path is None:
         return ""
-    try:
-        text = path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(
-            f"cannot read --setup-script {path}: {why(error)}", hint="give a shell script that can be read"
-        ) from error
+    text = read_input(path, "give a shell script that can be read", "--setup-script")
     if len(text.encode()) > _MOST_SETUP_BYTES or "\0" in text:
         raise UsageError(
             f"--setup-script {path} is not a script of at most {_MOST_SETUP_BYTES:,} bytes",

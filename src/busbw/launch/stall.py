@@ -127,11 +127,15 @@ def explain(still: Sequence[HostStill], started: Mapping[int, str] | None) -> Ha
     waiting = [each for each in ranks if each.page.rank not in causes and each.page.waits]
     awaited = _awaited(waiting or ranks)
     is_open = bool(mixed) and worst not in _CAUSES
+    unseen = _absent(absent, started or {})
+    answer = mixed if is_open else _answer(worst, named, unseen, waiting, awaited, len(ranks))
+    if worst not in _CAUSES and not mixed and (cut := _cut(ranks)):
+        heard = f"; nothing is heard of {unseen}" if unseen else ""
+        wait = f"{counted(len(waiting), 'rank')} {'waits' if len(waiting) == 1 else 'wait'}"
+        answer = f"the network: {cut}{heard}; {wait} in {awaited}"
     return HangAnswer(
         is_hung=True,
-        answer=mixed
-        if is_open
-        else _answer(worst, named, _absent(absent, started or {}), waiting, awaited, ranks),
+        answer=answer,
         states=_rows(ranks, states, absent),
         evidence=tuple(_evidence(still, worst, named, absent, started)),
         next=_UNLIKE if mixed else _next(worst, named),
@@ -246,42 +250,45 @@ def _awaited(waiting: Sequence[_Rank]) -> str:
 
 
 def _answer(
-    worst: State,
-    named: Sequence[_Rank],
-    absent: str,
-    waiting: Sequence[_Rank],
-    awaited: str,
-    ranks: Sequence[_Rank],
+    worst: State, named: Sequence[_Rank], absent: str, waiting: Sequence[_Rank], awaited: str, ranks: int
 ) -> str:
-    if worst not in _CAUSES and (cut := _cut(ranks)):
-        unseen = f"; nothing is heard of {absent}" if absent else ""
-        wait = f"{counted(len(waiting), 'rank')} {'waits' if len(waiting) == 1 else 'wait'}"
-        return f"the network: {cut}{unseen}; {wait} in {awaited}"
+    wait = "waits" if len(waiting) == 1 else "wait"
+    others = f"{counted(len(waiting), 'other')} {wait} in"
     if worst is State.NOT_STARTED:
-        return f"{absent} never started; {_others(waiting)} in {awaited}"
+        return f"{absent} never started; {others} {awaited}"
     if worst is State.UNSEEN:
-        return f"nothing is heard of {absent}; {_others(waiting)} in {awaited}"
+        return f"nothing is heard of {absent}; {others} {awaited}"
     if worst not in _CAUSES:
-        return _nobody(worst, len(named), len(ranks), awaited)
+        who = f"all {ranks} ranks" if len(named) == ranks else f"{len(named)} of {ranks} ranks"
+        if worst is State.NOT_RETURNED:
+            return f"{who} entered {awaited}, and it does not return: the network, or the library"
+        if worst is State.NOT_COMPLETED:
+            return f"{who} enqueued {awaited}, and it does not complete: a GPU, or the network"
+        return f"{who} wait in {awaited}, and no rank is behind: the network between them, or the launcher"
     first = named[0].page
-    who = _who(named)
-    has, its = ("has", "its process is") if len(named) == 1 else ("have", "their processes are")
-    is_in_same = bool(first.what) and awaited.startswith(f"{first.what}, call")
-    does = f"{has} not entered {_call(first) if is_in_same and not first.in_call else awaited}"
-    if first.in_call and worst is not State.DIFFERENT:
-        does = f"{'is' if len(named) == 1 else 'are'} in {_call(first)}"
-    elif worst is State.DIFFERENT:
-        does = f"{'is' if len(named) == 1 else 'are'} in {_place(first)}"
+    who = f"rank {first.rank} on {named[0].host} (pid {first.pid})"
+    be, has, its = "is", "has", "its process is"
+    if len(named) > 1:
+        hosts = first_of(dict.fromkeys(each.host for each in named), _MOST_NAMED)
+        who = f"{rank_numbers([each.page.rank for each in named])} on {hosts}"
+        be, has, its = "are", "have", "their processes are"
+    if worst is State.DIFFERENT:
+        does = f"{be} in {_place(first)}"
+    elif first.in_call:
+        does = f"{be} in {_call(first)}"
     elif first.phase <= Phase.JOINING:
         does = f"{has} not joined the others"
+    else:
+        is_in_same = bool(first.what) and awaited.startswith(f"{first.what}, call")
+        does = f"{has} not entered {_call(first) if is_in_same else awaited}"
     cause = {
         State.GONE: f"; {its} gone",
         State.STOPPED: f"; {its} stopped",
         State.ASLEEP: f"; {its} asleep, and does not look for messages",
         State.NOT_ENQUEUED: ", and the library has not enqueued it",
     }.get(worst, "")
-    others = f"; {_others(waiting)} in {'it' if awaited in does else awaited}" if waiting else ""
-    return f"{who} {does}{others}{cause}"
+    beside = f"; {others} {'it' if awaited in does else awaited}" if waiting else ""
+    return f"{who} {does}{beside}{cause}"
 
 
 def _absent(ranks: Collection[int], hosts: Mapping[int, str]) -> str:
@@ -306,26 +313,6 @@ def _mixed(calls: Mapping[int, str]) -> str:
         return ""
     places = (f"{what} on {rank_numbers([rank for rank in calls if calls[rank] == what])}" for what in found)
     return f"the ranks are in different calls: {first_of(places, _MOST_NAMED)}"
-
-
-def _nobody(worst: State, there: int, ranks: int, awaited: str) -> str:
-    who = f"all {ranks} ranks" if there == ranks else f"{there} of {ranks} ranks"
-    if worst is State.NOT_RETURNED:
-        return f"{who} entered {awaited}, and it does not return: the network, or the library"
-    if worst is State.NOT_COMPLETED:
-        return f"{who} enqueued {awaited}, and it does not complete: a GPU, or the network"
-    return f"{who} wait in {awaited}, and no rank is behind: the network between them, or the launcher"
-
-
-def _others(waiting: Sequence[_Rank]) -> str:
-    return f"{counted(len(waiting), 'other')} {'waits' if len(waiting) == 1 else 'wait'}"
-
-
-def _who(named: Sequence[_Rank]) -> str:
-    if len(named) == 1:
-        return f"rank {named[0].page.rank} on {named[0].host} (pid {named[0].page.pid})"
-    hosts = first_of(dict.fromkeys(each.host for each in named), _MOST_NAMED)
-    return f"{rank_numbers([each.page.rank for each in named])} on {hosts}"
 
 
 def rank_numbers(ranks: Sequence[int]) -> str:

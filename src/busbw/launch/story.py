@@ -7,16 +7,25 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from busbw.launch.engine import JobState, Phase
-from busbw.model.event import EventKind, Joiner
+from busbw.model.event import EventKind, Joiner, decode
 from busbw.model.plain import from_plain
 from busbw.model.progress import HostStill
+from busbw.record.folder import LOG_FILE
+from busbw.redact import redact_text
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
     from busbw.errors import BusbwError
     from busbw.model.event import Event
 
 # Lines of a launch that are shown where it failed.
 LAST_LINES: Final = 5
+# Events that are for the judge and the record: how ranks ended is shown when it is judged.
+NOT_SHOWN: Final = frozenset(
+    (EventKind.HELLO, EventKind.STALL, EventKind.ERROR, EventKind.END, EventKind.RECORD)
+)
 _NO_ENGINE: Final = JobState(Phase.ENDED)
 
 
@@ -78,18 +87,31 @@ class Story:
 
 
 class Listener:
-    """Takes events and other lines in the order in which they come: ``story`` has what was heard so far.
-    ``replace`` adds what else was seen.
+    """Takes what a launch prints, line by line: ``story`` has what was heard so far, and ``replace`` adds
+    what else was seen. Lines that are no events go to the log of the run folder; an event that is not new is
+    left out.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path, is_new: Callable[[Event], bool] = lambda _: True) -> None:
         self.output: list[str] = []  # the story's
         self.story = Story(output=self.output)
-        self._joiner = Joiner()
+        self._folder, self._is_new, self._joiner = folder, is_new, Joiner()
 
-    def whole(self, item: Event) -> Event | None:
-        """The event, or the one that this part of it completes; None while parts are missing."""
-        return self._joiner.take(item)
+    def take(self, text: str, source: str = "", *, may_be_event: bool = True) -> Event | str | None:
+        """The event that a line completes, or its text where it is none; None while parts are missing, and
+        for an event that is not new. ``source`` is the node or pod that printed it, where known.
+        """
+        if may_be_event and (item := decode(text)) is not None:
+            whole = self._joiner.take(item)
+            if whole is None or not self._is_new(whole):
+                return None
+            self.hear(whole)
+            return whole
+        text = redact_text(text)
+        with (self._folder / LOG_FILE).open("a") as log:
+            log.write(f"{source}: {text}\n" if source else text + "\n")
+        self.output.append(text)
+        return text
 
     def hear(self, item: Event) -> None:
         """Take a whole event."""

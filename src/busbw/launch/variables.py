@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from busbw.errors import UsageError, why
+from busbw.errors import UsageError
+from busbw.files import read_input
 from busbw.plan.flags.launch import VARIABLE
 
 if TYPE_CHECKING:
@@ -24,12 +25,7 @@ def read_variables(env: Iterable[str], env_file: Path | None) -> Mapping[str, st
     """The file's variables, and over them those of the command line, in order. Raises UsageError."""
     found: dict[str, str] = {}
     if env_file is not None:
-        try:
-            text = env_file.read_text()
-        except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(
-                f"cannot read --env-file {env_file}: {why(error)}", hint="name a file with one K=V a line"
-            ) from error
+        text = read_input(env_file, "name a file with one K=V a line", "--env-file")
         found.update(parse_lines(text, str(env_file)))
     found.update(_split(word, "--env") for word in env)
     return found

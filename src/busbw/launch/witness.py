@@ -96,13 +96,6 @@ class Witness:
             self._had_ranks = self._had_ranks or (not self._ended and bool(self.ranks))
             self._ended.append(self._handles[fd])
 
-    @property
-    def saw_wrong(self) -> bool:
-        """Whether the launch is to end for what was seen: a rank ended without a goodbye, or its launcher
-        before it.
-        """
-        return self.someone_ended or bool(self.lost_launcher)
-
     def add_to(self, story: Story) -> Story:
         """The story with what was seen."""
         return replace(

@@ -19,8 +19,10 @@ from busbw_testing.marked import marked
 from busbw.errors import SiteError
 from busbw.launch.engine import Handle, Item, JobRequest, JobState, Output, Phase
 from busbw.launch.hosts import engine
-from busbw.launch.hosts.agents import AgentSpec, JobSpec, Task
+from busbw.launch.hosts.job import AgentSpec, JobSpec, Task
 from busbw.launch.hosts.ssh import agent_command, probe
+from busbw.launch.story import Story
+from busbw.launch.verdict import judge
 from busbw.rank.world.watched import watch_address
 
 PATIENCE_S = 60.0
@@ -168,10 +170,45 @@ def test_a_rank_that_its_launcher_does_not_name(tmp_path: Path, job: str, dies: 
     agents, hosts = (agent("head", task), agent("h1")), ("h1", "h2", "h3")
     spec = JobSpec(job, agents, hosts_by_rank=hosts, watch=watch_address(job))
     outputs, end = outcome(tmp_path, spec)
+    story = Story(output=[output.text for output in outputs], exits={0: end.code or 0}, state=end)
+    error = judge(story).error
+    assert error is not None
     why = "rank 1 on h2 ended first, and the launcher ended the others"
-    assert (end.why, end.rank, end.host) == (why, 1, "h2")
-    assert end.hint == "its last words: up", outputs
+    assert (error["message"], error["rank"], error["host"]) == (why, 1, "h2")
+    assert error["hint"] == "its last words: up", outputs
     assert not marked(f"BUSBW_JOB={job}")
+
+
+@pytest.mark.parametrize(
+    ("hosts", "said", "why", "rank"),
+    [
+        # A user's program: signals are told from codes by hydra alone.
+        (("h1", "h2"), "Killed (signal 9)", "was killed by SIGKILL", 1),
+        (
+            ("h2", "h2"),
+            "Killed (signal 9)",
+            "was killed by SIGKILL (or ended by mpiexec, after another rank there had failed)",
+            None,
+        ),
+        (
+            ("h1", "h2"),
+            "",
+            "ended with 9 (an exit code, or a signal's number: hydra prints both alike)",
+            1,
+        ),
+    ],
+)
+def test_how_a_command_of_the_users_ended(
+    tmp_path: Path, job: str, hosts: tuple[str, ...], said: str, why: str, rank: int | None
+) -> None:
+    lines = ["=" * 80, "=   PID 500 RUNNING AT h2", "=   EXIT CODE: 9", "=" * 80]
+    lines.append(
+        f"EXIT STRING: {said}" if said else "[mpiexec@h1] process manager error waiting for completion"
+    )
+    text = "".join(f"echo '{line}';" for line in lines)
+    agents = (agent("h1", shell(f"{text} exit 1", job)),)
+    _, end = outcome(tmp_path, JobSpec(job, agents, hosts_by_rank=hosts, announces=False))
+    assert (end.why, end.rank) == (why, rank)
 
 
 def test_a_command_that_is_not_there(tmp_path: Path, job: str) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from busbw.errors import UsageError
-from busbw.launch.hosts.list import Place, Ranks, distribute, first_nodes, parse_hostfile, read_places
+from busbw.launch.hosts.list import Place, distribute, first_nodes, parse_hostfile, read_places
 from busbw.plan.flags.launch import LaunchSettings
 
 A, B, C = Place("a"), Place("b"), Place("c")
@@ -98,14 +98,14 @@ def test_the_first_hosts() -> None:
 
 def test_ranks_are_given_out_in_order() -> None:
     two = (Place("a", 4), Place("b", 2))
-    assert distribute((A, B), None, None, 8) == (Ranks("a", 8), Ranks("b", 8))
-    assert distribute(two, None, None, 8) == (Ranks("a", 4), Ranks("b", 2))
-    assert distribute(two, None, 1, 8) == (Ranks("a", 1), Ranks("b", 1))
-    assert distribute((A, B, C), 4, None, 1) == (Ranks("a", 2), Ranks("b", 1), Ranks("c", 1))
-    assert distribute((A, B, C), 2, None, 1) == (Ranks("a", 1), Ranks("b", 1))
-    assert distribute(two, 5, None, 1) == (Ranks("a", 4), Ranks("b", 1))
-    assert distribute(two, 3, None, 1) == (Ranks("a", 3),)
-    assert distribute((A, B), 4, 2, 1) == (Ranks("a", 2), Ranks("b", 2))
+    assert "".join(distribute((A, B), None, None, 8)) == "aaaaaaaabbbbbbbb"
+    assert "".join(distribute(two, None, None, 8)) == "aaaabb"
+    assert "".join(distribute(two, None, 1, 8)) == "ab"
+    assert "".join(distribute((A, B, C), 4, None, 1)) == "aabc"
+    assert "".join(distribute((A, B, C), 2, None, 1)) == "ab"
+    assert "".join(distribute(two, 5, None, 1)) == "aaaab"
+    assert "".join(distribute(two, 3, None, 1)) == "aaa"
+    assert "".join(distribute((A, B), 4, 2, 1)) == "aabb"
     with pytest.raises(UsageError, match="--ranks 7, but 6 slots on 2 hosts"):
         distribute(two, 7, None, 1)
     with pytest.raises(UsageError, match="--ranks 2, but --ranks-per-node 4 makes 8 on 2 nodes") as refused:

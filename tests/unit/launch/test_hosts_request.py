@@ -16,7 +16,7 @@ from busbw.cli.main import main
 from busbw.errors import SiteError, UsageError
 from busbw.launch.engine import Facts, Job, Work
 from busbw.launch.hosts import engine
-from busbw.launch.hosts.agents import JobSpec
+from busbw.launch.hosts.job import JobSpec
 from busbw.launch.hosts.plan import Site, inherited
 from busbw.launch.hosts.ssh import HostFacts, agent_command, read_form, ssh_words
 from busbw.plan.flags.launch import LaunchSettings

@@ -8,19 +8,10 @@ from typing import Any
 import pytest
 
 from busbw.errors import ExitCode, RankFailed, SiteError, UndecidedError
-from busbw.launch.engine import JobState, Phase
+from busbw.launch.engine import JobState, Phase, RankEnd, SeenRanks
 from busbw.launch.launcher_words import Death
 from busbw.launch.story import Story
-from busbw.launch.verdict import (
-    RankEnd,
-    SeenOnHosts,
-    Verdict,
-    first_dead,
-    first_of_srun,
-    judge,
-    name_rank,
-    with_remedy,
-)
+from busbw.launch.verdict import Verdict, first_of_srun, judge, with_remedy
 from busbw.model.event import Event, EventKind, error_event, event
 
 HYDRA = [
@@ -306,7 +297,8 @@ def test_the_rank_that_a_launcher_names_counts_more_than_the_pod_of_the_launcher
     lost = "[mpiexec@a] main (mpiexec.c:270): process manager error waiting for completion"
     places = {0: "a-worker-0", 1: "node7"}
     error = failure(killed(state, output=[*HYDRA[:4], lost], places=places))
-    assert (error["message"], error["rank"], error["host"]) == (f"rank 1 on node7 {FIRST}", 1, "node7")
+    how = "ended with 9 (an exit code, or a signal's number: hydra prints both alike)"
+    assert (error["message"], error["rank"], error["host"]) == (f"rank 1 on node7 {how}", 1, "node7")
 
 
 # What a survivor prints at times.
@@ -528,50 +520,38 @@ def gone(rank: int, *, said: bool = False, swept: bool = False) -> RankEnd:
 def test_the_first_dead_that_agents_saw(
     ends: Sequence[RankEnd], words: dict[int, Sequence[str]], rank: int | None
 ) -> None:
-    assert first_dead(range(3), ends, words, ABORT) == rank
-
-
-def test_the_first_dead_of_one_host() -> None:
-    assert first_dead((0, 1), (gone(2), gone(1), gone(0)), {}, ()) == 1
+    seen = SeenRanks(("h1", "h2", "h3"), words, ends)
+    error = failure(job(ended(code=14, seen=seen), connected=True, output=ABORT))
+    assert (error["rank"], error["host"]) == ((rank, seen.hosts[rank]) if rank is not None else (None, ""))
 
 
 SIGNAL = [line.replace("node7", "h2") for line in HYDRA]
+TWO_ENDS = (gone(2), gone(1), gone(0))
 
 
 @pytest.mark.parametrize(
-    ("seen", "why", "rank"),
+    ("seen", "message", "rank"),
     [
         # Hydra names host and process of the rank that died, or of one that it killed then.
-        (
-            SeenOnHosts(("h1", "h2"), True, SIGNAL),
-            "rank 1 on h2 was killed by signal 9",
-            1,
-        ),
-        (
-            SeenOnHosts(("h2", "h2"), True, SIGNAL, ends=(gone(1), gone(0))),
-            f"rank 1 on h2 {FIRST}",
-            1,
-        ),
-        (SeenOnHosts(("h2", "h2"), True, SIGNAL), "", None),
-        # A user's program: signals are told from codes by hydra alone.
-        (SeenOnHosts(("h1", "h2"), False, SIGNAL), "was killed by signal 9", 1),
-        (
-            SeenOnHosts(("h2", "h2"), False, SIGNAL),
-            "was killed by signal 9 (or ended by mpiexec, after another rank there had failed)",
-            None,
-        ),
-        (
-            SeenOnHosts(("h1", "h2"), False, SIGNAL[:-1]),
-            "ended with 9 (an exit code, or a signal's number: hydra prints both alike)",
-            1,
-        ),
+        (SeenRanks(("h1", "h2"), ends=TWO_ENDS[1:]), "rank 1 on h2 was killed by SIGKILL", 1),
+        (SeenRanks(("h2", "h2"), ends=TWO_ENDS[1:]), f"rank 1 on h2 {FIRST}", 1),
+        (SeenRanks(("h2", "h2", "h1"), ends=TWO_ENDS), f"rank 1 on h2 {FIRST}", 1),
+        (SeenRanks(("h2", "h2")), "a rank on h2 was killed by SIGKILL", None),
     ],
 )
-def test_the_rank_that_died_on_hosts(seen: SeenOnHosts, why: str, rank: int | None) -> None:
-    found = name_rank(ended(code=1), seen)
-    assert (found.why, found.rank) == (why, rank)
+@pytest.mark.parametrize("end_of_first", [None, end(130, "interrupted"), end(5, "failed")])
+def test_the_rank_that_died_on_hosts(
+    seen: SeenRanks, message: str, rank: int | None, end_of_first: Event | None
+) -> None:
+    error = failure(job(ended(code=9, seen=seen), output=SIGNAL, end=end_of_first))
+    assert (error["message"], error["rank"]) == (message, rank)
+
+
+def test_the_words_of_the_rank_that_died_on_hosts_are_the_hint() -> None:
+    seen = SeenRanks(("h1", "h2"), {0: ("mine",), 1: ("others", "")}, TWO_ENDS[1:])
+    assert failure(job(ended(code=9, seen=seen), output=SIGNAL))["hint"] == "its last words: others"
 
 
 def test_a_launcher_that_ended_well_names_nobody() -> None:
-    good = ended(code=0)
-    assert name_rank(good, SeenOnHosts(("h1",), is_busbw=True, launcher_words=SIGNAL)) == good
+    good = ended(code=0, seen=SeenRanks(("h1",)))
+    assert judge(job(good, output=SIGNAL, end=end(0))) == Verdict(ExitCode.OK)

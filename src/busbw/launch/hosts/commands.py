@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Final
 
 from busbw.errors import UsageError
 from busbw.launch.base import Command, rank_variables
 from busbw.launch.command import NUMBER
-from busbw.launch.hosts.list import Ranks
 from busbw.launch.local import OPEN_MPI_ENVIRON
 from busbw.rank.world.watched import JOB_VARIABLE
 
@@ -24,13 +24,13 @@ _LOST_VARIABLE: Final = "BUSBW_LAST"
 
 @dataclass(frozen=True)
 class Start:
-    """Ranks to start. ``ranks`` are in rank order; ``environ`` is the measured processes'; ``argv`` what each
-    executes; ``is_crowded`` where a host has more ranks than cores; ``root`` the address of the first host
-    where its name is ssh's alone, else empty.
+    """Ranks to start. ``hosts`` has the host of each; ``environ`` is the measured processes'; ``argv`` what
+    each executes; ``is_crowded`` where a host has more ranks than cores; ``root`` the address of the first
+    host where its name is ssh's alone, else empty.
     """
 
     job: str
-    ranks: tuple[Ranks, ...]
+    hosts: tuple[str, ...]
     argv: tuple[str, ...]
     environ: Mapping[str, str] = field(default_factory=dict)
     is_crowded: bool = False
@@ -38,21 +38,15 @@ class Start:
     root: str = ""
 
     @property
-    def size(self) -> int:
-        """Ranks in all."""
-        return sum(each.count for each in self.ranks)
+    def runs(self) -> list[tuple[str, int]]:
+        """Hosts in rank order, each with its ranks in a row."""
+        return [(host, len(list(same))) for host, same in groupby(self.hosts)]
 
     @property
     def per_host(self) -> int | None:
         """The number of ranks of every host, None where they differ or a host comes twice."""
-        counts = {each.count for each in self.ranks}
-        once = len({each.host for each in self.ranks}) == len(self.ranks)
-        return counts.pop() if once and len(counts) == 1 else None
-
-    @property
-    def hosts_by_rank(self) -> tuple[str, ...]:
-        """The host of each rank."""
-        return tuple(each.host for each in self.ranks for _ in range(each.count))
+        counts = {count for _, count in self.runs}
+        return counts.pop() if len(self.runs) == len(set(self.hosts)) and len(counts) == 1 else None
 
 
 def open_mpi(mpiexec: str, start: Start, ssh: tuple[str, ...]) -> Command:
@@ -60,12 +54,10 @@ def open_mpi(mpiexec: str, start: Start, ssh: tuple[str, ...]) -> Command:
     where that cannot say it, ``seq`` takes them one by one.
     """
     _refuse_users(start)
+    hosts, mapping = ",".join(start.hosts), "seq"
     if start.per_host is not None:
-        hosts = ",".join(f"{each.host}:{each.count}" for each in start.ranks)
-        mapping = f"ppr:{start.per_host}:node"
-    else:
-        hosts, mapping = ",".join(start.hosts_by_rank), "seq"
-    options = ["--tag-output", "-n", str(start.size), "--host", hosts, "--map-by", mapping]
+        hosts, mapping = _with_counts(start), f"ppr:{start.per_host}:node"
+    options = ["--tag-output", "-n", str(len(start.hosts)), "--host", hosts, "--map-by", mapping]
     if start.is_crowded:
         # Waiting ranks that spin would take the cores from the ranks they wait for.
         options[-1] += ":OVERSUBSCRIBE"
@@ -81,18 +73,16 @@ def open_mpi(mpiexec: str, start: Start, ssh: tuple[str, ...]) -> Command:
 def mpich(mpiexec: str, start: Start, ssh: tuple[str, ...]) -> Command:
     """MPICH's mpiexec (hydra). Ranks follow the order of the hosts."""
     _refuse_users(start)
-    each: tuple[str, ...] = ()
+    hosts, each = _with_counts(start), tuple[str, ...]()
     if start.per_host is not None:
-        hosts, each = ",".join(entry.host for entry in start.ranks), ("-ppn", str(start.per_host))
-    else:
-        hosts = ",".join(f"{entry.host}:{entry.count}" for entry in start.ranks)
+        hosts, each = ",".join(host for host, _ in start.runs), ("-ppn", str(start.per_host))
     options: tuple[str, ...] = ("-prepend-rank", "-launcher", "ssh")
     if ssh[0] != "ssh":
         options = (*options, "-launcher-exec", ssh[0])
     environ = {JOB_VARIABLE: start.job, "BUSBW_LAUNCHER": "mpich", **start.environ}
     # By name alone, as above; and nothing else of this machine's environment goes to the hosts.
     names = ",".join((*environ, _LOST_VARIABLE))
-    options = (*options, "-hosts", hosts, *each, "-n", str(start.size), "-genvlist", names)
+    options = (*options, "-hosts", hosts, *each, "-n", str(len(start.hosts)), "-genvlist", names)
     own = {"HYDRA_RMK": "user", "HYDRA_LAUNCHER_EXTRA_ARGS": _words_without_spaces(ssh[1:])}
     all_of_them = {**own, **environ, _LOST_VARIABLE: "1"}
     return Command((mpiexec, *options, *start.mpirun_args, *start.argv), all_of_them)
@@ -103,12 +93,12 @@ def without_mpi(start: Start, token: str, *, is_busbw: bool) -> tuple[Command, .
     has for it, or its address where it does not know that name, unless BUSBW_ROOT is given; and prove the
     token.
     """
-    root = start.environ.get(ROOT_VARIABLE) or start.root or start.ranks[0].host.rpartition("@")[2]
-    on_host = Counter(start.hosts_by_rank)
+    root = start.environ.get(ROOT_VARIABLE) or start.root or start.hosts[0].rpartition("@")[2]
+    on_host = Counter(start.hosts)
     nodes, seen = list(on_host), Counter[str]()
     commands = []
-    for rank, host in enumerate(start.hosts_by_rank):
-        own = rank_variables((rank, start.size), (seen[host], on_host[host]), root)
+    for rank, host in enumerate(start.hosts):
+        own = rank_variables((rank, len(start.hosts)), (seen[host], on_host[host]), root)
         if not is_busbw:
             # What PyTorch's ``env://`` and many others read.
             for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
@@ -128,13 +118,16 @@ def over_ssh(commands: tuple[Command, ...], hosts: tuple[str, ...]) -> tuple[Com
     )
 
 
+def _with_counts(start: Start) -> str:
+    return ",".join(f"{host}:{count}" for host, count in start.runs)
+
+
 def _refuse_users(start: Start) -> None:
-    for each in start.ranks:
-        if "@" in each.host:
-            raise UsageError(
-                f"MPI launchers take no user with a host: {each.host}",
-                hint="set `User` for it in ~/.ssh/config, or give --mpi none",
-            )
+    if (host := next((host for host in start.hosts if "@" in host), None)) is not None:
+        raise UsageError(
+            f"MPI launchers take no user with a host: {host}",
+            hint="set `User` for it in ~/.ssh/config, or give --mpi none",
+        )
 
 
 def _words_without_spaces(words: tuple[str, ...]) -> str:

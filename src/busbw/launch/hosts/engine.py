@@ -21,8 +21,8 @@ from busbw.launch import agent
 from busbw.launch.engine import Facts, Handle, Item, JobRequest, JobState, Phase
 from busbw.launch.hosts import job as hosts_job
 from busbw.launch.hosts import plan as hosts_plan
-from busbw.launch.hosts.agents import JobSpec
-from busbw.launch.hosts.list import Place, first_nodes, read_places
+from busbw.launch.hosts.job import JobSpec
+from busbw.launch.hosts.list import first_nodes, read_places
 from busbw.launch.hosts.ssh import (
     CONNECT_SECONDS,
     HostFacts,
@@ -64,7 +64,9 @@ def inquire(launch: LaunchSettings, command: tuple[str, ...] = (), *, dry: bool 
     """See Engine: a ``Site``. A dry run connects to no host: each counts as one like this machine."""
     check(launch)
     topology = read_topology(launch)
-    places, form = _that_may_be_used(launch), read_form(launch.set)
+    places, form = read_places(launch), read_form(launch.set)
+    if launch.nodes and not launch.topology:  # else their order is not known yet; of several, the largest job
+        places = first_nodes(places, max(launch.nodes.split(","), key=int))
     setup = read_setup(launch.setup_script)
     hosts = tuple(dict.fromkeys(place.host for place in places))
     local = {place.host for place in places if "@" not in place.host and is_this_machine(place.name)}
@@ -74,8 +76,11 @@ def inquire(launch: LaunchSettings, command: tuple[str, ...] = (), *, dry: bool 
     }
     seconds = float(form.get("connect-timeout", CONNECT_SECONDS))
     here = from_plain(HostFacts, agent.probe(""))
+    like_this_one = replace(here, executable=python, instance="", address="")
     site = hosts_plan.Site(
-        hosts=_like_this_one(hosts, here, python) if dry else probe(commands, seconds),
+        hosts={host: replace(like_this_one, hostname=host) for host in hosts}
+        if dry
+        else probe(commands, seconds),
         local=tuple(sorted(local)),
         here=here,
         setup=setup,
@@ -151,19 +156,6 @@ def check(launch: LaunchSettings) -> None:
         read_places(launch)
     read_form(launch.set)
     split_words("--mpirun-args", launch.mpirun_args)
-
-
-def _that_may_be_used(launch: LaunchSettings) -> tuple[Place, ...]:
-    """The first hosts, as many as the largest of the jobs has; all where their order is not known yet."""
-    every = read_places(launch)
-    if launch.topology or not launch.nodes:
-        return every
-    return first_nodes(every, max(launch.nodes.split(","), key=int))
-
-
-def _like_this_one(hosts: tuple[str, ...], here: HostFacts, python: str) -> dict[str, HostFacts]:
-    own = replace(here, executable=python, instance="", address="")
-    return {host: replace(own, hostname=host) for host in hosts}
 
 
 def _gone(handle: Handle) -> JobState:

@@ -12,7 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from busbw.errors import UsageError, why
+from busbw.errors import UsageError
+from busbw.files import read_input
 from busbw.launch.settle import refuse_other_count, refuse_too_few
 from busbw.rank.world.slurm_text import expand_hosts
 
@@ -43,14 +44,6 @@ class Place:
         return self.host.rpartition("@")[2].strip("[]")
 
 
-@dataclass(frozen=True)
-class Ranks:
-    """``count`` ranks in a row on one host."""
-
-    host: str
-    count: int
-
-
 def read_places(launch: LaunchSettings) -> tuple[Place, ...]:
     """The hosts of --hosts or --hostfile, in order. Raises UsageError, naming the line where there is one."""
     if bool(launch.hosts) == (launch.hostfile is not None):
@@ -60,13 +53,8 @@ def read_places(launch: LaunchSettings) -> tuple[Place, ...]:
     if launch.hostfile is None:
         words = [word.strip() for word in _BETWEEN_HOSTS.split(launch.hosts)]
         return tuple(_place(host, (), "--hosts") for word in words if word for host in _expanded(word))
-    try:
-        text = launch.hostfile.read_text(encoding="utf-8-sig")  # some editors begin it with a mark
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(
-            f"cannot read --hostfile {launch.hostfile}: {why(error)}", hint="name a file with one host a line"
-        ) from error
-    places = parse_hostfile(text, str(launch.hostfile))
+    text = read_input(launch.hostfile, "name a file with one host a line", "--hostfile")
+    places = parse_hostfile(text.removeprefix("\ufeff"), str(launch.hostfile))  # a mark of some editors
     if not places:
         raise UsageError(f"{launch.hostfile} names no host", hint="write one host a line")
     return places
@@ -74,16 +62,11 @@ def read_places(launch: LaunchSettings) -> tuple[Place, ...]:
 
 def parse_hostfile(text: str, where: str) -> tuple[Place, ...]:
     """The file's hosts, in its order. Raises UsageError naming the line."""
-    lines = (
-        (number, _AROUND_EQUALS.sub("=", line.partition("#")[0]).split())
-        for number, line in enumerate(text.splitlines(), 1)
-    )
-    return tuple(
-        _place(host, words[1:], f"{where}, line {number}")
-        for number, words in lines
-        if words
-        for host in _expanded(words[0])
-    )
+    places = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if words := _AROUND_EQUALS.sub("=", line.partition("#")[0]).split():
+            places += [_place(host, words[1:], f"{where}, line {number}") for host in _expanded(words[0])]
+    return tuple(places)
 
 
 def _expanded(word: str) -> tuple[str, ...]:
@@ -125,35 +108,37 @@ def first_nodes(places: tuple[Place, ...], nodes: str) -> tuple[Place, ...]:
 
 def distribute(
     places: tuple[Place, ...], ranks: int | None, each: int | None, default: int
-) -> tuple[Ranks, ...]:
-    """How many ranks each place gets: ``each`` of them, else its slots, else ``default``; or ``ranks`` in
+) -> tuple[str, ...]:
+    """The host of each rank. A place gets ``each`` ranks, else its slots, else ``default``; or ``ranks`` in
     all, filled in the order of the places where they have slots, else spread evenly, the first getting more.
 
     Raises UsageError for more ranks than slots, and for ``ranks`` that are not ``each``.
     """
     refuse_other_count(ranks, each, len(places))
+    slots = [place.slots or default for place in places]
     if ranks is None:
-        return tuple(Ranks(place.host, each or place.slots or default) for place in places)
-    if all(place.slots is None for place in places):
+        counts = [each or own for own in slots]
+    elif all(place.slots is None for place in places):
         least, more = divmod(ranks, len(places))
         counts = [least + (number < more) for number in range(len(places))]
     else:
-        slots = [place.slots or default for place in places]
         if ranks > sum(slots):
             raise UsageError(
                 f"--ranks {ranks}, but {sum(slots)} slots on {len(places)} hosts",
                 hint="give more slots, or fewer ranks",
             )
         counts = [max(0, min(own, ranks - sum(slots[:number]))) for number, own in enumerate(slots)]
-    return tuple(Ranks(place.host, count) for place, count in zip(places, counts, strict=True) if count)
+    return tuple(place.host for place, count in zip(places, counts, strict=True) for _ in range(count))
 
 
-def refuse_idle(placed: tuple[Ranks, ...], ranks: int | None, nodes: str) -> None:
-    """Nodes that -N asks for are measured, all of them. Raises UsageError."""
+def refuse_idle(hosts: tuple[str, ...], ranks: int | None, nodes: str) -> None:
+    """Nodes that -N asks for are measured, all of them. ``hosts`` are those of the ranks. Raises
+    UsageError.
+    """
     if not nodes:
         return
     refuse_too_few(ranks, int(nodes))
-    used = len({each.host for each in placed})
+    used = len(set(hosts))
     if used < int(nodes):
         raise UsageError(
             f"--ranks {ranks} fill the slots of {used} of {nodes} nodes; the others would have no rank",

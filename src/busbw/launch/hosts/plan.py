@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -15,9 +16,9 @@ from busbw.launch import command
 from busbw.launch.base import Command
 from busbw.launch.engine import JobRequest
 from busbw.launch.hosts import commands
-from busbw.launch.hosts.agents import AgentSpec, JobSpec, Task
 from busbw.launch.hosts.commands import Start
-from busbw.launch.hosts.list import Place, Ranks, distribute, first_nodes, read_places, refuse_idle
+from busbw.launch.hosts.job import AgentSpec, JobSpec, Task
+from busbw.launch.hosts.list import Place, distribute, first_nodes, read_places, refuse_idle
 from busbw.launch.hosts.ssh import HostFacts, after_setup, agent_command, read_form, ssh_words
 from busbw.launch.settle import split_words
 from busbw.launch.topology.order import RankOrder, Topology, order
@@ -92,50 +93,53 @@ def request(job: Job, facts: Facts) -> JobRequest:
     _refuse_unequal(job, site)
     gpus = min(answer.gpus for answer in site.hosts.values())
     mpi = _launcher(job, site, gpus)
-    ranks = distribute(places, job.ranks, launch.ranks_per_node, gpus if job.backend != "mpi" and gpus else 1)
-    refuse_idle(ranks, job.ranks, launch.nodes)
-    start = _start(job, site, places, ranks)
+    each = gpus if job.backend != "mpi" and gpus else 1
+    by_rank = distribute(places, job.ranks, launch.ranks_per_node, each)
+    refuse_idle(by_rank, job.ranks, launch.nodes)
+    start = _start(job, site, places, by_rank)
     agents, shown = _without_mpi(job, site, start) if mpi == "none" else _with_mpi(job, site, start, mpi)
-    used = tuple(host for host in hosts if host in start.hosts_by_rank)
+    used = tuple(host for host in hosts if host in by_rank)
     spec = JobSpec(
         job=job.name,
         agents=agents,
-        hosts_by_rank=start.hosts_by_rank if mpi != "none" else (),
+        hosts_by_rank=by_rank if mpi != "none" else (),
         locks=tuple(Path(job.folder).parent / ".hosts" / host for host in used),
         bundle_folder=_bundle_folder(job),
         announces=job.work.is_busbw,
         watch=watch_address(job.name) if mpi != "none" and job.work.is_busbw else "",
     )
-    idle = f"--ranks {job.ranks}: {len(used)} of {len(hosts)} hosts are measured, the others get no rank"
+    notes, own = [], site.hosts[hosts[0]]
+    if len(used) < len(hosts):
+        measured = f"{len(used)} of {len(hosts)} hosts are measured"
+        notes.append(f"--ranks {job.ranks}: {measured}, the others get no rank")
+    if site.unasked:
+        like = f"{own.cores} cores, {own.gpus} GPUs, {own.mpi or 'no MPI'}"
+        instead = "for 8 GPUs a host give --backend nccl --ranks-per-node 8"
+        notes.append(f"{site.unasked}: this is for hosts like this one ({like}); {instead}")
     return JobRequest(
         engine="hosts",
         name=job.name,
-        ranks=start.size,
+        ranks=len(by_rank),
         nodes=len(used),
         commands=shown,
         payload=spec,
         rank_order=rank_order.within(used) if rank_order is not None else None,
-        notes=(*((idle,) if len(used) < len(hosts) else ()), *_guessed(site, site.hosts[hosts[0]])),
+        notes=tuple(notes),
     )
 
 
-def _guessed(site: Site, own: HostFacts) -> Iterator[str]:
-    if site.unasked:
-        like = f"{own.cores} cores, {own.gpus} GPUs, {own.mpi or 'no MPI'}"
-        instead = "for 8 GPUs a host give --backend nccl --ranks-per-node 8"
-        yield f"{site.unasked}: this is for hosts like this one ({like}); {instead}"
-
-
-def _start(job: Job, site: Site, places: tuple[Place, ...], ranks: tuple[Ranks, ...]) -> Start:
+def _start(job: Job, site: Site, places: tuple[Place, ...], by_rank: tuple[str, ...]) -> Start:
     path, environ = command.path_apart(job.environ)
-    argv = (*path, *job.argv(_python(job, site)))
-    root = site.hosts[ranks[0].host].address
+    bundle, counts = _bundle_folder(job), Counter(by_rank)
+    python = f"{bundle}/bin/python" if bundle else job.launch.python or site.here.executable
+    argv = (*path, *job.argv(python))
+    root = site.hosts[by_rank[0]].address
     return Start(
         job=job.name,
-        ranks=ranks,
+        hosts=by_rank,
         argv=after_setup(site.setup, argv if job.work.is_busbw else command.entered(argv)),
-        environ={**site.inherited, **_for_command(job, site, places, ranks), **environ},
-        is_crowded=_is_crowded(ranks, site),
+        environ={**site.inherited, **_for_command(job, site, places, counts), **environ},
+        is_crowded=any(count > site.hosts[host].cores for host, count in counts.items()),
         mpirun_args=tuple(split_words("--mpirun-args", job.launch.mpirun_args)),
         root=f"[{root}]" if ":" in root else root,  # with a port behind, IPv6 needs brackets
     )
@@ -153,22 +157,21 @@ def _in_order(places: tuple[Place, ...], site: Site) -> tuple[tuple[Place, ...],
 
 
 def _for_command(
-    job: Job, site: Site, places: tuple[Place, ...], ranks: tuple[Ranks, ...]
+    job: Job, site: Site, places: tuple[Place, ...], counts: Mapping[str, int]
 ) -> Mapping[str, str]:
     """The variables in which a command of the user's finds its hosts. Slots are those that were given, else
     GPUs.
     """
     if job.work.is_busbw:
         return {}
-    slots = dict.fromkeys((each.host for each in ranks), 0)
-    for host in slots:
+    named = {}
+    for host, count in counts.items():
         said = sum(place.slots or 0 for place in places if place.host == host)
-        slots[host] = said or site.hosts[host].gpus or sum(each.count for each in ranks if each.host == host)
-    named = {host.rpartition("@")[2]: count for host, count in slots.items()}
+        named[host.rpartition("@")[2]] = said or site.hosts[host].gpus or count
     return {
         command.HOSTS: command.host_list(named),
-        command.NAMES: ",".join(site.hosts[host].hostname for host in slots),
-        "MASTER_ADDR": site.hosts[next(iter(slots))].address or next(iter(named)).strip("[]"),
+        command.NAMES: ",".join(site.hosts[host].hostname for host in counts),
+        "MASTER_ADDR": site.hosts[next(iter(counts))].address or next(iter(named)).strip("[]"),
         "MASTER_PORT": str(command.PORT),
     }
 
@@ -226,13 +229,6 @@ def _refuse_unequal(job: Job, site: Site) -> None:
             raise SiteError(said, hint=hint, host=host)
 
 
-def _is_crowded(ranks: tuple[Ranks, ...], site: Site) -> bool:
-    totals = dict.fromkeys(site.hosts, 0)
-    for each in ranks:
-        totals[each.host] += each.count
-    return any(count > site.hosts[host].cores for host, count in totals.items())
-
-
 def _bundle_folder(job: Job) -> str:
     if not job.launch.bring:
         return ""
@@ -242,12 +238,6 @@ def _bundle_folder(job: Job) -> str:
     return f"{folder.rstrip('/')}/{job.name}"
 
 
-def _python(job: Job, site: Site) -> str:
-    if bundle := _bundle_folder(job):
-        return f"{bundle}/bin/python"
-    return job.launch.python or site.here.executable
-
-
 def _with_mpi(
     job: Job, site: Site, start: Start, mpi: str
 ) -> tuple[tuple[AgentSpec, ...], tuple[Command, ...]]:
@@ -255,13 +245,13 @@ def _with_mpi(
     ssh = ssh_words(read_form(job.launch.set))
     head, mpiexec = _head(site, start, _bundle_folder(job))
     if job.world == "nccl":
-        root = {commands.ROOT_VARIABLE: start.ranks[0].host}  # a given one is better known
+        root = {commands.ROOT_VARIABLE: start.hosts[0]}  # a given one is better known
         own = {**root, **start.environ, "BUSBW_TOKEN": _token(site, job)}
         start = replace(start, environ=own)
     maker = commands.open_mpi if mpi == "openmpi" else commands.mpich
     launcher = maker(mpiexec, start, ssh)
     task = Task(launcher.argv, launcher.environ)
-    hosts = dict.fromkeys(start.hosts_by_rank)
+    hosts = dict.fromkeys(start.hosts)
     agents = [AgentSpec(host, _connect(job, site, host), (task,) if host == head else ()) for host in hosts]
     if head not in hosts:
         here = agent_command(head, local=True, ssh=ssh, python=site.here.executable, setup=site.setup)
@@ -273,8 +263,8 @@ def _head(site: Site, start: Start, bundle: str) -> tuple[str, str]:
     """Where the launcher runs, and which one it is: here where this machine is one of the hosts, or has the
     very MPI that they have; else on the first host, which then must reach the others.
     """
-    first = start.ranks[0].host
-    local = next((host for host in start.hosts_by_rank if host in site.local), None)
+    first = start.hosts[0]
+    local = next((host for host in start.hosts if host in site.local), None)
     if bundle:
         return local or first, f"{bundle}/bin/mpiexec"
     mpiexec = site.hosts[first].mpiexec
@@ -289,10 +279,10 @@ def _without_mpi(job: Job, site: Site, start: Start) -> tuple[tuple[AgentSpec, .
     """A command for each rank, on its host's agent."""
     each_rank = commands.without_mpi(start, _token(site, job), is_busbw=job.work.is_busbw)
     tasks: dict[str, list[Task]] = {}
-    for rank, (each, host) in enumerate(zip(each_rank, start.hosts_by_rank, strict=True)):
+    for rank, (each, host) in enumerate(zip(each_rank, start.hosts, strict=True)):
         tasks.setdefault(host, []).append(Task(each.argv, each.environ, rank))
     agents = tuple(AgentSpec(host, _connect(job, site, host), tuple(tasks[host])) for host in tasks)
-    return agents, commands.over_ssh(each_rank, start.hosts_by_rank)
+    return agents, commands.over_ssh(each_rank, start.hosts)
 
 
 def _connect(job: Job, site: Site, host: str) -> tuple[str, ...]:

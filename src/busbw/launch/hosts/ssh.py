@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from busbw.errors import SiteError
 from busbw.launch import agent
@@ -77,14 +77,14 @@ def agent_command(
     return argv if local else (*ssh, host, f"echo; exec {shlex.join(argv)}")
 
 
-def agent_text() -> bytes:
-    """The agent's own source."""
-    return Path(agent.__file__).read_bytes()
-
-
 def part(data: bytes) -> bytes:
     """Data as the agent reads it: after its length."""
     return b"%010d" % len(data) + data
+
+
+def opening(task: Mapping[str, Any]) -> bytes:
+    """What an agent reads first: its own source, and its task."""
+    return part(Path(agent.__file__).read_bytes()) + part(json.dumps(task).encode())
 
 
 def is_this_machine(name: str) -> bool:
@@ -146,12 +146,11 @@ def probe(commands: Mapping[str, tuple[str, ...]], connect_seconds: float) -> di
 
 def _ask(host: str, command: tuple[str, ...], connect_seconds: float) -> HostFacts | SiteError:
     name = host.rpartition("@")[2].strip("[]")
-    task = json.dumps({"do": "probe", "name": name}).encode()
     patience_s = connect_seconds + _ANSWER_SECONDS
     try:
         done = subprocess.run(
             command,
-            input=part(agent_text()) + part(task),
+            input=opening({"do": "probe", "name": name}),
             capture_output=True,
             timeout=patience_s,
             check=False,
