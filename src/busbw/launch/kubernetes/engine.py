@@ -27,7 +27,9 @@ from busbw.launch.kubernetes.api import (
     Api,
     Denied,
     NoAnswer,
+    NoLogin,
     NotFound,
+    Refused,
     context_namespace,
 )
 from busbw.launch.kubernetes.follow import Follower, SubmittedJob
@@ -44,13 +46,17 @@ from busbw.launch.kubernetes.state import (
     container_of,
     has_started,
     job_state,
+    may_pass,
     name_of,
+    without_pod_name,
 )
 from busbw.launch.kubernetes.yaml import from_yaml, to_yaml
 from busbw.launch.topology.order import order_of, read_topology
 from busbw.model.event import decode
+from busbw.model.finding import Finding, Severity
 from busbw.plan.flags.engines import ENGINES
 from busbw.plan.flags.launch import LaunchSettings
+from busbw.rank.profile import option
 
 WAIT_SECONDS: float | None = 900.0
 
@@ -61,6 +67,9 @@ NOT_FOR_RANKS: Final = (
     *(f"busbw/launch/{engine}/" for engine in ENGINES if engine != "hosts"),  # ranks reach hosts as it does
 )
 _FOR_PODS: Final = "busbw/launch/kubernetes/pod.py"
+# An admission webhook that has effects of its own makes the server refuse every dry run.
+_NO_DRY_RUN: Final = "does not support dry run"
+_NOT_ASKED: Final = Finding(Severity.INFO, "admission was not checked: this user may not ask for a dry run")
 
 
 # On every worker at once, then here: $0 is the text for a worker's shell, the words are for this one. A
@@ -169,6 +178,44 @@ def series_request(series: Job, loop: tuple[str, ...], facts: Facts) -> JobReque
 def reader(handle: Handle, folder: Path) -> LaunchReader:
     """See SeriesEngine."""
     return LaunchReader()
+
+
+def look_before(job: Job, request: JobRequest) -> tuple[Finding, ...]:
+    """See Engine. The server judges the job and a pod of each kind without keeping them (`dryRun`): what it
+    refuses is shown in its own words. It judges one pod at a time, so a quota that has room for one pod and
+    not for all of them shows only while the job waits, as do nodes that are too few: the scheduler names
+    them.
+    """
+    api = Api(request.details["context"], request.details["namespace"])
+    documents = from_yaml(request.files[JOB_FILE])
+    pods = []
+    for number, template in enumerate(manifest.pod_templates(documents[-1])):
+        metadata = {**template["metadata"], "name": f"busbw-preflight-{number}"}
+        pods.append({"apiVersion": "v1", "kind": "Pod", **template, "metadata": metadata})
+    waits = not option(job.work.words, "--stop-after")  # a preflight has nothing to wait for
+    found = [judged(api, body, waits=waits) for body in (*documents, *pods)]
+    return tuple(dict.fromkeys(finding for finding in found if finding is not None))
+
+
+def judged(api: Api, body: manifest.Object, *, waits: bool) -> Finding | None:
+    """The server's answer of an object; None where it would take the object. A controller tries again to
+    create pods that a quota forbids, so a job that ``waits`` may get them.
+    """
+    try:
+        api.create(body, dry_run=True)
+    except (NoAnswer, NoLogin):
+        raise
+    except Denied:
+        return _NOT_ASKED
+    except Refused as error:
+        if _NO_DRY_RUN in error.words:
+            return _NOT_ASKED
+        is_lasting = body["kind"] != "Pod" or not waits or not may_pass(error.words)
+        severity = Severity.ERROR if is_lasting else Severity.WARNING
+        return Finding(severity, without_pod_name(error.words), hint=error.hint, check="admission")
+    except SiteError as error:
+        return Finding(Severity.ERROR, error.message, hint=error.hint, check="admission")
+    return None
 
 
 def submit(request: JobRequest, folder: Path) -> Handle:
