@@ -214,9 +214,9 @@ def _affinity(form: Form, ranks: Mapping[str, str]) -> Object:
     """Which nodes: by their labels and names, and by where the job's other pods are."""
     pods = {"labelSelector": {"matchLabels": dict(ranks)}}
     near: Object = {}
-    for each in form.words.affinity:
-        term = {"topologyKey": each.label, **pods}
-        if each.required:
+    for label, is_required in form.words.affinity:
+        term = {"topologyKey": label, **pods}
+        if is_required:
             near.setdefault(_REQUIRED, []).append(term)
         else:
             near.setdefault(_PREFERRED, []).append({"weight": 100, "podAffinityTerm": term})
