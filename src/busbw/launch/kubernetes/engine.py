@@ -34,12 +34,6 @@ from busbw.launch.kubernetes.api import (
 )
 from busbw.launch.kubernetes.follow import Follower, SubmittedJob
 from busbw.launch.kubernetes.form import read_form
-from busbw.launch.kubernetes.launch_script import (
-    launch_script,
-    launcher_environ,
-    launcher_words,
-    on_first_workers,
-)
 from busbw.launch.kubernetes.logs import read_log
 from busbw.launch.kubernetes.manifest import JOB_FILE
 from busbw.launch.kubernetes.state import (
@@ -145,11 +139,8 @@ def start(job: Job, series: Job, facts: Facts) -> Command:
     """See SeriesEngine. The loop is in the launcher's pod, and so is each launch's mpirun, which is that of a
     job of its own on as many workers.
     """
-    form = read_form(job)
-    script = launch_script(job, form, order_of(facts.get("topology")))
-    if form.workers < int(series.launch.nodes or 1):
-        script = on_first_workers(script, form.workers)
-    return Command(("/bin/sh", "-c", script, "busbw", *launcher_words(job)), launcher_environ(job, form))
+    order, workers = order_of(facts.get("topology")), int(series.launch.nodes or 1)
+    return manifest.launcher(job, read_form(job), order, of_workers=workers)
 
 
 def sweep(series: Job, words: tuple[str, ...], facts: Facts) -> tuple[str, ...]:
@@ -222,10 +213,7 @@ def submit(request: JobRequest, folder: Path) -> Handle:
     """Create the objects; what the job needs first, then the job, which then owns the rest."""
     api = Api(request.details["context"], request.details["namespace"])
     *parts, job = from_yaml((folder / "request" / JOB_FILE).read_text())
-    if "token" in request.details:
-        parts.insert(0, manifest.secret(request.name, request.details["token"]))
-    if "bundle" in request.details:
-        parts.insert(0, manifest.bundle(request.name, request.details["bundle"]))
+    parts = [*manifest.unwritten(request.name, request.details), *parts]
     _check_rights(api, [*parts, job])
     kept = {name: request.details[name] for name in ("kind", "slots", "context", "namespace")}
     handle = Handle("kubernetes", f"{api.namespace}/{request.name}", request.name, kept)
