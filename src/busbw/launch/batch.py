@@ -1,10 +1,12 @@
-"""What the job scripts of schedulers (Slurm, PBS) have in common. Pure."""
+"""What jobs of schedulers (Slurm, PBS) have in common: parts of their scripts, and the files they write."""
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from busbw.launch.command import HOSTS
@@ -86,3 +88,31 @@ def finish(first: str = "", last: str = "") -> str:
 def loop(pythons: Sequence[str], words: Sequence[str]) -> str:
     """The part of a script that executes the first of ``pythons`` (shell text) that is there."""
     return _LOOP.format(pythons=" ".join(pythons), words=shlex.join(words))
+
+
+class SharedFiles:
+    """A job's files in the run folder: its output, its errors, and again where they may be at two places."""
+
+    has_ended = False  # whether no more lines will come than ``read`` finds now
+    found_nothing = False  # whether it has ended because there is no output where it looked
+
+    def __init__(self, *files: Path) -> None:
+        self._files = tuple((number % 2 == 1, path) for number, path in enumerate(files))
+        self._offsets = dict.fromkeys(files, 0)
+
+    def read(self) -> list[tuple[bool, bytes]]:
+        """New lines, as (is_error, line without its line break); empty where there are none yet. Each file is
+        opened anew: over NFS that is when new data are asked for.
+        """
+        found = []
+        for is_error, path in self._files:
+            with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
+                file.seek(self._offsets[path])
+                whole, line_break, _ = file.read().rpartition(b"\n")
+                if line_break:
+                    self._offsets[path] += len(whole) + 1
+                    found += [(is_error, line) for line in whole.split(b"\n")]
+        return found
+
+    def close(self, *, everything_read: bool) -> None:
+        """Nobody reads any more."""

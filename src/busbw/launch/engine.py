@@ -197,7 +197,9 @@ Facts = Mapping[str, Any]
 
 
 class Engine(Protocol):
-    """The functions of an engine's module."""
+    """The functions of an engine's module. It may have ``look_before(job, request)``, too: findings of what
+    can be asked of the engine before a job is submitted.
+    """
 
     # Seconds after which a job that has not started is given up, None = never; --wait overrides.
     WAIT_SECONDS: float | None
@@ -282,14 +284,11 @@ def load(name: str) -> Engine:
 
 
 def look_before(job: Job, request: JobRequest, *, strict: bool) -> tuple[Finding, ...]:
-    """What the engine itself says before a job is submitted: findings, the worst first. Empty where its row
-    names no module for that; raises SiteError where the engine is not there.
+    """What the engine itself says before a job is submitted: findings, the worst first. Empty where it cannot
+    be asked for that; raises SiteError where it is not there.
     """
-    module = ENGINES[request.engine].before
-    if not module:
-        return ()
-    found: tuple[Finding, ...] = import_module(module).look(job, request)
-    named = [replace(each, check=each.check or f"before-{request.engine}") for each in found]
+    look = getattr(load(request.engine), "look_before", lambda _job, _request: ())
+    named = [replace(each, check=each.check or f"before-{request.engine}") for each in look(job, request)]
     return worst_first(strictly(named) if strict else named)
 
 

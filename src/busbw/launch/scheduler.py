@@ -18,6 +18,8 @@ _SHOWN: Final = "--dry-run shows all that is submitted"
 _HINTS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("sinfo", "squeue", "scontrol", "scancel"), _ASK),
     **dict.fromkeys(("sbatch", "qsub"), _SHOWN),
+    "qstat": "ask whether the PBS server is up",
+    "qdel": "ask whether the PBS server is up, then cancel again",
 }
 _REFUSALS: Final = (
     ("invalid partition", "`sinfo` lists the partitions"),
@@ -60,18 +62,21 @@ def environ_outside_jobs() -> Mapping[str, str]:
     }
 
 
-def call(*words: str, engine: str = "Slurm") -> str:
-    """A command's standard output. Raises SiteError with the command's own words, NoAnswer where they do not
-    say what became of the question.
+def call(*words: str, engine: str = "Slurm", over: re.Pattern[str] | None = None) -> str:
+    """A command's standard output; empty where it fails in words that are ``over``: what it was asked about
+    has ended, or is forgotten. Raises SiteError with the command's own words, NoAnswer where they do not say
+    what became of the question.
     """
     done = ask(words, engine)
-    if done.returncode:
-        said = (done.stderr.strip() or done.stdout.strip()).splitlines()
-        words_said = own_words(said) or f"exit code {done.returncode}"
-        is_open = done.returncode < 0 or _UNANSWERED.search(words_said)  # killed, by whoever
-        kind = NoAnswer if is_open else SiteError
-        raise kind(f"{words[0]}: {words_said}", hint=hint_of(words_said, words[0]))
-    return done.stdout
+    if done.returncode == 0:
+        return done.stdout
+    if over is not None and over.search(done.stderr + done.stdout):
+        return ""
+    said = (done.stderr.strip() or done.stdout.strip()).splitlines()
+    words_said = own_words(said) or f"exit code {done.returncode}"
+    is_open = done.returncode < 0 or _UNANSWERED.search(words_said)  # killed, by whoever
+    kind = NoAnswer if is_open else SiteError
+    raise kind(f"{words[0]}: {words_said}", hint=hint_of(words_said, words[0]))
 
 
 def ask(words: Sequence[str], engine: str = "Slurm", text: str = "") -> subprocess.CompletedProcess[str]:

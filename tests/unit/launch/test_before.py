@@ -9,7 +9,7 @@ from busbw_testing.stand_ins import stand_in
 
 from busbw.launch.base import Command
 from busbw.launch.engine import JobRequest
-from busbw.launch.slurm.before import image_findings, tried
+from busbw.launch.slurm.engine import image_findings, tried
 from busbw.model.finding import Severity
 
 ERROR, WARNING = Severity.ERROR, Severity.WARNING

@@ -13,7 +13,7 @@ import pytest
 from busbw.launch import command
 from busbw.launch.batch import MEET
 from busbw.launch.command import HOSTS, NAMES, NUMBER, entered, host_list, path_apart, prepending
-from busbw.launch.kubernetes import launch_script
+from busbw.launch.kubernetes import manifest
 from busbw.launch.pbs import engine
 
 # The command, and a process of its own, read the file twice.
@@ -111,7 +111,7 @@ def test_what_makes_the_host_file_finds_its_programs_and_touches_nothing_of_the_
     assert path_apart({"A": "b"}) == ((), {"A": "b"})
 
 
-@pytest.mark.parametrize("text", [command._ENTER, launch_script._SPREAD, launch_script._ORDER])
+@pytest.mark.parametrize("text", [command._ENTER, manifest._SPREAD, manifest._ORDER])
 def test_text_that_runs_with_the_users_variables_calls_its_own_apart(text: str) -> None:
     """In a container, and in the words of a rank, they are there: an assignment would change one."""
     names = re.findall(r"\b([a-z]\w*)=|\b(?:for|read -r) (\w+)", text)

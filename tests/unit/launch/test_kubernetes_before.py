@@ -11,7 +11,7 @@ pytest.importorskip("kubernetes")
 
 from busbw.errors import SiteError
 from busbw.launch.kubernetes.api import Denied, NoAnswer, NoLogin, Refused
-from busbw.launch.kubernetes.before import judged
+from busbw.launch.kubernetes.engine import judged
 from busbw.launch.kubernetes.state import FORM_HINT, QUOTA_HINT
 from busbw.model.finding import Finding, Severity
 

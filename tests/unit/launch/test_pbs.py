@@ -18,7 +18,7 @@ from busbw.launch import engine as contract
 from busbw.launch.batch import END_MARK
 from busbw.launch.engine import Handle, Job, JobState, Output, Phase, Work
 from busbw.launch.pbs import engine as pbs
-from busbw.launch.slurm.script import _SOURCE_SETUP
+from busbw.launch.slurm.script import SOURCE_SETUP
 from busbw.plan.flags.launch import LaunchSettings
 
 GOLDEN = Path(__file__).parent / "golden" / "pbs"
@@ -277,7 +277,7 @@ def test_a_setup_script_is_sourced_and_its_end_is_not_the_ranks(
     if engine == "pbs":
         script, environ = pbs._sourcing(setup), {}
     else:
-        script, environ = _SOURCE_SETUP, {"BUSBW_SETUP": setup, "SLURMD_NODENAME": "n1"}
+        script, environ = SOURCE_SETUP, {"BUSBW_SETUP": setup, "SLURMD_NODENAME": "n1"}
     words = ["bash", "-c", script, "busbw-rank", "sh", "-c", "echo $A"]
     done = subprocess.run(
         words, env={**os.environ, **environ}, capture_output=True, text=True, timeout=20, check=False

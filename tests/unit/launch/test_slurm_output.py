@@ -7,7 +7,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from busbw.launch.slurm.output import Joiner, SharedFiles
+from busbw.launch.batch import SharedFiles
+from busbw.launch.slurm.output import Joiner
 
 MESSAGE = 1024
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from busbw.errors import UsageError
 from busbw.launch.batch import Shape
 from busbw.launch.engine import Job, Work, load
-from busbw.launch.slurm import order as slurm_order
+from busbw.launch.slurm.script import ordering
 from busbw.launch.topology.kinds import Place
 from busbw.launch.topology.order import (
     RankOrder,
@@ -236,7 +236,7 @@ def test_the_job_script_arranges_its_nodes(
     known: str, allocated: str, nodes: int, ranks: int, tmp_path: Path
 ) -> None:
     found = RankOrder((("test", "f"),), tuple(known.split()))
-    text = slurm_order.script(JOB, found, Shape(nodes, ranks))
+    text = ordering(JOB, found, Shape(nodes, ranks))
     text = text.replace("/tmp/busbw-x-x-$job.hosts", str(tmp_path / "hosts"))
     shim = f"scontrol() {{ printf '%s\\n' {allocated}; }}\nSLURM_JOB_NODELIST=x\n"
     done = subprocess.run(
@@ -254,7 +254,7 @@ def test_the_job_script_arranges_its_nodes(
 
 def test_names_of_hosts_are_data_in_the_script() -> None:
     found = RankOrder((("test", "f"),), ("$(touch x)", "a b"))
-    assert "'$(touch x)' 'a b'" in slurm_order.script(JOB, found, Shape(1, 1))
+    assert "'$(touch x)' 'a b'" in ordering(JOB, found, Shape(1, 1))
 
 
 def test_everything_has_every_name() -> None:

@@ -27,30 +27,30 @@ from busbw.launch.kubernetes.api import (
     Api,
     Denied,
     NoAnswer,
+    NoLogin,
     NotFound,
+    Refused,
     context_namespace,
 )
 from busbw.launch.kubernetes.follow import Follower, SubmittedJob
 from busbw.launch.kubernetes.form import read_form
-from busbw.launch.kubernetes.launch_script import (
-    launch_script,
-    launcher_environ,
-    launcher_words,
-    on_first_workers,
-)
 from busbw.launch.kubernetes.logs import read_log
 from busbw.launch.kubernetes.manifest import JOB_FILE
 from busbw.launch.kubernetes.state import (
     container_of,
     has_started,
     job_state,
+    may_pass,
     name_of,
+    without_pod_name,
 )
 from busbw.launch.kubernetes.yaml import from_yaml, to_yaml
 from busbw.launch.topology.order import order_of, read_topology
 from busbw.model.event import decode
+from busbw.model.finding import Finding, Severity
 from busbw.plan.flags.engines import ENGINES
 from busbw.plan.flags.launch import LaunchSettings
+from busbw.rank.profile import option
 
 WAIT_SECONDS: float | None = 900.0
 
@@ -61,6 +61,9 @@ NOT_FOR_RANKS: Final = (
     *(f"busbw/launch/{engine}/" for engine in ENGINES if engine != "hosts"),  # ranks reach hosts as it does
 )
 _FOR_PODS: Final = "busbw/launch/kubernetes/pod.py"
+# An admission webhook that has effects of its own makes the server refuse every dry run.
+_NO_DRY_RUN: Final = "does not support dry run"
+_NOT_ASKED: Final = Finding(Severity.INFO, "admission was not checked: this user may not ask for a dry run")
 
 
 # On every worker at once, then here: $0 is the text for a worker's shell, the words are for this one. A
@@ -136,11 +139,8 @@ def start(job: Job, series: Job, facts: Facts) -> Command:
     """See SeriesEngine. The loop is in the launcher's pod, and so is each launch's mpirun, which is that of a
     job of its own on as many workers.
     """
-    form = read_form(job)
-    script = launch_script(job, form, order_of(facts.get("topology")))
-    if form.workers < int(series.launch.nodes or 1):
-        script = on_first_workers(script, form.workers)
-    return Command(("/bin/sh", "-c", script, "busbw", *launcher_words(job)), launcher_environ(job, form))
+    order, workers = order_of(facts.get("topology")), int(series.launch.nodes or 1)
+    return manifest.launcher(job, read_form(job), order, of_workers=workers)
 
 
 def sweep(series: Job, words: tuple[str, ...], facts: Facts) -> tuple[str, ...]:
@@ -171,14 +171,49 @@ def reader(handle: Handle, folder: Path) -> LaunchReader:
     return LaunchReader()
 
 
+def look_before(job: Job, request: JobRequest) -> tuple[Finding, ...]:
+    """See Engine. The server judges the job and a pod of each kind without keeping them (`dryRun`): what it
+    refuses is shown in its own words. It judges one pod at a time, so a quota that has room for one pod and
+    not for all of them shows only while the job waits, as do nodes that are too few: the scheduler names
+    them.
+    """
+    api = Api(request.details["context"], request.details["namespace"])
+    documents = from_yaml(request.files[JOB_FILE])
+    pods = []
+    for number, template in enumerate(manifest.pod_templates(documents[-1])):
+        metadata = {**template["metadata"], "name": f"busbw-preflight-{number}"}
+        pods.append({"apiVersion": "v1", "kind": "Pod", **template, "metadata": metadata})
+    waits = not option(job.work.words, "--stop-after")  # a preflight has nothing to wait for
+    found = [judged(api, body, waits=waits) for body in (*documents, *pods)]
+    return tuple(dict.fromkeys(finding for finding in found if finding is not None))
+
+
+def judged(api: Api, body: manifest.Object, *, waits: bool) -> Finding | None:
+    """The server's answer of an object; None where it would take the object. A controller tries again to
+    create pods that a quota forbids, so a job that ``waits`` may get them.
+    """
+    try:
+        api.create(body, dry_run=True)
+    except (NoAnswer, NoLogin):
+        raise
+    except Denied:
+        return _NOT_ASKED
+    except Refused as error:
+        if _NO_DRY_RUN in error.words:
+            return _NOT_ASKED
+        is_lasting = body["kind"] != "Pod" or not waits or not may_pass(error.words)
+        severity = Severity.ERROR if is_lasting else Severity.WARNING
+        return Finding(severity, without_pod_name(error.words), hint=error.hint, check="admission")
+    except SiteError as error:
+        return Finding(Severity.ERROR, error.message, hint=error.hint, check="admission")
+    return None
+
+
 def submit(request: JobRequest, folder: Path) -> Handle:
     """Create the objects; what the job needs first, then the job, which then owns the rest."""
     api = Api(request.details["context"], request.details["namespace"])
     *parts, job = from_yaml((folder / "request" / JOB_FILE).read_text())
-    if "token" in request.details:
-        parts.insert(0, manifest.secret(request.name, request.details["token"]))
-    if "bundle" in request.details:
-        parts.insert(0, manifest.bundle(request.name, request.details["bundle"]))
+    parts = [*manifest.unwritten(request.name, request.details), *parts]
     _check_rights(api, [*parts, job])
     kept = {name: request.details[name] for name in ("kind", "slots", "context", "namespace")}
     handle = Handle("kubernetes", f"{api.namespace}/{request.name}", request.name, kept)

@@ -7,30 +7,96 @@ user wrote arrives as it was.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from importlib import resources
 from typing import Any, Final
 
+from busbw.errors import UsageError
 from busbw.launch import command
+from busbw.launch.base import Command
 from busbw.launch.engine import Job
 from busbw.launch.kubernetes.form import HOSTNAME, Form
-from busbw.launch.kubernetes.launch_script import (
-    launch_script,
-    launcher_environ,
-    launcher_words,
-    rank_environ,
-)
 from busbw.launch.kubernetes.yaml import fill, from_yaml, merged
 from busbw.launch.topology.order import RankOrder
+from busbw.machine.place import POD_VARIABLES
 
 Object = dict[str, Any]
 
 JOB_FILE: Final = "job.yaml"
-TOKEN_KEY: Final = "token"
-BUNDLE_KEY: Final = "busbw.tar.gz"
+_BUNDLE_KEY: Final = "busbw.tar.gz"
+# A detail of the request -> the object that has it.
+_UNWRITTEN: Final = (
+    ("bundle", "ConfigMap", "binaryData", _BUNDLE_KEY),
+    ("token", "Secret", "stringData", "token"),
+)
 _KEEP_SECONDS: Final = 7 * 24 * 3600
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
+
+# The keys of pods are new every time, and the cluster's network is what one trusts already.
+_SSH_OPTIONS: Final = (
+    "-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
+    " -o ConnectTimeout=10 -o ConnectionAttempts=10"
+)
+# The operator writes it: a line a worker, with its slots.
+_HOSTFILE: Final = "/etc/mpi/hostfile"
+_EVEN_HOSTFILE: Final = "/tmp/busbw-even-hostfile"
+_FIRST_HOSTFILE: Final = "/tmp/busbw-first-hostfile"
+# Open MPI and hydra fill one worker's slots after the other: the last workers would have no rank.
+_SPREAD: Final = """\
+busbw_number=0
+while read -r busbw_worker; do
+  busbw_count={least}
+  if [ "$busbw_number" -lt {more} ]; then busbw_count=$((busbw_count + 1)); fi
+  echo "${{busbw_worker%%[: ]*}}{slots}$busbw_count"
+  busbw_number=$((busbw_number + 1))
+done <{hostfile} >/tmp/busbw-even-hostfile
+"""
+_FIND: Final = """\
+find() { command -v "$1" || { echo "busbw: no $1 in the image" >&2; exit 127; }; }
+busbw_mpirun=$(find mpirun) || exit
+"""
+# What the ranks of an Open MPI job need of their image's environment; hydra passes all of it.
+_PASSED: Final = ("PATH", "LD_LIBRARY_PATH")
+_OPEN_MPI: Final[Mapping[str, str]] = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    # Open MPI 5 has other names than 4 for what the operator sets: workers are known by their full names.
+    "PRTE_MCA_prte_keep_fqdn_hostnames": "true",
+}
+
+# --topology: the launcher puts the workers into the order that was known before. The scheduler chooses the
+# nodes, so each worker is asked for its own over ssh; MPI then takes the workers as they stand in its host
+# file. Pods of a Job or JobSet have their numbers before they have nodes.
+# Linux takes no longer argument (MAX_ARG_STRLEN), and the script is one.
+_MOST_CHARACTERS: Final = 100_000
+_ORDERED_HOSTFILE: Final = "/tmp/busbw-hostfile"
+
+_ORDER: Final = """\
+# --topology: workers at one switch follow each other; those on nodes that it does not know come last.
+busbw_nodes=$(mktemp -d)
+ask() {{
+  busbw_node=$(ssh {options} "${{1%%[: ]*}}" 'printf %s "${node_variable}"' </dev/null)
+  printf '%s\\n' "$1" >>"$busbw_nodes/${{busbw_node:-of no known name}}"
+}}
+busbw_asked=0
+while read -r busbw_worker; do
+  ask "$busbw_worker" &
+  busbw_asked=$((busbw_asked + 1))
+  if [ $((busbw_asked % 32)) -eq 0 ]; then wait; fi
+done <{hostfile}
+wait
+for busbw_node in {known}; do
+  if [ -e "$busbw_nodes/$busbw_node" ]; then cat "$busbw_nodes/$busbw_node"; rm "$busbw_nodes/$busbw_node"; fi
+done >{ordered}
+for busbw_node in "$busbw_nodes"/*; do
+  if [ -e "$busbw_node" ]; then
+    echo "busbw: node ${{busbw_node##*/}} is not in the topology, so its ranks are last" >&2
+    cat "$busbw_node" >>{ordered}
+  fi
+done
+"""
 
 
 def object_name(job: Job) -> str:
@@ -78,24 +144,21 @@ def _template(name: str) -> list[Object]:
     return from_yaml((folder / f"{name}.yaml").read_text())
 
 
-def secret(name: str, token: str) -> Object:
-    """What the ranks of a world without MPI prove that they belong together by."""
-    return _object("v1", "Secret", name, stringData={TOKEN_KEY: token})
-
-
-def bundle(name: str, packed_base64: str) -> Object:
-    """What --bring brings, for an image that lacks it."""
-    return _object("v1", "ConfigMap", name, binaryData={BUNDLE_KEY: packed_base64})
+def unwritten(name: str, details: Mapping[str, str]) -> list[Object]:
+    """What no file has of a job: the files that --bring brings for an image that lacks them, and what the
+    ranks of a world without MPI prove that they belong together by.
+    """
+    metadata = {"name": name, "labels": dict(labels(name))}
+    return [
+        {"apiVersion": "v1", "kind": kind, "metadata": metadata, field: {key: details[detail]}}
+        for detail, kind, field, key in _UNWRITTEN
+        if detail in details
+    ]
 
 
 def escaped(text: str) -> str:
     """``text`` as a container's word or value that Kubernetes leaves as it was."""
     return text.replace("$", "$$")
-
-
-def _object(version: str, kind: str, name: str, **fields: object) -> Object:
-    metadata = {"name": name, "labels": dict(labels(name))}
-    return {"apiVersion": version, "kind": kind, "metadata": metadata, **fields}
 
 
 def _values(job: Job, form: Form, namespace: str) -> dict[str, Any]:
@@ -159,7 +222,7 @@ def _volume_values(name: str, job: Job, form: Form) -> dict[str, Any]:
     unpack = {
         "name": "bring",
         "image": form.image,
-        "command": [escaped(form.python), "-m", "tarfile", "-e", f"/busbw-bundle/{BUNDLE_KEY}", "/busbw"],
+        "command": [escaped(form.python), "-m", "tarfile", "-e", f"/busbw-bundle/{_BUNDLE_KEY}", "/busbw"],
         "volumeMounts": [packed, unpacked],
     }
     brought = [{"name": "busbw-bundle", "configMap": {"name": name}}, {"name": "busbw", "emptyDir": {}}]
@@ -173,14 +236,14 @@ def _volume_values(name: str, job: Job, form: Form) -> dict[str, Any]:
 
 
 def _mpi_values(job: Job, form: Form, rank_order: RankOrder | None) -> dict[str, Any]:
-    words = form.words
+    words, launched = form.words, launcher(job, form, rank_order)
     requests = {"cpu": words.launcher_cpu, "memory": words.launcher_memory}
     return {
         "slots": form.slots,
         "mpi implementation": "OpenMPI" if form.mpi == "openmpi" else "MPICH",
-        "launch script": escaped(launch_script(job, form, rank_order)),
-        "launcher words": [escaped(word) for word in launcher_words(job)],
-        "launcher env": _env(launcher_environ(job, form)),
+        "launcher command": [escaped(word) for word in launched.argv[:4]],
+        "launcher words": [escaped(word) for word in launched.argv[4:]],
+        "launcher env": _env(launched.environ),
         "launcher resources": {name: quantity for name, quantity in requests.items() if quantity},
         "launcher labels": {**dict(words.label), **labels(object_name(job))},
         "launcher annotations": dict(words.annotation),
@@ -194,7 +257,7 @@ def _job_values(job: Job, form: Form) -> dict[str, Any]:
     pod = f"{name}-ranks-0" if form.kind == "jobset" else name
     hosts = [f"{pod}-{number}.{name}" for number in range(form.workers)]
     argv = job.argv(form.python)
-    environ = dict(rank_environ(job))
+    environ = _rank_environ(job)
     if not job.work.is_busbw:
         argv = command.entered(argv, "$JOB_COMPLETION_INDEX")
         found = command.host_list(dict.fromkeys(hosts, form.gpus or form.slots))
@@ -214,9 +277,9 @@ def _affinity(form: Form, ranks: Mapping[str, str]) -> Object:
     """Which nodes: by their labels and names, and by where the job's other pods are."""
     pods = {"labelSelector": {"matchLabels": dict(ranks)}}
     near: Object = {}
-    for each in form.words.affinity:
-        term = {"topologyKey": each.label, **pods}
-        if each.required:
+    for label, is_required in form.words.affinity:
+        term = {"topologyKey": label, **pods}
+        if is_required:
             near.setdefault(_REQUIRED, []).append(term)
         else:
             near.setdefault(_PREFERRED, []).append({"weight": 100, "podAffinityTerm": term})
@@ -258,3 +321,87 @@ def _spread(form: Form, ranks: Mapping[str, str]) -> list[Object]:
 
 def _env(environ: Mapping[str, str]) -> list[Object]:
     return [{"name": name, "value": escaped(value)} for name, value in environ.items()]
+
+
+# ---- an MPIJob's launcher ------------------------------------------------------------------------------
+
+
+def launcher(job: Job, form: Form, rank_order: RankOrder | None, *, of_workers: int = 0) -> Command:
+    """What the launcher's pod executes: shell text that starts the ranks with the image's mpirun, on the
+    first of ``of_workers`` where the job has fewer. Raises UsageError.
+
+    Programs get absolute paths: a worker's sshd knows none of the image's PATH, and Open MPI finds its own
+    files on the workers by the path that it was started with. The text's variables are called busbw_*: the
+    container has the user's too, and what the ranks get of those must be as it was.
+    """
+    is_ours, hostfile, lines = job.work.is_busbw, _HOSTFILE, list[str]()
+    if form.workers < of_workers:
+        hostfile = _FIRST_HOSTFILE
+        lines.append(f"head -n {form.workers} {_HOSTFILE} >{hostfile}\n")
+    lines.append(_FIND)
+    if is_ours:
+        lines.append(f"busbw_python=$(find {shlex.quote(form.python)}) || exit\n")
+    if rank_order is not None:
+        lines.append(_ordering(rank_order, hostfile))
+        hostfile = _ORDERED_HOSTFILE
+    if not is_ours:
+        hosts = f"sed 's/ slots=/:/' {hostfile} | paste -sd, -"
+        lines.append(f"{command.HOSTS}=$({hosts}) && export {command.HOSTS}\n")
+    if form.ranks < form.workers * form.slots:
+        least, more = divmod(form.ranks, form.workers)
+        slots = " slots=" if form.mpi == "openmpi" else ":"
+        lines.append(_SPREAD.format(least=least, more=more, slots=slots, hostfile=hostfile))
+        hostfile = _EVEN_HOSTFILE
+    words, environ = _mpirun(job, form, hostfile)
+    rank = [*map(shlex.quote, command.prepending(job.prepend)), *(['"$busbw_python"'] if is_ours else [])]
+    lines.append(" ".join((words, *rank, '"$@"\n')))
+    behind = ("-m", "busbw", *job.work.words) if is_ours else command.entered(job.work.words)
+    return Command(("/bin/sh", "-c", "".join(lines), "busbw", *behind), environ)
+
+
+def _mpirun(job: Job, form: Form, hostfile: str) -> tuple[str, dict[str, str]]:
+    """The last lines of the launcher's script, up to the words of a rank, and its variables; its ranks get
+    theirs from it.
+    """
+    environ = _rank_environ(job)
+    if form.mpi == "openmpi":
+        ssh = ("OMPI_MCA_plm_rsh_args", "PRTE_MCA_plm_ssh_args")  # of Open MPI 4 and 5
+        passed = [f"${{{name}+-x {name}}}" for name in _PASSED]
+        own = [] if job.work.is_busbw else [command.HOSTS]
+        passed += [f"-x {shlex.quote(name)}" for name in (*own, *environ)]
+        words = [f"--hostfile {hostfile}", "--bind-to none", *passed]
+        environ = {**_OPEN_MPI, **environ}
+    else:
+        # The operator sets the first; hydra (4.0, 5.0) reads the second.
+        ssh = ("HYDRA_LAUNCH_EXTRA_ARGS", "HYDRA_LAUNCHER_EXTRA_ARGS")
+        # The proxies call back: to the address, as the name may be known later than the pod runs.
+        words = [f"-f {hostfile}", "-launcher ssh", '-localhost "$POD_IP"']
+    exports = "".join(f"export {name}={shlex.quote(_SSH_OPTIONS)}\n" for name in ssh)
+    words = [f"-n {form.ranks}", *words, *map(shlex.quote, form.mpirun_words)]
+    return f'{exports}exec "$busbw_mpirun" {" ".join(words)}', environ
+
+
+def _rank_environ(job: Job) -> dict[str, str]:
+    """The variables that each rank gets."""
+    environ = dict(job.environ)
+    if job.launch.bring:
+        own = environ.get("PYTHONPATH", "")
+        environ["PYTHONPATH"] = f"/busbw:{own}" if own else "/busbw"
+    return environ
+
+
+def _ordering(found: RankOrder, hostfile: str) -> str:
+    """The part of the launcher's script that orders ``hostfile``. Raises UsageError for too many nodes."""
+    known = shlex.join(found.hosts)
+    if len(known) > _MOST_CHARACTERS:
+        raise UsageError(
+            f"--topology names {len(found.hosts)} hosts, more than a manifest holds",
+            hint="give a file with the part of the cluster that the job runs on",
+        )
+    return _ORDER.format(
+        options=_SSH_OPTIONS,
+        node_variable=POD_VARIABLES["kubernetes_node"],
+        hostfile=hostfile,
+        known=known,
+        ordered=_ORDERED_HOSTFILE,
+    )

@@ -16,121 +16,70 @@ from busbw.launch.settle import set_words
 Kind = Literal["mpijob", "job", "jobset"]
 KINDS: Final[tuple[Kind, ...]] = ("mpijob", "job", "jobset")
 
-_QUANTITY: Final = re.compile(r"\d+(\.\d+)?([KMGTPE]i?|k|m)?\Z")
+# Forms of a word's text, or of each part of it.
+_TEXT: Final = ".*"
+_COUNT: Final = "0*[1-9][0-9]*"
+_QUANTITY: Final = r"[0-9]+(?:\.[0-9]+)?(?:[KMGTPE]i?|k|m)?"
+_COUNT_OF: Final = "(?:(.*)=)?([0-9]+)"  # of the usual resource, or NAME=COUNT of another; 0 takes it away
+_PAIR: Final = "([^=]+)=(.*)"
+_LABEL: Final = "([^:]+)(:preferred)?"
+_TAINT: Final = r"(?!\*=)([^=:]+)(?:=([^:]*))?(?::(.*))?"  # as `kubectl taint` writes it; * is every taint
 _GPU, _NIC = "nvidia.com/gpu", "vpc.amazonaws.com/efa"
-_PREFERRED: Final = ":preferred"
 
 
 @dataclass(frozen=True)
-class Affinity:
-    """Pods of the job go to nodes with one value of this label: they must, or should where that can be."""
+class Word:
+    """How a word is written, an example, and what it is; ``key`` where the field has another name.
 
-    label: str
-    required: bool = True
+    ``form`` is a regular expression of the whole text, or of each of its parts where commas part it
+    (``parts``); ``make`` makes the value of the form's groups, or of all of it. A word whose field is a tuple
+    may be repeated. Of other words the last one holds.
+    """
+
+    form: str
+    example: str
+    help: str
+    make: Callable[..., Any] = str
+    parts: bool = False
+    key: str = ""
+
+    def read(self, text: str) -> list[Any]:
+        """The values in a text. Raises ValueError where it is written otherwise."""
+        texts = filter(None, map(str.strip, text.split(","))) if self.parts else [text]
+        found = [re.fullmatch(self.form, each, re.DOTALL) for each in texts]
+        if None in found:
+            raise ValueError
+        return [self.make(*(match.groups() or (match[0],))) for match in found if match is not None]
 
 
-# ---- types: a function of the text that raises ValueError for what it is not ----------------------------
+def _pair(name: str, value: str) -> tuple[str, str]:
+    return name, value
 
 
-def _count(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        raise ValueError
-    return int(text)
+def _count_of(usual: str) -> Callable[[str | None, str], tuple[str, str]]:
+    return lambda name, count: (name or usual, str(int(count)))
 
 
-def _amount(text: str) -> int:
-    if not text.isdecimal():
-        raise ValueError
-    return int(text)
+def _choice(label: str, values: str) -> tuple[str, tuple[str, ...]]:
+    return label, tuple(values.split("|"))
+
+
+def _affinity(label: str, preferred: str | None) -> tuple[str, bool]:
+    return label, not preferred
+
+
+def _spread(label: str, count: str) -> tuple[str, int]:
+    return label, int(count)
 
 
 def _domain(text: str) -> int | str:
     return text if text == "nodes" else int(text)
 
 
-def _quantity(text: str) -> str:
-    if not _QUANTITY.match(text):
-        raise ValueError
-    return text
-
-
-def _one_of(*names: str) -> Callable[[str], str]:
-    def read(text: str) -> str:
-        if text not in names:
-            raise ValueError
-        return text
-
-    return read
-
-
-def _pair(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not name or not equals:
-        raise ValueError
-    return name, value
-
-
-def _resource(text: str) -> tuple[str, str]:
-    name, quantity = _pair(text)
-    return name, _quantity(quantity)
-
-
-def _count_of(usual: str) -> Callable[[str], tuple[str, str]]:
-    """N of the ``usual`` resource, or NAME=N of another; 0 takes it away."""
-
-    def read(text: str) -> tuple[str, str]:
-        name, _, count = text.rpartition("=")
-        return name or usual, str(_amount(count))
-
-    return read
-
-
-def _choice(text: str) -> tuple[str, tuple[str, ...]]:
-    label, values = _pair(text)
-    return label, tuple(values.split("|"))
-
-
-def _names(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",") if word.strip()]
-
-
-def _affinities(text: str) -> list[Affinity]:
-    found = [Affinity(name.removesuffix(_PREFERRED), not name.endswith(_PREFERRED)) for name in _names(text)]
-    if any(":" in each.label for each in found):
-        raise ValueError
-    return found
-
-
-def _spreads(text: str) -> list[tuple[str, int]]:
-    return [(label, _count(count)) for label, count in map(_pair, _names(text))]
-
-
-def _toleration(text: str) -> dict[str, str]:
-    """As `kubectl taint` writes a taint; * is every taint."""
-    taint, _, effect = text.partition(":")
-    name, equals, value = taint.partition("=")
-    if not name or (name == "*" and equals):
-        raise ValueError
+def _toleration(name: str, value: str | None, effect: str | None) -> dict[str, str]:
     found = {} if name == "*" else {"key": name}
-    found |= {"operator": "Equal", "value": value} if equals else {"operator": "Exists"}
+    found |= {"operator": "Exists"} if value is None else {"operator": "Equal", "value": value}
     return {**found, "effect": effect} if effect else found
-
-
-# ---- the table ------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Word:
-    """How a word is read, an example of its text, and what it is; ``key`` where the field has another name.
-
-    ``read`` raises ValueError. A word whose field is a tuple may be repeated, and ``read`` gives one value or
-    a list of them. Of other words the last one holds.
-    """
-
-    read: Callable[[str], Any]
-    example: str
-    help: str
-    key: str = ""
 
 
 Pairs = tuple[tuple[str, str], ...]
@@ -140,55 +89,62 @@ Pairs = tuple[tuple[str, str], ...]
 class Words:
     """All words of ``--set``; the key of ``instance_type`` is instance-type."""
 
-    kind: Annotated[Kind | None, Word(_one_of(*KINDS), "mpijob", f"one of {', '.join(KINDS)}")] = None
-    image: Annotated[str | None, Word(str, "registry/busbw:2", "a container image")] = None
-    replicas: Annotated[int | None, Word(_count, "2", "a number of worker pods")] = None
-    slots: Annotated[int | None, Word(_count, "8", "a number of ranks that a pod has at most")] = None
-    np: Annotated[int | None, Word(_count, "16", "a number of ranks in all")] = None
+    kind: Annotated[Kind | None, Word("|".join(KINDS), "mpijob", f"one of {', '.join(KINDS)}")] = None
+    image: Annotated[str | None, Word(_TEXT, "registry/busbw:2", "a container image")] = None
+    replicas: Annotated[int | None, Word(_COUNT, "2", "a number of worker pods", int)] = None
+    slots: Annotated[int | None, Word(_COUNT, "8", "a number of ranks that a pod has at most", int)] = None
+    np: Annotated[int | None, Word(_COUNT, "16", "a number of ranks in all", int)] = None
     mpi: Annotated[
         Literal["openmpi", "mpich"] | None,
-        Word(_one_of("openmpi", "mpich"), "openmpi", "the MPI of the image: openmpi or mpich"),
+        Word("openmpi|mpich", "openmpi", "the MPI of the image: openmpi or mpich"),
     ] = None
-    gpu: Annotated[Pairs, Word(_count_of(_GPU), "8", f"a count of {_GPU}, or NAME=COUNT")] = ()
-    nic: Annotated[Pairs, Word(_count_of(_NIC), "32", f"a count of {_NIC}, or NAME=COUNT")] = ()
-    resource: Annotated[Pairs, Word(_resource, "aws.amazon.com/neuroncore=32", "NAME=QUANTITY")] = ()
-    cpu: Annotated[str | None, Word(_quantity, "110", "a quantity of cores")] = None
-    memory: Annotated[str | None, Word(_quantity, "960Gi", "a quantity of memory")] = None
-    hugepages_2mi: Annotated[
-        str | None, Word(_quantity, "5120Mi", "a quantity of huge pages", key="hugepages-2Mi")
-    ] = None
-    launcher_cpu: Annotated[str | None, Word(_quantity, "500m", "a quantity of cores")] = None
-    launcher_memory: Annotated[str | None, Word(_quantity, "128Mi", "a quantity of memory")] = None
-    shm: Annotated[str | None, Word(_quantity, "16Gi", "a quantity of memory")] = None
-    instance_type: Annotated[str | None, Word(str, "p5.48xlarge", "an instance type")] = None
-    select: Annotated[
-        tuple[tuple[str, tuple[str, ...]], ...], Word(_choice, "zone=a|b", "LABEL=VALUE, or LABEL=A|B")
+    gpu: Annotated[Pairs, Word(_COUNT_OF, "8", f"a count of {_GPU}, or NAME=COUNT", _count_of(_GPU))] = ()
+    nic: Annotated[Pairs, Word(_COUNT_OF, "32", f"a count of {_NIC}, or NAME=COUNT", _count_of(_NIC))] = ()
+    resource: Annotated[
+        Pairs, Word(f"([^=]+)=({_QUANTITY})", "aws.amazon.com/neuroncore=32", "NAME=QUANTITY", _pair)
     ] = ()
-    exclude: Annotated[tuple[str, ...], Word(_names, "node-3", "names of nodes")] = ()
-    only: Annotated[tuple[str, ...], Word(_names, "node-1,node-2", "names of nodes")] = ()
+    cpu: Annotated[str | None, Word(_QUANTITY, "110", "a quantity of cores")] = None
+    memory: Annotated[str | None, Word(_QUANTITY, "960Gi", "a quantity of memory")] = None
+    hugepages_2mi: Annotated[
+        str | None, Word(_QUANTITY, "5120Mi", "a quantity of huge pages", key="hugepages-2Mi")
+    ] = None
+    launcher_cpu: Annotated[str | None, Word(_QUANTITY, "500m", "a quantity of cores")] = None
+    launcher_memory: Annotated[str | None, Word(_QUANTITY, "128Mi", "a quantity of memory")] = None
+    shm: Annotated[str | None, Word(_QUANTITY, "16Gi", "a quantity of memory")] = None
+    instance_type: Annotated[str | None, Word(_TEXT, "p5.48xlarge", "an instance type")] = None
+    # The values that a node may have of a label.
+    select: Annotated[
+        tuple[tuple[str, tuple[str, ...]], ...],
+        Word(_PAIR, "zone=a|b", "LABEL=VALUE, or LABEL=A|B", _choice),
+    ] = ()
+    exclude: Annotated[tuple[str, ...], Word(_TEXT, "node-3", "names of nodes", parts=True)] = ()
+    only: Annotated[tuple[str, ...], Word(_TEXT, "node-1,node-2", "names of nodes", parts=True)] = ()
+    # Pods of the job go to nodes with one value of the label: whether they must, or should where that can be.
     affinity: Annotated[
-        tuple[Affinity, ...],
-        Word(_affinities, "nvidia.com/gpu.clique", f"a label of nodes, or LABEL{_PREFERRED}"),
+        tuple[tuple[str, bool], ...],
+        Word(_LABEL, "nvidia.com/gpu.clique", "a label of nodes, or LABEL:preferred", _affinity, parts=True),
     ] = ()
     spread: Annotated[
-        tuple[tuple[str, int], ...], Word(_spreads, "topology.kubernetes.io/zone=2", "LABEL=COUNT")
+        tuple[tuple[str, int], ...],
+        Word(f"([^=]+)=({_COUNT})", "topology.kubernetes.io/zone=2", "LABEL=COUNT", _spread, parts=True),
     ] = ()
-    networks: Annotated[tuple[str, ...], Word(_names, "team/rail0", "names of networks")] = ()
+    networks: Annotated[tuple[str, ...], Word(_TEXT, "team/rail0", "names of networks", parts=True)] = ()
     compute_domain: Annotated[
-        int | Literal["nodes"] | None, Word(_domain, "nodes", "a count of nodes, or the word nodes")
+        int | Literal["nodes"] | None,
+        Word("nodes|[0-9]+", "nodes", "a count of nodes, or the word nodes", _domain),
     ] = None
-    pull_secret: Annotated[tuple[str, ...], Word(str, "registry", "the name of a Secret")] = ()
-    service_account: Annotated[str | None, Word(str, "runner", "the name of a ServiceAccount")] = None
-    label: Annotated[Pairs, Word(_pair, "team=fabric", "NAME=VALUE")] = ()
-    annotation: Annotated[Pairs, Word(_pair, "team=fabric", "NAME=VALUE")] = ()
+    pull_secret: Annotated[tuple[str, ...], Word(_TEXT, "registry", "the name of a Secret")] = ()
+    service_account: Annotated[str | None, Word(_TEXT, "runner", "the name of a ServiceAccount")] = None
+    label: Annotated[Pairs, Word(_PAIR, "team=fabric", "NAME=VALUE", _pair)] = ()
+    annotation: Annotated[Pairs, Word(_PAIR, "team=fabric", "NAME=VALUE", _pair)] = ()
     toleration: Annotated[
         tuple[dict[str, str], ...],
-        Word(_toleration, "dedicated=gpu:NoSchedule", "a taint, NAME[=VALUE][:EFFECT]"),
+        Word(_TAINT, "dedicated=gpu:NoSchedule", "a taint, NAME[=VALUE][:EFFECT]", _toleration),
     ] = ()
-    queue: Annotated[str | None, Word(str, "team-queue", "the name of a LocalQueue of Kueue")] = None
-    priority_class: Annotated[str | None, Word(str, "high", "the name of a PriorityClass")] = None
-    scheduler: Annotated[str | None, Word(str, "default-scheduler", "the name of a scheduler")] = None
-    runtime_class: Annotated[str | None, Word(str, "nvidia", "the name of a RuntimeClass")] = None
+    queue: Annotated[str | None, Word(_TEXT, "team-queue", "the name of a LocalQueue of Kueue")] = None
+    priority_class: Annotated[str | None, Word(_TEXT, "high", "the name of a PriorityClass")] = None
+    scheduler: Annotated[str | None, Word(_TEXT, "default-scheduler", "the name of a scheduler")] = None
+    runtime_class: Annotated[str | None, Word(_TEXT, "nvidia", "the name of a RuntimeClass")] = None
 
 
 def _table() -> Mapping[str, tuple[str, Word]]:
@@ -212,13 +168,13 @@ def read_words(given: tuple[str, ...]) -> Words:
             found.pop(name, None)
             continue
         try:
-            value = word.read(text)
+            values = word.read(text)
         except ValueError:
             raise UsageError(
                 f"--set {key}={text} is not {word.help}", hint=f"write it as --set {key}={word.example}"
             ) from None
         if isinstance(getattr(_NONE, name), tuple):
-            found[name] = (*found.get(name, ()), *(value if isinstance(value, list) else [value]))
+            found[name] = (*found.get(name, ()), *values)
         else:
-            found[name] = value
+            (found[name],) = values
     return Words(**found)

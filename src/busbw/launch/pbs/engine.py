@@ -6,6 +6,7 @@ the job has ended.
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 import sys
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from busbw.errors import SiteError, UsageError
 from busbw.launch import batch
 from busbw.launch.base import Command
-from busbw.launch.batch import END_MARK, Shape
+from busbw.launch.batch import END_MARK, Shape, SharedFiles
 from busbw.launch.command import HOSTS, entered, path_apart, sourced
 from busbw.launch.engine import (
     Facts,
@@ -33,7 +34,7 @@ from busbw.launch.engine import (
     Phase,
 )
 from busbw.launch.launcher_words import describe
-from busbw.launch.scheduler import NoAnswer, ask, call
+from busbw.launch.scheduler import NoAnswer, call
 from busbw.launch.settle import (
     PBS_LIMIT,
     PBS_LIMIT_HINT,
@@ -47,7 +48,6 @@ from busbw.launch.settle import (
     set_words,
     split_words,
 )
-from busbw.launch.slurm.output import SharedFiles
 from busbw.launch.variables import launched
 
 if TYPE_CHECKING:
@@ -71,7 +71,6 @@ _KEYS: Final[Mapping[str, str]] = {
     "ncpus": "",
     "gpu": "",
 }
-_ASK_SERVER: Final = "ask whether the PBS server is up"
 _TICK_SECONDS: Final = 0.2
 _LOOK_SECONDS: Final = 2.0
 # PBS copies a job's output home after its end.
@@ -282,39 +281,31 @@ def submit(request: JobRequest, folder: Path) -> Handle:
 
 
 def follow(handle: Handle, folder: Path) -> Iterator[Item]:
-    """See Engine."""
-    number = handle.id.split(".")[0]
-    live = SharedFiles(folder / "log" / f"pbs-{number}.out", folder / "log" / f"pbs-{number}.err")
-    codes: dict[bool, int] = {}
+    """See Engine. The script writes to log/ where its node sees the run folder; else PBS brings its files."""
+    number, log = handle.id.split(".")[0], folder / "log"
+    files = SharedFiles(
+        *(log / f"{name}.{kind}" for name in (f"pbs-{number}", "pbs") for kind in ("out", "err"))
+    )
     look = Look(lambda: state(handle), handle.id, first_s=_LOOK_SECONDS, last_s=_LOOK_SECONDS)
+    codes: dict[bool, int] = {}
     last = JobState(Phase.ENDED)  # where the script says its end before PBS does
-    while len(codes) < 2:
-        yield from _lines(live, codes)
-        found = look.now()
+    until_s = math.inf
+    while len(codes) < 2 and time.monotonic() < until_s:
+        yield from _lines(files, codes)
+        found = look.now() if until_s == math.inf else None
         if found is not None and found.phase is Phase.ENDED:
-            last = found
-            break
-        yield found
-        time.sleep(_TICK_SECONDS)
-    yield from _rest(live, folder, codes)
+            last, until_s = found, time.monotonic() + _TRAIL_SECONDS
+        else:
+            yield found
+            time.sleep(_TICK_SECONDS)
+    yield from _lines(files, codes)
     code = codes.get(False, last.code)
     why = "" if code == 0 or last.why else describe(code) if code is not None else ""
     yield JobState(Phase.ENDED, why=last.why or why, hint=last.hint, code=code)
 
 
-def _rest(live: SharedFiles, folder: Path, codes: dict[bool, int]) -> Iterator[Output]:
-    """What trails the job's end: in the files it wrote, or in those that PBS brings."""
-    brought = SharedFiles(folder / "log" / "pbs.out", folder / "log" / "pbs.err")
-    deadline_s = time.monotonic() + _TRAIL_SECONDS
-    while len(codes) < 2 and time.monotonic() < deadline_s:
-        yield from _lines(live, codes)
-        yield from _lines(brought, codes)
-        time.sleep(_TICK_SECONDS)
-    yield from _lines(live, codes)
-
-
-def _lines(source: SharedFiles, codes: dict[bool, int]) -> Iterator[Output]:
-    for is_error, line in source.read():
+def _lines(files: SharedFiles, codes: dict[bool, int]) -> Iterator[Output]:
+    for is_error, line in files.read():
         text = line.decode(errors="replace")
         if text.startswith(END_MARK):
             codes[is_error] = int(text.removeprefix(END_MARK))
@@ -324,32 +315,24 @@ def _lines(source: SharedFiles, codes: dict[bool, int]) -> Iterator[Output]:
 
 def cancel(handle: Handle, *, now: bool) -> None:
     """See Engine. Raises SiteError where PBS does not take it."""
-    if _ask_of(handle) is None:
-        return
-    done = ask(("qdel", *(("-W", "force") if now else ()), handle.id), "PBS")
-    words = (done.stderr + done.stdout).strip()
-    if done.returncode and not _IS_OVER.search(words):
-        raise SiteError(f"qdel: {words[:300]}", hint="ask whether the PBS server is up, then cancel again")
+    if _asked_of(handle):
+        call("qdel", *(("-W", "force") if now else ()), handle.id, engine="PBS", over=_IS_OVER)
 
 
 def state(handle: Handle) -> JobState:
     """See Engine."""
-    text = _ask_of(handle)
-    if text is None:
-        return JobState(Phase.ENDED, why="PBS no longer knows the job")
-    return read_state(text)
+    text = _asked_of(handle)
+    return read_state(text) if text else JobState(Phase.ENDED, why="PBS no longer knows the job")
 
 
-def _ask_of(handle: Handle) -> str | None:
-    """What PBS says of a job; None where it has forgotten it."""
-    words = ("-f", handle.id)
-    done = ask(("qstat", "-x", *words), "PBS")  # also of those that have ended; Torque has no -x
-    done = ask(("qstat", *words), "PBS") if done.returncode else done
-    if done.returncode == 0:
-        return done.stdout
-    if _IS_OVER.search(done.stderr + done.stdout):
-        return None
-    raise SiteError(f"qstat: {done.stderr.strip()[:300]}", hint=_ASK_SERVER)
+def _asked_of(handle: Handle) -> str:
+    """What PBS says of a job; empty where it has forgotten it."""
+    try:  # also of those that have ended; Torque has no -x
+        return call("qstat", "-x", "-f", handle.id, engine="PBS")
+    except NoAnswer:
+        raise
+    except SiteError:
+        return call("qstat", "-f", handle.id, engine="PBS", over=_IS_OVER)
 
 
 def read_state(text: str) -> JobState:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -18,43 +19,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from busbw.errors import SiteError, UsageError
+from busbw.errors import SiteError, UsageError, why
+from busbw.launch import scheduler, settle
 from busbw.launch.base import Command
 from busbw.launch.batch import Shape
-from busbw.launch.engine import (
-    Facts,
-    Handle,
-    Item,
-    Job,
-    JobRequest,
-    JobState,
-    Phase,
-)
-from busbw.launch.scheduler import NoAnswer, ask, call, environ_outside_jobs
-from busbw.launch.settle import (
-    SLURM_LIMIT,
-    SLURM_LIMIT_HINT,
-    flag_named,
-    read_setup,
-    refuse_other_count,
-    refuse_unlike,
-    refuse_unused,
-    split_words,
-)
-from busbw.launch.slurm import bring, commands
+from busbw.launch.engine import Facts, Handle, Item, Job, JobRequest, JobState, Phase
+from busbw.launch.scheduler import NoAnswer, ask, call
+from busbw.launch.slurm import commands
+from busbw.launch.slurm.commands import job_state
 from busbw.launch.slurm.follow import Follower, LaunchReader, kept_nodes
-from busbw.launch.slurm.script import (
-    Script,
-    render,
-    render_launch,
-    render_series,
-    segment_of,
-    shape,
-    unknown_mpi,
-)
-from busbw.launch.slurm.state import job_state
+from busbw.launch.slurm.script import BUNDLE, Script, render, render_launch, segment_of, shape, unknown_mpi
 from busbw.launch.slurm.words import own_words, value_of
 from busbw.launch.topology.order import order_of, read_topology
+from busbw.model.finding import Finding, Severity
 from busbw.plan.flags.launch import OF_NEW_JOB
 
 if TYPE_CHECKING:
@@ -83,7 +60,11 @@ def inquire(launch: LaunchSettings, command: tuple[str, ...] = (), *, dry: bool 
     from busbw.machine.program import command_family, python_family
 
     check(launch)
-    facts = {"python": sys.executable, "user_id": str(os.getuid()), "setup": read_setup(launch.setup_script)}
+    facts = {
+        "python": sys.executable,
+        "user_id": str(os.getuid()),
+        "setup": settle.read_setup(launch.setup_script),
+    }
     facts |= _place(launch, dry=dry)
     facts["family"] = ""  # what an image has is not known here
     if not launch.image:
@@ -93,12 +74,12 @@ def inquire(launch: LaunchSettings, command: tuple[str, ...] = (), *, dry: bool 
 
 def check(launch: LaunchSettings) -> None:
     """See Engine."""
-    refuse_unused(launch, "Slurm", _UNUSED)
+    settle.refuse_unused(launch, "Slurm", _UNUSED)
     if launch.bring and launch.image:
         raise UsageError("--bring and --image exclude each other", hint="put busbw into the image")
     own_words("--sbatch-args", launch.sbatch_args)
     own_words("--srun-args", launch.srun_args)
-    refuse_unlike(launch.time_limit, SLURM_LIMIT, SLURM_LIMIT_HINT)
+    settle.refuse_unlike(launch.time_limit, settle.SLURM_LIMIT, settle.SLURM_LIMIT_HINT)
 
 
 def _offered_mpi() -> list[str]:
@@ -125,7 +106,8 @@ def _place_in_job(launch: LaunchSettings) -> Mapping[str, str]:
     for name in launch.given():
         if name in OF_NEW_JOB:
             raise UsageError(
-                f"{flag_named(name)} is for a new job, but --job-id {launch.job_id} names one that runs",
+                f"{settle.flag_named(name)} is for a new job, but --job-id {launch.job_id} names one that"
+                " runs",
                 hint="leave one of them out; --srun-args sets options of a step",
             )
     reading = commands.look(launch.job_id)
@@ -144,13 +126,13 @@ def request(job: Job, facts: Facts) -> JobRequest:
     """See Engine."""
     rank_order = order_of(facts.get("topology"))
     script = render(job, facts, rank_order)
-    refuse_other_count(job.ranks, job.launch.ranks_per_node, shape(job, facts).nodes)
+    settle.refuse_other_count(job.ranks, job.launch.ranks_per_node, shape(job, facts).nodes)
     return replace(_request(job, script, facts), rank_order=rank_order)
 
 
 def series_request(series: Job, loop: tuple[str, ...], facts: Facts) -> JobRequest:
     """See SeriesEngine."""
-    asked = _request(series, render_series(series, facts, loop), facts)
+    asked = _request(series, render(series, facts, loop=loop), facts)
     return replace(asked, details={**asked.details, SERIES: "yes"})
 
 
@@ -195,7 +177,7 @@ def _details(job: Job, facts: Facts) -> dict[str, str]:
     """What a handle keeps."""
     return {
         "step_of": job.launch.job_id,
-        "called": value_of(split_words("--sbatch-args", job.launch.sbatch_args), "--job-name", "-J"),
+        "called": value_of(settle.split_words("--sbatch-args", job.launch.sbatch_args), "--job-name", "-J"),
         "partition": facts.get("partition", ""),
         "account": facts.get("account", ""),
         "bring": "yes" if job.launch.bring else "",
@@ -220,11 +202,56 @@ def _notes(job: Job, size: Shape, facts: Facts) -> tuple[str, ...]:
     return tuple(filter(None, notes))
 
 
+def look_before(job: Job, request: JobRequest) -> Iterator[Finding]:
+    """See Engine. Has sbatch try the job, and asks srun of containers. (Whether the nodes see the run folder
+    is only known on them: the ranks say it.)
+    """
+    image = job.launch.image
+    if not job.launch.job_id:
+        yield from tried(request)
+    if image:
+        yield from image_findings(image, ask(("srun", "--help")).stdout, exists=Path(image).exists())
+
+
+def tried(request: JobRequest) -> Iterator[Finding]:
+    """Why Slurm would not start the job as its nodes are now (`sbatch --test-only`). That may pass, as where
+    nodes are down; what does not pass, sbatch refuses when the job is submitted.
+    """
+    (command,), (script,) = request.commands, request.files.values()
+    sbatch, _, *options = command.argv[:-1]  # but for --parsable and the script's place
+    try:
+        done = ask((sbatch, "--test-only", *options), text=script)
+    except NoAnswer:  # with a long queue a trial may take longer than a submission
+        return
+    if done.returncode:
+        words = scheduler.own_words(done.stderr.strip().splitlines()).removeprefix("allocation failure: ")
+        claim = f"Slurm would not start this job now: {words}"
+        yield Finding(Severity.WARNING, claim, hint=scheduler.hint_of(words, "sbatch"), check="nodes")
+
+
+def image_findings(image: str, srun_help: str, *, exists: bool) -> Iterator[Finding]:
+    """Whether this Slurm can start containers, and has the image's file where it is one. Pure."""
+    if "--container-image" not in srun_help:
+        yield Finding(
+            Severity.ERROR,
+            "this Slurm cannot start containers: srun has no --container-image (pyxis)",
+            hint="install pyxis and enroot, or leave --image out",
+            check="pyxis",
+        )
+    if image.startswith("/") and not exists:
+        yield Finding(
+            Severity.WARNING,
+            f"the image {image} is not seen from here",
+            hint="correct --image, or make sure that the nodes have it",
+            check="image",
+        )
+
+
 def submit(request: JobRequest, folder: Path) -> Handle:
     """See Engine."""
     (command,) = request.commands
     if request.details["bring"]:
-        bring.put(folder)
+        _put_bundle(folder)
     if job := request.details["step_of"]:
         return _start_step(job, request, command, folder)
     # The job's number, and behind a semicolon its cluster where there are several.
@@ -232,6 +259,17 @@ def submit(request: JobRequest, folder: Path) -> Handle:
     if not number.isdecimal():
         raise SiteError(f"sbatch gave no job number: {number[:200]!r}", hint="look at `squeue --me`")
     return Handle("slurm", number, request.name, dict(request.details))
+
+
+def _put_bundle(folder: Path) -> None:
+    """Lay what --bring brings beside the job script. Raises SiteError."""
+    from busbw.launch.hosts.bring import make_bundle
+
+    bundle, place = make_bundle(), folder / "request" / BUNDLE
+    try:
+        shutil.copyfile(bundle, place)
+    except OSError as error:
+        raise SiteError(f"cannot copy the bundle to {place}: {why(error)}", hint="make room there") from error
 
 
 def _submitted(request: JobRequest, command: Command) -> str:
@@ -250,9 +288,6 @@ def _submitted(request: JobRequest, command: Command) -> str:
             f"run `squeue --me --name={called}` to see whether Slurm took the job, `scancel` to end it"
         )
         raise
-    except SiteError as error:
-        error.hint = error.hint or "see what is asked for with --dry-run, and what Slurm takes with `sinfo`"
-        raise
 
 
 def _start_step(job: str, request: JobRequest, command: Command, folder: Path) -> Handle:
@@ -263,7 +298,7 @@ def _start_step(job: str, request: JobRequest, command: Command, folder: Path) -
     ):
         process = subprocess.Popen(
             command.argv,
-            env=environ_outside_jobs(),
+            env=scheduler.environ_outside_jobs(),
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=err,
@@ -344,8 +379,8 @@ def _start_time(pid: int) -> str:
 
 
 def collect(handle: Handle, folder: Path) -> None:
-    """See Engine. The nodes' output is in the job's files by now."""
-    bring.remove(folder)
+    """See Engine. The nodes' output is in the job's files by now; the bundle goes with the job."""
+    (folder / "request" / BUNDLE).unlink(missing_ok=True)
 
 
 def clean(handle: Handle) -> None:

@@ -11,13 +11,13 @@ from typing import Final
 
 from busbw.errors import NotHome, SiteError
 from busbw.launch import engine
-from busbw.launch.batch import END_MARK
+from busbw.launch.batch import END_MARK, SharedFiles
 from busbw.launch.engine import Handle, Item, JobState, Look, Output, Phase
 from busbw.launch.launcher_words import describe
 from busbw.launch.slurm import commands
-from busbw.launch.slurm.output import Joiner, NodeReader, SharedFiles
+from busbw.launch.slurm.commands import CANCELLED, FORGOTTEN, NODE_FAILED, cannot_start, failed_node
+from busbw.launch.slurm.output import Joiner, NodeReader
 from busbw.launch.slurm.script import NODE_FILES
-from busbw.launch.slurm.state import CANCELLED, FORGOTTEN, NODE_FAILED, cannot_start, failed_node
 from busbw.launch.verdict import first_of_srun
 from busbw.rank.world.slurm_text import expand_hosts
 
@@ -55,9 +55,7 @@ def _find_nodes(handle: Handle, folder: Path) -> tuple[str, ...]:
     if kept := kept_nodes(folder):
         return kept
     reading = commands.look(handle.id)
-    found = expand_hosts(reading.nodes)
-    if not reading.state:
-        found = commands.accounted_nodes(handle.id)
+    found = expand_hosts(reading.nodes) if reading.state else commands.accounted_nodes(handle.id)
     if found:
         (folder / "log" / _NODES).write_text("\n".join((*found, "")))
     return found
@@ -67,18 +65,22 @@ class Follower:
     """Follows one job from its first line to its end."""
 
     def __init__(self, handle: Handle, folder: Path, ask: Callable[[], JobState]) -> None:
-        self._handle, self._folder, self._log = handle, folder, folder / "log"
-        self._names = tuple(self._log / f"slurm-{handle.id}.{suffix}" for suffix in ("out", "err"))
+        self._handle, self._folder = handle, folder
+        self._files = tuple(folder / "log" / f"slurm-{handle.id}.{suffix}" for suffix in ("out", "err"))
         self._kept = tuple(name.format(name=handle.name, job=handle.id) for name in NODE_FILES)
         self._look = Look(ask, handle.id, first_s=_FIRST_LOOK_SECONDS, last_s=_LAST_LOOK_SECONDS)
         self._nodes: tuple[str, ...] = ()  # as Slurm has them: the job script runs on the first
         self._source: SharedFiles | NodeReader | None = None
-        self._tasks = self._new_tasks()
-        self._tries = 0
-        self._next_try_s = time.monotonic() + _READER_SECONDS
+        self._tasks = LaunchReader()
+        self._tries, self._next_try_s = 0, time.monotonic() + _READER_SECONDS
         self._found_nothing = False  # the last reader, where it looked
         self._lost = ""  # where nothing of the output was found
         self._codes: dict[bool, int] = {}  # is_error -> the script's exit code, at that stream's end
+
+    @property
+    def _last(self) -> JobState:
+        """The last state that is known."""
+        return self._look.last or JobState(Phase.PENDING)
 
     def items(self) -> Iterator[Item]:
         """See Engine.follow."""
@@ -87,12 +89,12 @@ class Follower:
                 state = self._look.now()
                 if state is not None and state.phase is not Phase.ENDED:
                     yield state
-                self._open(self._look.last)
+                self._open()
                 moved = False
                 for item in self._read():
                     moved = True
                     yield item
-                if len(self._codes) == 2 or self._has_ended():
+                if len(self._codes) == 2 or self._last.phase is Phase.ENDED:
                     break
                 yield None
                 if not moved:
@@ -105,36 +107,29 @@ class Follower:
 
     # ---- where the output is -------------------------------------------------------------------------------
 
-    def _open(self, state: JobState | None) -> None:
+    def _open(self) -> None:
         """Find the output once the job runs; the files in the run folder are there first, where they are."""
-        if isinstance(self._source, SharedFiles) or state is None or state.phase is Phase.PENDING:
+        phase = self._last.phase
+        if isinstance(self._source, SharedFiles) or phase is Phase.PENDING:
             return
         if not self._nodes:
             with contextlib.suppress(SiteError):
                 self._nodes = _find_nodes(self._handle, self._folder)
-                self._tasks = self._new_tasks()
-        if self._is_shared():
+        if self._files[0].exists():
             self._close(everything_read=False)
-            self._source = SharedFiles(*self._names)
-        elif self._source is None and state.phase is Phase.RUNNING and time.monotonic() > self._next_try_s:
+            self._source = SharedFiles(*self._files)
+        elif self._source is None and phase is Phase.RUNNING and time.monotonic() > self._next_try_s:
             self._next_try_s = time.monotonic() + _READER_SECONDS
             if self._tries < _READER_TRIES and self._nodes:
                 self._tries += 1
-                self._start_reader((f"--jobid={self._handle.id}", "--overlap"))
+                self._start_reader(f"--jobid={self._handle.id}", "--overlap")
 
-    def _is_shared(self) -> bool:
-        """The job writes to the run folder."""
-        return self._names[0].exists()
-
-    def _new_tasks(self) -> LaunchReader:
-        return LaunchReader(self._nodes)
-
-    def _start_reader(self, words: tuple[str, ...]) -> None:
+    def _start_reader(self, *words: str) -> None:
         """A step of the job, or a job of its own, on the node where the job's script runs or ran."""
         self._close(everything_read=False)
         alone = ("--nodes=1", "--ntasks=1", "--mpi=none", f"--nodelist={self._nodes[0]}")
         self._source = NodeReader(("srun", "--quiet", *words, *alone), *self._kept)
-        said, self._tasks = self._tasks.said, self._new_tasks()
+        said, self._tasks = self._tasks.said, LaunchReader()
         self._tasks.said += said
         self._codes.clear()
         self._found_nothing = False
@@ -157,60 +152,6 @@ class Follower:
             self._found_nothing = source.found_nothing
             self._close(everything_read=False)
 
-    # ---- the end -------------------------------------------------------------------------------------------
-
-    def _has_ended(self) -> bool:
-        last = self._look.last
-        return last is not None and last.phase is Phase.ENDED
-
-    def _rest(self) -> Iterator[Item]:
-        """What trails the job's end. Raises NotHome where it is on a node that cannot be asked now."""
-        if self._is_shared() or len(self._codes) == 2:
-            if self._source is None:
-                self._source = SharedFiles(*self._names)
-            yield from self._read_on(_TRAIL_SECONDS)
-            return
-        yield from self._read()
-        if len(self._codes) < 2:
-            yield from self._fetch()
-
-    def _fetch(self) -> Iterator[Item]:
-        """The output from the node that kept it, by a small job there. Raises NotHome."""
-        out = self._kept[0]
-        self._nodes = self._nodes or _find_nodes(self._handle, self._folder)
-        if not self._nodes:
-            if self._last_why() == FORGOTTEN:
-                self._lost = f"Slurm has forgotten the job and its nodes: its output is in {out} of the first"
-            return
-        node = self._nodes[0]
-        self._start_reader(self._fetch_words())
-        yield from self._read_on(_FETCH_SECONDS)
-        if len(self._codes) == 2:
-            return
-        if not self._found_nothing and not (self._is_node_failure() and commands.is_down(node)):
-            raise NotHome(
-                f"job {self._handle.id} has ended, and its output is still on {node} ({out} and .err), but"
-                " Slurm would not start a job there to read it",
-                hint=f"try again once the node is free: busbw attach {self._folder.name}",
-            )
-        if self._found_nothing:
-            self._lost = f"no output was found at {node}:{out}"
-
-    def _fetch_words(self) -> tuple[str, ...]:
-        """Srun's words for a small job of its own, which ends at once where the node stays busy."""
-        handle = self._handle
-        chosen = (
-            f"--{name}={handle.details[name]}" for name in ("partition", "account") if handle.details[name]
-        )
-        return ("--time=5", f"--immediate={_WAIT_SECONDS}", f"--job-name={handle.name}-read", *chosen)
-
-    def _last_why(self) -> str:
-        return "" if self._look.last is None else self._look.last.why
-
-    def _is_node_failure(self) -> bool:
-        """The job ended because of a node: what a node that is down kept may never be read."""
-        return bool(failed_node(self._tasks.said)) or self._last_why() == NODE_FAILED
-
     def _read_on(self, patience_s: float) -> Iterator[Item]:
         """Read to the end; not longer than that without a line."""
         deadline_s = time.monotonic() + patience_s
@@ -222,30 +163,65 @@ class Follower:
             time.sleep(_TICK_SECONDS)
         yield from self._read()
 
+    # ---- the end -------------------------------------------------------------------------------------------
+
+    def _rest(self) -> Iterator[Item]:
+        """What trails the job's end. Raises NotHome where it is on a node that cannot be asked now."""
+        if self._files[0].exists() or len(self._codes) == 2:
+            self._source = self._source or SharedFiles(*self._files)
+            yield from self._read_on(_TRAIL_SECONDS)
+            return
+        yield from self._read()
+        if len(self._codes) < 2:
+            yield from self._fetch()
+
+    def _fetch(self) -> Iterator[Item]:
+        """The output from the node that kept it, by a small job there, which ends at once where the node
+        stays busy. Raises NotHome.
+        """
+        handle, out = self._handle, self._kept[0]
+        self._nodes = self._nodes or _find_nodes(handle, self._folder)
+        if not self._nodes:
+            if self._last.why == FORGOTTEN:
+                self._lost = f"Slurm has forgotten the job and its nodes: its output is in {out} of the first"
+            return
+        node, chosen = self._nodes[0], [name for name in ("partition", "account") if handle.details[name]]
+        place = (f"--{name}={handle.details[name]}" for name in chosen)
+        name = f"--job-name={handle.name}-read"
+        self._start_reader("--time=5", f"--immediate={_WAIT_SECONDS}", name, *place)
+        yield from self._read_on(_FETCH_SECONDS)
+        if len(self._codes) == 2:
+            return
+        # What a node that is down kept may never be read, where it is the reason of the job's end.
+        is_node_failure = bool(failed_node(self._tasks.said)) or self._last.why == NODE_FAILED
+        if not self._found_nothing and not (is_node_failure and commands.is_down(node)):
+            raise NotHome(
+                f"job {handle.id} has ended, and its output is still on {node} ({out} and .err), but"
+                " Slurm would not start a job there to read it",
+                hint=f"try again once the node is free: busbw attach {self._folder.name}",
+            )
+        if self._found_nothing:
+            self._lost = f"no output was found at {node}:{out}"
+
     def _end(self) -> JobState:
         """How it ended: by the script's own word, by Slurm's, and by what srun said of a rank or node."""
-        code = self._codes.get(False)
-        if code != 0:
-            deadline_s = time.monotonic() + _END_SECONDS
-            while not self._has_ended() and time.monotonic() < deadline_s:
-                time.sleep(_TICK_SECONDS)
-                self._look.now(due=True)
-        state = self._look.last
-        if state is None or state.phase is not Phase.ENDED:
-            state = JobState(Phase.ENDED)
+        code, deadline_s = self._codes.get(False), time.monotonic() + _END_SECONDS
+        while code != 0 and self._last.phase is not Phase.ENDED and time.monotonic() < deadline_s:
+            time.sleep(_TICK_SECONDS)
+            self._look.now(due=True)
+        state = self._last if self._last.phase is Phase.ENDED else JobState(Phase.ENDED)
         if code == 0:
             return replace(state, why="", hint="", code=0)
-        if code is not None and state.why == FORGOTTEN:  # the script itself has told
-            state = replace(state, why="")
         if code is None and (self._lost or state.code == 0):
             return self._without_end(state)
+        if code is not None:  # the script itself has told
+            state = replace(state, code=code, why="" if state.why == FORGOTTEN else state.why)
         is_busbw = not self._handle.details.get("command")
-        ended = replace(state, code=state.code if code is None else code)
-        return with_cause(ended, self._tasks.said, self._tasks.nodes, is_busbw=is_busbw)
+        return with_cause(state, self._tasks.said, self._nodes, is_busbw=is_busbw)
 
     def _without_end(self, state: JobState) -> JobState:
         """The script's own word is missing, and with it what it printed: Slurm's exit code tells nothing."""
-        why = self._lost or f"its output in {self._names[0]} is incomplete"
+        why = self._lost or f"its output in {self._files[0]} is incomplete"
         if state.why and state.why != FORGOTTEN:
             why = f"{state.why}, and {why}"
         hint = state.hint or "run it again; the job's files in /tmp must stay until busbw has read them"
@@ -288,8 +264,8 @@ class LaunchReader(engine.LaunchReader):
     the job; ``said`` is what srun and the job script printed.
     """
 
-    def __init__(self, nodes: Sequence[str]) -> None:
-        self.nodes = nodes
+    def __init__(self, nodes: Sequence[str] = ()) -> None:
+        self._nodes = nodes
         self._joiners = {False: Joiner(), True: Joiner()}
         self.said: list[str] = []
 
@@ -316,7 +292,7 @@ class LaunchReader(engine.LaunchReader):
     def end(self, code: int | None) -> JobState:
         """See engine.LaunchReader."""
         state = JobState(Phase.ENDED, code=code)
-        return state if code == 0 else with_cause(state, self.said, self.nodes, is_busbw=True)
+        return state if code == 0 else with_cause(state, self.said, self._nodes, is_busbw=True)
 
 
 def _source(task: int | None) -> str:

@@ -12,7 +12,6 @@ import os
 import re
 import subprocess
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final
 
 from busbw.launch.scheduler import environ_outside_jobs
@@ -34,34 +33,6 @@ trap '' TERM
 kill 0
 exit 0
 """
-
-
-class SharedFiles:
-    """The job's two files in the run folder, which its nodes see as well."""
-
-    has_ended = False  # whether no more lines will come than ``read`` finds now
-    found_nothing = False  # whether it has ended because there is no output where it looked
-
-    def __init__(self, out: Path, err: Path) -> None:
-        self._files = ((False, out), (True, err))
-        self._offsets = {out: 0, err: 0}
-
-    def read(self) -> list[tuple[bool, bytes]]:
-        """New lines, as (is_error, line without its line break); empty where there are none yet. Each file is
-        opened anew: over NFS that is when new data are asked for.
-        """
-        found = []
-        for is_error, path in self._files:
-            with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
-                file.seek(self._offsets[path])
-                whole, line_break, _ = file.read().rpartition(b"\n")
-                if line_break:
-                    self._offsets[path] += len(whole) + 1
-                    found += [(is_error, line) for line in whole.split(b"\n")]
-        return found
-
-    def close(self, *, everything_read: bool) -> None:
-        """Nobody reads any more."""
 
 
 class NodeReader:

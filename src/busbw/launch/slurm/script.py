@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -20,8 +21,6 @@ from busbw.launch import batch
 from busbw.launch.batch import Shape
 from busbw.launch.command import HOSTS, entered, path_apart, prepending, sourced
 from busbw.launch.settle import refuse_mpi, refuse_too_few
-from busbw.launch.slurm import bring
-from busbw.launch.slurm import order as slurm_order
 from busbw.launch.slurm.words import own_words
 from busbw.launch.variables import launched
 
@@ -43,7 +42,9 @@ _PLUGINS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 _FAMILY_NAMES: Final = {"openmpi": "Open MPI", "mpich": "MPICH"}
 # Where only the batch host sees the output, it waits this long for somebody to read it before the job ends.
-LINGER_SECONDS: Final = 20
+_LINGER_SECONDS: Final = 20
+
+# ---- the text of the script; words in braces are those of ``_values`` ----------------------------------
 
 # What a site, a shell or sbatch --export=NONE sets for every srun: it would keep what this script exports
 # from the ranks, send their output elsewhere, or cut its lines.
@@ -51,10 +52,14 @@ _UNSET: Final = """\
 unset SLURM_EXPORT_ENV SRUN_EXPORT_ENV SLURM_STDOUTMODE SLURM_STDERRMODE SRUN_OUTPUT SRUN_ERROR
 unset SLURM_UNBUFFEREDIO
 """
-
 _TOP: Final = """\
 run_folder={folder}
-job=$SLURM_JOB_ID
+job={job}
+"""
+_STEP_LOG: Final = """\
+log=$run_folder/log
+"""
+_JOB_LOG: Final = """\
 # Where the nodes see the run folder, output goes there; else this node keeps it until it has been read.
 out=/tmp/{name}-$job.out err=/tmp/{name}-$job.err log=
 if {is_shared}; then
@@ -63,15 +68,11 @@ if {is_shared}; then
   rm -f -- "$out" "$err"
 fi
 """
-_STEP_TOP: Final = """\
-run_folder={folder}
-job={job}
-log=$run_folder/log
-"""
+# In the script's last act: signals are no longer heard, and the reader removes what it has read.
 _NO_MORE: Final = "  trap '' TERM\n"
 _LINGER: Final = f"""\
   # The reader removes what it has read.
-  for ((i = 0; i < {LINGER_SECONDS * 5}; i++)); do
+  for ((i = 0; i < {_LINGER_SECONDS * 5}; i++)); do
     if [ -n "$log" ] || [ ! -e "$out" ]; then break; fi
     sleep 0.2
   done
@@ -84,13 +85,13 @@ job={job} brought=/tmp/{name}-{job}.d log=
 if {is_shared}; then log=$run_folder/log; fi
 # Launches on fewer nodes than the job has are all on the same ones.
 first=$(scontrol show hostnames "{allocated}" | head -n {nodes} | paste -sd, -) || exit
-{remove}"""
-_REMOVE_HOSTS: Final = """trap 'rm -f -- "$hosts"' EXIT
+"""
+_LAUNCH_REMOVE: Final = """trap 'rm -f -- "$hosts"' EXIT
 """
 
 # For a command of the user's (``command.py``): its nodes.
 _NODES: Final = """\
-nodes=$({nodes}) || exit
+nodes=$({listed}) || exit
 {hosts}=$(printf '%s:{slots}\\n' $nodes | paste -sd, -)
 """
 
@@ -102,12 +103,82 @@ fi
 """
 
 # The ranks of a node take turns, so that a script which installs something does it once.
-_SOURCE_SETUP: Final = sourced(
+SOURCE_SETUP: Final = sourced(
     '8<<<"$BUSBW_SETUP" 9<&-',
     "$SLURMD_NODENAME",
     before="exec 9</tmp && flock 9\n",
     after="exec 9<&-\nunset BUSBW_SETUP\n",
 )
+
+# --topology: the nodes that the job was given are put into the order that was known before. srun's
+# distribution ``arbitrary`` takes a line a task from the file that SLURM_HOSTFILE names (srun(1)). Slurm's
+# own order of a job's nodes is that of its configuration, whichever switches they have.
+_ORDER: Final = """\
+# --topology: nodes of one switch follow each other; those that it does not know come last.
+hosts=/tmp/{name}-$job.hosts
+allocated=$(scontrol show hostnames "{allocated}") || exit
+declare -A waiting=()
+for node in $allocated; do waiting[$node]=1; done
+ordered=()
+for node in {known}; do
+  if [ -n "${{waiting[$node]:-}}" ]; then ordered+=("$node"); unset "waiting[$node]"; fi
+done
+for node in $allocated; do
+  if [ -n "${{waiting[$node]:-}}" ]; then
+    ordered+=("$node")
+    echo "busbw: $node is not in the topology, so its ranks are last" >&2
+  fi
+done
+for ((i = 0; i < {nodes}; i++)); do
+  for ((n = {ranks} / {nodes} + (i < {ranks} % {nodes}); n > 0; n--)); do echo "${{ordered[i]}}"; done
+done >"$hosts"
+export BUSBW_ROOT=${{ordered[0]}}
+"""
+_REMOVE_HOSTS: Final = """\
+  rm -f -- "$hosts"
+"""
+_HOSTFILE: Final = 'SLURM_HOSTFILE="$hosts"'
+# The nodes that a command of the user's is told of, and on each node its number among them: Slurm's own
+# numbers (SLURM_NODEID) are of another order.
+_ORDERED_NODES: Final = 'printf "%s\\n" "${{ordered[@]:0:{nodes}}}"'
+_LINES: Final = f'printf %s "${HOSTS}" | tr , "\\n" | sed "s/:.*//"'
+_ORDERED_NUMBER: Final = f'$(($({_LINES} | grep -nxF "$SLURMD_NODENAME" | cut -d: -f1) - 1))'
+
+# --bring: busbw and its packages are copied by sbcast from the run folder to /tmp of each node, and removed
+# at the script's end.
+BUNDLE: Final = "bundle.tar.gz"
+# What the script says where it does not see the run folder.
+UNSEEN: Final = "busbw: --bring: this node does not see the run folder"
+# Makes a Python environment of the bundle: the node's own Python of the same version, with our packages.
+_UNPACK: Final = """\
+umask 077
+mkdir -- "$1" && tar -xzf "$1.tar.gz" -C "$1" && rm -f -- "$1.tar.gz" || exit 1
+base=$("$2" -c 'import os, sys
+print(os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable))')
+if [ -z "$base" ]; then
+  echo "busbw: --bring needs $2 on $(hostname)" >&2
+  exit 127
+fi
+mkdir -p "$1/bin"
+ln -s -- "$base" "$1/bin/python"
+printf 'home = %s\\n' "${base%/*}" >"$1/pyvenv.cfg"
+"""
+_BRING: Final = """\
+brought=/tmp/{name}-$job.d
+on_every_node() {{
+  srun {of_job}{beside}--nodes={nodes} --ntasks={nodes} --ntasks-per-node=1 --mpi=none "$@"
+}}
+if [ -z "$log" ]; then echo "{unseen}" >&2; exit 1; fi
+sbcast {of_job}--force -- "$run_folder/request/{bundle}" "$brought.tar.gz" || exit 1
+on_every_node sh -c {unpack} busbw-unpack "$brought" {python} || exit 1
+export PATH="$brought/bin:$PATH"
+"""
+_REMOVE_BROUGHT: Final = """\
+  on_every_node rm -rf -- "$brought" "$brought.tar.gz"
+"""
+_BROUGHT_PYTHON: Final = '"$brought/bin/python"'
+# Before a PATH that the user gave.
+_BROUGHT_PATH: Final = 'PATH="$brought/bin":'
 
 
 @dataclass(frozen=True)
@@ -205,76 +276,73 @@ def _needs_no_mpi(job: Job, facts: Facts) -> bool:
     return job.world != "auto" or job.backend in ("nccl", "null") or _wants_gpus(job, facts)
 
 
-def render(job: Job, facts: Facts, rank_order: RankOrder | None = None) -> Script:
-    """The script; ranks follow ``rank_order``, where there is one. Raises UsageError for settings that do not
-    fit.
+def render(job: Job, facts: Facts, rank_order: RankOrder | None = None, loop: Sequence[str] = ()) -> Script:
+    """The script; ranks follow ``rank_order``, where there is one. With ``loop`` it executes a Python with
+    those words, which runs many launches. Raises UsageError for settings that do not fit.
     """
-    size = shape(job, facts)
-    top, options = _top(job, size, facts, slurm_order.REMOVE if rank_order is not None else "")
-    parts = [
-        *top,
-        slurm_order.script(job, rank_order, size) if rank_order is not None else "",
-        _exports(job, size, facts, ordered=rank_order is not None),
-        _nccl_log(job),
-        _mounts(job),
-        bring.script(job, size.nodes) if job.launch.bring else "",
-        _srun(job, size, facts, ordered=rank_order is not None),
-    ]
-    return Script("\n".join(part for part in parts if part), tuple(options))
-
-
-def render_series(job: Job, facts: Facts, loop: tuple[str, ...]) -> Script:
-    """The script of a job that runs many launches: it executes a Python with the words ``loop``."""
-    size = shape(job, facts)
-    top, options = _top(job, size, facts)
-    own = [bring.PYTHON_WORD] if job.launch.bring else []
-    own += [shlex.quote(python(job.launch, facts))] if not job.launch.image else []
-    parts = [
-        *top,
-        bring.script(job, size.nodes) if job.launch.bring else "",
-        _setup(facts),
-        batch.loop(own, loop),
-    ]
-    return Script("\n".join(part for part in parts if part), tuple(options))
+    size, launch, ordered = shape(job, facts), job.launch, rank_order is not None
+    lines, options = ([], []) if launch.job_id else _directives(job, size, facts)
+    values = _values(job, size)
+    remove = (_REMOVE_HOSTS if ordered else "") + (_REMOVE_BROUGHT if launch.bring else "")
+    end = batch.finish(remove) if launch.job_id else batch.finish(_NO_MORE + remove, _LINGER)
+    top = (_TOP + (_STEP_LOG if launch.job_id else _JOB_LOG)).format_map(values) + end
+    bring = _BRING.format_map(values) if launch.bring else ""
+    if loop:
+        pythons = [_BROUGHT_PYTHON] if launch.bring else []
+        pythons += [shlex.quote(_python(launch, facts))] if not launch.image else []
+        parts = [bring, _setup(facts), batch.loop(pythons, loop)]
+    else:
+        own = batch.TOKEN if job.work.is_busbw else _nodes(job, size, facts, ordered=ordered)
+        parts = [
+            *(ordering(job, rank_order, size), own + _setup(facts), _nccl_log(job), _mounts(job)),
+            *(bring, _srun(job, size, facts, ordered=ordered)),
+        ]
+    return Script(_joined("\n".join(("#!/bin/bash", *lines)) + "\n", _UNSET, top, *parts), tuple(options))
 
 
 def render_launch(job: Job, facts: Facts, rank_order: RankOrder | None) -> str:
     """What bash executes for one launch of a series, in the series' job."""
     size, ordered = shape(job, facts), rank_order is not None
-    words = {
-        "folder": shlex.quote(job.folder),
-        "is_shared": batch.is_shared(job),
-        "job": shlex.quote(job.launch.job_id) if job.launch.job_id else "$SLURM_JOB_ID",
-        "allocated": slurm_order.allocated(job.launch.job_id),
-        "nodes": size.nodes,
-        "name": job.name,
-        "remove": _REMOVE_HOSTS if ordered else "",
-    }
-    parts = [
-        _LAUNCH_TOP.format(**words),
-        slurm_order.script(job, rank_order, size) if rank_order is not None else "",
+    return _joined(
+        _LAUNCH_TOP.format_map(_values(job, size)) + (_LAUNCH_REMOVE if ordered else ""),
+        ordering(job, rank_order, size),
         batch.TOKEN,
         _nccl_log(job),
         _mounts(job),
         _srun(job, size, facts, ordered=ordered, is_step=True),
-    ]
-    return "\n".join(part for part in parts if part)
+    )
 
 
-def _top(job: Job, size: Shape, facts: Facts, remove: str = "") -> tuple[list[str], list[str]]:
-    """The beginning of a script, and the words for sbatch; ``remove`` is part of the script's last act."""
-    lines, options = ([], []) if job.launch.job_id else _directives(job, size, facts)
-    held = job.launch.job_id
-    words = {
+def _joined(*parts: str) -> str:
+    return "\n".join(filter(None, parts))
+
+
+def ordering(job: Job, rank_order: RankOrder | None, size: Shape) -> str:
+    """The part of the script that orders its nodes; empty where they stay as they are."""
+    if rank_order is None:
+        return ""
+    return _ORDER.format_map({**_values(job, size), "known": shlex.join(rank_order.hosts)})
+
+
+def _values(job: Job, size: Shape) -> Mapping[str, object]:
+    """What the words in the texts above stand for."""
+    held = shlex.quote(job.launch.job_id) if job.launch.job_id else ""  # the script is not in that allocation
+    python = job.launch.python or f"python{sys.version_info.major}.{sys.version_info.minor}"
+    return {
         "folder": shlex.quote(job.folder),
         "is_shared": batch.is_shared(job),
-        "job": shlex.quote(held),
+        "job": held or "$SLURM_JOB_ID",
         "name": job.name,
+        "nodes": size.nodes,
+        "ranks": size.ranks,
+        "allocated": "$(squeue --noheader --jobs=$job --format=%N)" if held else "$SLURM_JOB_NODELIST",
+        "of_job": f"--jobid={held} " if held else "",
+        "beside": "--overlap " if held else "",
+        "bundle": BUNDLE,
+        "unseen": UNSEEN,
+        "unpack": shlex.quote(_UNPACK),
+        "python": shlex.quote(python),
     }
-    remove += bring.REMOVE if job.launch.bring else ""
-    top = (_STEP_TOP if held else _TOP).format(**words)
-    top += batch.finish(remove) if held else batch.finish(_NO_MORE + remove, _LINGER)
-    return ["\n".join(("#!/bin/bash", *lines)) + "\n", _UNSET, top], options
 
 
 def _directives(job: Job, size: Shape, facts: Facts) -> tuple[list[str], list[str]]:
@@ -310,10 +378,6 @@ def _wants_gpus(job: Job, facts: Facts) -> bool:
     return bool(int(facts.get("gpus", "") or 0)) and job.backend in ("auto", "nccl")
 
 
-def _exports(job: Job, size: Shape, facts: Facts, *, ordered: bool) -> str:
-    return (batch.TOKEN if job.work.is_busbw else _nodes(job, size, facts, ordered=ordered)) + _setup(facts)
-
-
 def _setup(facts: Facts) -> str:
     setup = facts.get("setup", "")
     return f"export BUSBW_SETUP={shlex.quote(setup)}\n" if setup else ""
@@ -321,13 +385,13 @@ def _setup(facts: Facts) -> str:
 
 def _nodes(job: Job, size: Shape, facts: Facts, *, ordered: bool) -> str:
     slots = int(facts.get("gpus", "") or 0) or size.per_node
-    nodes = 'scontrol show hostnames "$SLURM_JOB_NODELIST"'
+    listed = 'scontrol show hostnames "$SLURM_JOB_NODELIST"'
     if ordered:
-        nodes = slurm_order.NODES.format(nodes=size.nodes)
+        listed = _ORDERED_NODES.format(nodes=size.nodes)
     elif held := job.launch.job_id:
         given = f'"$(squeue --noheader {shlex.quote(f"--jobs={held}")} --format=%N)"'
-        nodes = f"scontrol show hostnames {given} | head -n {size.nodes}"
-    return _NODES.format(nodes=nodes, hosts=HOSTS, slots=slots) + batch.MEET
+        listed = f"scontrol show hostnames {given} | head -n {size.nodes}"
+    return _NODES.format(listed=listed, hosts=HOSTS, slots=slots) + batch.MEET
 
 
 def _nccl_log(job: Job) -> str:
@@ -359,7 +423,7 @@ def _srun(job: Job, size: Shape, facts: Facts, *, ordered: bool, is_step: bool =
         words += ["--overlap", f"--nodes={size.nodes}", f"--ntasks={size.ranks}"]
         words += [f"--ntasks-per-node={size.per_node}"] if size.is_even else []
     words += [f"--mpi={plugin}"] if plugin is not None else []
-    words += [slurm_order.OPTION] if ordered else []
+    words += ["--distribution=arbitrary"] if ordered else []
     quoted = [shlex.quote(word) for word in words]
     quoted += ['--nodelist="$first"'] if is_step and not ordered else []
     if launch.image:
@@ -374,22 +438,22 @@ def _srun(job: Job, size: Shape, facts: Facts, *, ordered: bool, is_step: bool =
     line = " ".join(quoted) + " \\\n  " + _command(job, facts, ordered=ordered)
     _, environ = path_apart(job.environ)
     if environ:
-        return launched(line, environ, f"export {slurm_order.VARIABLE}\n" if ordered else "")
-    return (f"{slurm_order.VARIABLE} " if ordered else "") + line + "\n"
+        return launched(line, environ, f"export {_HOSTFILE}\n" if ordered else "")
+    return (f"{_HOSTFILE} " if ordered else "") + line + "\n"
 
 
 def _command(job: Job, facts: Facts, *, ordered: bool) -> str:
     """What each task executes, as shell text."""
     launch = job.launch
-    number = slurm_order.NUMBER if ordered else "$SLURM_NODEID"
-    rank = shlex.join(job.argv(python(launch, facts)))
+    number = _ORDERED_NUMBER if ordered else "$SLURM_NODEID"
+    rank = shlex.join(job.argv(_python(launch, facts)))
     if launch.bring and job.work.is_busbw:
         words = [shlex.join(part) for part in (prepending(job.prepend), job.work.argv("")[1:])]
-        rank = " ".join(filter(None, (words[0], bring.PYTHON_WORD, words[1])))
+        rank = " ".join(filter(None, (words[0], _BROUGHT_PYTHON, words[1])))
     path, environ = path_apart(job.environ)
     own = [*map(shlex.quote, path)]
     if path and launch.bring:
-        own = [path[0], bring.PATH_WORD + shlex.quote(path[1].removeprefix("PATH="))]
+        own = [path[0], _BROUGHT_PATH + shlex.quote(path[1].removeprefix("PATH="))]
     entering = () if job.work.is_busbw else entered((), number)
     command = " ".join((*map(shlex.quote, entering), *own, rank))
     if launch.image and environ:  # else the image's own values would win
@@ -397,10 +461,10 @@ def _command(job: Job, facts: Facts, *, ordered: bool) -> str:
             ("env", *(shlex.quote(f"{name}={value}") for name, value in environ.items()), command)
         )
     if facts.get("setup", ""):
-        command = f"bash -c {shlex.quote(_SOURCE_SETUP)} busbw-rank {command}"
+        command = f"bash -c {shlex.quote(SOURCE_SETUP)} busbw-rank {command}"
     return command
 
 
-def python(launch: LaunchSettings, facts: Facts) -> str:
+def _python(launch: LaunchSettings, facts: Facts) -> str:
     """The Python that has busbw on the nodes: as said, the image's own, or this one by its path."""
     return launch.python or ("python3" if launch.image else facts.get("python", "python3"))

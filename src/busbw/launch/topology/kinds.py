@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from busbw.rank.world.slurm_text import expand_hosts
@@ -49,55 +49,52 @@ class Place:
     domain: str = ""
 
 
-@dataclass(frozen=True)
-class Found:
-    """What one text says: places by name, and names that belong to one host."""
-
-    places: Mapping[str, Place] = field(default_factory=dict)
-    names: tuple[tuple[str, ...], ...] = ()
+# The names of a host, that of the text itself first, and its place where the text says it.
+Row = tuple[tuple[str, ...], Place | None]
 
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of text. ``made_by`` is the command that writes it; ``fits`` recognises it."""
+    """One kind of text. ``made_by`` is the command that writes it; ``fits`` recognises it; ``read`` gives its
+    rows, and raises KeyError, TypeError, ValueError or AttributeError for one that is damaged.
+    """
 
     name: str
     made_by: str
     fits: Callable[[Document], bool]
-    read: Callable[[Document], Found]
+    read: Callable[[Document], Iterator[Row]]
+
+
+def _names(name: str, *others: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((name, *filter(None, others))))
 
 
 # ---- AWS ---------------------------------------------------------------------------------------------
 
 
-def _read_aws(document: Document) -> Found:
+def _read_aws(document: Document) -> Iterator[Row]:
     """All layers, however many: NetworkNodes goes from the top to the one that the instance is connected to
     (three on most instances, four from p6 on).
     """
-    places = {}
     for instance in document["Instances"]:
-        block = instance.get("CapacityBlockId") or ""
         is_domain = instance.get("InstanceType", "").startswith(_ULTRASERVERS)
-        switches = tuple(instance.get("NetworkNodes") or ())
-        places[instance["InstanceId"]] = Place(switches, block if is_domain else "")
-    return Found(places)
+        domain = (instance.get("CapacityBlockId") or "") if is_domain else ""
+        yield (instance["InstanceId"],), Place(tuple(instance.get("NetworkNodes") or ()), domain)
 
 
-def _read_instances(document: Document) -> Found:
+def _read_instances(document: Document) -> Iterator[Row]:
     """Instance ids and the names that hosts have in DNS, by address, and by tag."""
-    names = []
     for reservation in document["Reservations"]:
         for instance in reservation["Instances"]:
             tags = [tag["Value"] for tag in instance.get("Tags", ()) if tag["Key"] == "Name"]
             words = [instance.get(key, "") for key in ("PrivateDnsName", "PrivateIpAddress")]
-            names.append((instance["InstanceId"], *filter(None, (*words, *tags))))
-    return Found(names=tuple(names))
+            yield _names(instance["InstanceId"], *words, *tags), None
 
 
 # ---- Slurm -------------------------------------------------------------------------------------------
 
 
-def _read_slurm(document: Document) -> Found:
+def _read_slurm(document: Document) -> Iterator[Row]:
     """topology.conf or `scontrol show topology`, of topology/tree or topology/block (Slurm 22.05 to 25.05).
 
     The latter lists at upper switches all nodes below, too: the lowest switch of a node is the one without
@@ -117,7 +114,8 @@ def _read_slurm(document: Document) -> Found:
                 above.setdefault(lower, name)
         if not children:
             lowest.update(dict.fromkeys(expand_hosts(fields.get("nodes", "")), name))
-    return Found({node: Place(_path(name, above)) for node, name in lowest.items()})
+    for node, name in lowest.items():
+        yield (node,), Place(_path(name, above))
 
 
 def _slurm_lines(text: str) -> Iterator[dict[str, str]]:
@@ -137,43 +135,35 @@ def _path(name: str, above: Mapping[str, str]) -> tuple[str, ...]:
 # ---- Kubernetes, runs of busbw, lines ----------------------------------------------------------------
 
 
-def _read_nodes(document: Document) -> Found:
-    places, names = {}, []
+def _read_nodes(document: Document) -> Iterator[Row]:
     for node in document["items"]:
-        name, labels = node["metadata"]["name"], node["metadata"].get("labels") or {}
-        switches = tuple(filter(None, map(labels.get, SWITCH_LABELS)))
+        labels = node["metadata"].get("labels") or {}
         domain = next(filter(None, map(labels.get, DOMAIN_LABELS)), "")
-        places[name] = Place(switches, domain)
         addresses = [one["address"] for one in (node.get("status") or {}).get("addresses", ())]
         # aws:///us-west-2a/i-0123456789abcdef0
         provider = (node.get("spec") or {}).get("providerID", "").rpartition("/")[2]
-        names.append(tuple(dict.fromkeys(filter(None, (name, *addresses, provider)))))
-    return Found(places, tuple(names))
+        place = Place(tuple(filter(None, map(labels.get, SWITCH_LABELS))), domain)
+        yield _names(node["metadata"]["name"], *addresses, provider), place
 
 
-def _read_record(document: Document) -> Found:
+def _read_record(document: Document) -> Iterator[Row]:
     """A run records which instances, nodes and pods its hosts were, and what Slurm and NVML said of them."""
-    places, names = {}, []
     for host in document["world"]["places"]:
-        name, address = host["host"], host.get("slurm_topology", "")
-        switches = _address(address, host.get("slurm_node", "") or name)
-        places[name] = Place(switches, host.get("nvlink_domain", ""))
-        others = (host.get(key, "") for key in ("instance", "slurm_node", "pod", "kubernetes_node"))
-        names.append(tuple(dict.fromkeys(filter(None, (name, *others)))))
-    return Found(places, tuple(names))
+        name, others = host["host"], ("instance", "slurm_node", "pod", "kubernetes_node")
+        switches = _address(host.get("slurm_topology", ""), host.get("slurm_node", "") or name)
+        names = _names(name, *(host.get(key, "") for key in others))
+        yield names, Place(switches, host.get("nvlink_domain", ""))
 
 
-def _read_lines(document: Document) -> Found:
+def _read_lines(document: Document) -> Iterator[Row]:
     """``HOST INSTANCE`` (EC2's), or ``HOST SWITCH.SWITCH [DOMAIN]`` as SLURM_TOPOLOGY_ADDR has it, from the
     top.
     """
-    places, names = {}, []
     for host, what, *rest in _words(document):
         if _INSTANCE.match(what):
-            names.append((host, what))
+            yield (host, what), None
         else:
-            places[host] = Place(_address(what, host), rest[0] if rest else "")
-    return Found(places, tuple(names))
+            yield (host,), Place(_address(what, host), rest[0] if rest else "")
 
 
 def _address(text: str, node: str) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from busbw.errors import UsageError, why
 from busbw.launch.scheduler import call
-from busbw.launch.topology.kinds import KINDS, Document, Found, Place
+from busbw.launch.topology.kinds import KINDS, Document, Place, Row
 from busbw.record.folder import RUN_FILE
 from busbw.units import first_of
 
@@ -129,12 +129,15 @@ def read(texts: Sequence[tuple[str, str]]) -> Topology:
     places, names = dict[str, Place](), list[tuple[str, ...]]()
     sources = list[tuple[str, str]]()
     for where, text in texts:
-        kind, found = _read(where, text)
+        kind, rows = _read(where, text)
         sources.append((kind, where))
-        for name, place in found.places.items():
+        for name, place in {row[0]: place for row, place in rows if place is not None}.items():
             before = places.get(name, Place())
             places[name] = Place(before.switches or place.switches, before.domain or place.domain)
-        names += _identifying(found.names)
+        # A name that one source gives to several hosts, such as 127.0.0.1, identifies none.
+        groups = [row for row, _ in rows if len(row) > 1]
+        uses = Counter(name for group in groups for name in group)
+        names += (tuple(name for name in group if uses[name] == 1) for group in groups)
     if not any(place != Place() for place in places.values()):
         read_from = ", ".join(where for where, _ in texts)
         raise UsageError(f"--topology {read_from} has no switches for any host", hint=_hint())
@@ -201,7 +204,7 @@ def _common(one: Sequence[str], other: Sequence[str]) -> tuple[str, ...]:
     return tuple(switch for switch, _ in pairs)
 
 
-def _read(where: str, text: str) -> tuple[str, Found]:
+def _read(where: str, text: str) -> tuple[str, list[Row]]:
     document: Document = text
     if text.lstrip().startswith(("{", "[")):
         try:
@@ -212,7 +215,7 @@ def _read(where: str, text: str) -> tuple[str, Found]:
     if kind is None:
         raise UsageError(f"--topology {where} has no known format", hint=_hint())
     try:
-        return kind.name, kind.read(document)
+        return kind.name, list(kind.read(document))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UsageError(
             f"--topology {where} looks like {kind.name}, but is damaged ({type(error).__name__}: {error})",
@@ -222,12 +225,6 @@ def _read(where: str, text: str) -> tuple[str, Found]:
 
 def _hint() -> str:
     return f"give the output of one of: {'; '.join(kind.made_by for kind in KINDS)}"
-
-
-def _identifying(groups: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """The names that one source gives to one host only: an address such as 127.0.0.1 identifies no host."""
-    uses = Counter(name for group in groups for name in set(group))
-    return [tuple(name for name in group if uses[name] == 1) for group in groups]
 
 
 def _also(groups: Iterable[tuple[str, ...]]) -> dict[str, tuple[str, ...]]:

@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Final, Literal
 
 @dataclass(frozen=True)
 class EngineRow:
-    """``module`` has the functions of ``launch.engine.Engine``; ``before`` is a module with
-    ``look(job, request)``, what can be asked of the engine before a job is submitted, where there is one.
-    With ``runs_series`` it has those of ``SeriesEngine``; else each launch of a series is a run of its own.
+    """``module`` has the functions of ``launch.engine.Engine``. With ``runs_series`` it has those of
+    ``SeriesEngine``; else each launch of a series is a run of its own.
     """
 
     module: str
-    before: str = ""
     runs_series: bool = False
     check: str = ""  # the module with ``check``, where ``module`` needs an extra
     forgets: bool = False  # it deletes what a job printed together with the job: that is read before
@@ -25,16 +23,9 @@ class EngineRow:
 # Name on the command line -> row.
 ENGINES: Final[dict[str, EngineRow]] = {
     "hosts": EngineRow("busbw.launch.hosts.engine"),
-    "slurm": EngineRow(
-        "busbw.launch.slurm.engine",
-        before="busbw.launch.slurm.before",
-        runs_series=True,
-        asks=True,
-        shares=True,
-    ),
+    "slurm": EngineRow("busbw.launch.slurm.engine", runs_series=True, asks=True, shares=True),
     "kubernetes": EngineRow(
         "busbw.launch.kubernetes.engine",
-        before="busbw.launch.kubernetes.before",
         runs_series=True,
         check="busbw.launch.kubernetes.form",
         forgets=True,
