@@ -11,8 +11,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from busbw.judge.diagnose.concluded import concluded
-from busbw.judge.diagnose.subject import Subject
+from busbw.judge.diagnose.subject import Subject, concluded
 from busbw.judge.traffic import STARVED, WORTH_NAMING, byte_paths, odd_one
 from busbw.model.conclusion import Answer, Conclusion, Fact
 from busbw.model.profile import Join, Kernels, NicRate
@@ -148,23 +147,20 @@ def _nics_of(subject: Subject, host: str, nics: Sequence[NicRate]) -> Conclusion
         return _unclear(host, unclear)
     nics = [nic for nic in nics if nic.gb_per_s]
     ways = byte_paths(subject.record)
-    # Exports have names only: Linux calls EFA's devices rdmap... or efa_N, and no others so.
-    kinds = {nic.device: "efa" if nic.device.startswith(("rdmap", "efa")) else "rdma" for nic in nics}
-    meant = [nic for nic in nics if ways.allows_port(kinds[nic.device], nic.device, _PORT)] or nics
+    meant = [nic for nic in nics if ways.allows_port(_kind(nic.device), nic.device, _PORT)] or nics
     by_device: dict[str, _Nic] = {}  # each NIC by its busiest counter
     for each in map(_Nic.of, meant):
         by_device[each.device] = max(by_device.get(each.device, each), each, key=lambda one: one.total)
     own = list(by_device.values())
-    left_out = sorted(kinds.keys() - by_device.keys())
+    left_out = sorted({nic.device for nic in nics} - by_device.keys())
     busiest = max(own, key=lambda each: each.total)
     # What another NIC's one sample can hold is what the ends of a burst leave.
     noise = busiest.total / busiest.samples if busiest.samples >= _TELLING else 0.0
     silent = [each.device for each in own if not each.total or each.total < noise]
     used = [each for each in own if each.device not in silent]
-    where = f" on {host}" if host else ""
     odd = _unlike(used) if len(used) > 1 else ""
     claim = f"{len(used)} of {len(own)}" if silent else f"all {len(own)}"
-    claim += f" NICs carried traffic{where}"
+    claim += f" NICs carried traffic{f' on {host}' if host else ''}"
     claim += f": nothing on {', '.join(silent[:_SHOWN])}" if silent else ""
     claim += f"; {odd}" if odd else ""
     bad = bool(silent or odd)
@@ -177,16 +173,19 @@ def _nics_of(subject: Subject, host: str, nics: Sequence[NicRate]) -> Conclusion
         host=host if bad else "",
         check="links.profiled",
         answer=Answer.NO if bad else Answer.YES,
-        facts=tuple(
-            Fact(
-                f"{nic.host} {nic.device} {nic.counter}".strip(),
-                round(_Nic.of(nic).gb_per_s, 4),
-                "GB/s",
-                "sent" if any(word in nic.counter.lower() for word in _SENT) else "received",
-            )
-            for nic in nics
-        ),
+        facts=tuple(map(_rate, nics)),
     )
+
+
+def _kind(device: str) -> str:
+    """Exports have names only: Linux calls EFA's devices rdmap... or efa_N, and no others so."""
+    return "efa" if device.startswith(("rdmap", "efa")) else "rdma"
+
+
+def _rate(nic: NicRate) -> Fact:
+    way = "sent" if any(word in nic.counter.lower() for word in _SENT) else "received"
+    name = f"{nic.host} {nic.device} {nic.counter}".strip()
+    return Fact(name, round(_Nic.of(nic).gb_per_s, 4), "GB/s", way)
 
 
 def _unclear(host: str, nics: Sequence[NicRate]) -> Conclusion:
