@@ -36,8 +36,16 @@ from busbw.judge.compare_notes import (
 from busbw.judge.rotation import Nearer
 from busbw.judge.scatter import Prior, Scatter, SizeClass, beside, size_class
 from busbw.model.result import Status
-from busbw.stats.fdr import benjamini_hochberg
-from busbw.stats.ratio import Difference, Ratio, in_groups, in_pairs, of_class, of_neighbours, ratio
+from busbw.stats.ratio import (
+    Difference,
+    Ratio,
+    benjamini_hochberg,
+    in_groups,
+    in_pairs,
+    of_class,
+    of_neighbours,
+    ratio,
+)
 
 UNLIKE: Final = "the two sides timed different things: ranked only"
 
