@@ -8,7 +8,7 @@ Only groups of as many ranks are compared.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import Any, Final
@@ -88,33 +88,26 @@ def compare(rules: Rules, rounds: Sequence[RoundResult]) -> GroupComparison:
             own = _judged(rules, group, values[SCREENS:, group], count, fresh=True)
         found.append(own)
     found.sort(key=lambda each: -each.loss)
-    decision, reason = _decision(rules, found)
-    if decision is Decision.SLOW and (noise := _noise(found)) > _floor(rules):
+    decisions = [each.decision for each in found]
+    # Half the 95 % interval of most groups.
+    halves = [student_quantile((1 + _SHOWN) / 2, max(1, each.rounds - 1)) * each.error for each in found]
+    noise = float(np.median(halves))
+    if Decision.SLOW in decisions and noise > _floor(rules):
         # What hides the loss that was asked for in most groups may look like a greater one in some.
         found = [replace(each, decision=Decision.UNDECIDED) for each in found]
-        decision, reason = Decision.UNDECIDED, f"noise hides what is below {_share(noise):.1%}"
+        reason = f"noise hides what is below {_share(noise):.1%}"
+        return GroupComparison(Decision.UNDECIDED, reason, tuple(found), alone)
+    decision, reason = Decision.HEALTHY, ""
+    if Decision.SLOW in decisions:
+        decision = Decision.SLOW
+    elif unsure := decisions.count(Decision.UNDECIDED):
+        decision, floor = Decision.UNDECIDED, rules.floors[BANDWIDTH]
+        reason = f"noise hides whether {unsure} of {len(found)} lack {floor:.1%} or more"
     return GroupComparison(decision, reason, tuple(found), alone)
-
-
-def _noise(found: Sequence[GroupVerdict]) -> float:
-    """Half the 95 % interval of most groups."""
-    halves = [student_quantile((1 + _SHOWN) / 2, max(1, each.rounds - 1)) * each.error for each in found]
-    return float(np.median(halves))
 
 
 def _floor(rules: Rules) -> float:
     return -math.log1p(-rules.floors[BANDWIDTH])
-
-
-def _decision(rules: Rules, found: Sequence[GroupVerdict]) -> tuple[Decision, str]:
-    decisions = {each.decision for each in found}
-    if Decision.SLOW in decisions:
-        return Decision.SLOW, ""
-    if Decision.UNDECIDED in decisions:
-        unsure = sum(each.decision is Decision.UNDECIDED for each in found)
-        floor = rules.floors[BANDWIDTH]
-        return Decision.UNDECIDED, f"noise hides whether {unsure} of {len(found)} lack {floor:.1%} or more"
-    return Decision.HEALTHY, ""
 
 
 def _judged(rules: Rules, group: int, own: Floats, count: int, *, fresh: bool = False) -> GroupVerdict:
@@ -226,9 +219,6 @@ def to_fields(
     """For the record, with the keys that fields of pair tests have."""
     slow = [own for own in found.groups if own.decision is Decision.SLOW]
     bad = [field.names[own.group] for own in slow]
-    groups: list[Mapping[str, Any]] = [
-        {"name": field.names[own.group], **asdict(own)} for own in found.groups
-    ]
     return {
         "kind": field.kind,
         "names": list(field.names),
@@ -239,7 +229,7 @@ def to_fields(
             for own in slow
         ],
         "open": [],
-        "groups": groups,
+        "groups": [{"name": field.names[own.group], **asdict(own)} for own in found.groups],
         "alone": [field.names[group] for group in found.alone],
         "noise": {},
         "ranking": [],

@@ -31,28 +31,22 @@ class _Words(NamedTuple):
 
 _WORDS: Final = {
     BANDWIDTH: _Words(
-        what="bandwidth",
-        has="less bandwidth than the others have",
-        below="bandwidth lower by less than",
-        apart="less bandwidth",
+        "bandwidth", "less bandwidth than the others have", "bandwidth lower by less than", "less bandwidth"
     ),
     LATENCY: _Words(
-        what="latency",
-        has="more latency than the others have",
-        below="latency longer by less than",
-        apart="more latency",
+        "latency", "more latency than the others have", "latency longer by less than", "more latency"
     ),
     QUICKEST: _Words(
-        what="latency of the quickest messages",
-        has="more latency than the others have, of its quickest messages too",
-        below="latency of the quickest messages longer by less than",
-        apart="more latency of the quickest messages",
+        "latency of the quickest messages",
+        "more latency than the others have, of its quickest messages too",
+        "latency of the quickest messages longer by less than",
+        "more latency of the quickest messages",
     ),
     RESENT: _Words(
-        what="lost packets",
-        has="more segments resent per test than the others",
-        below="fewer resent segments than",
-        apart="more segments sent again",
+        "lost packets",
+        "more segments resent per test than the others",
+        "fewer resent segments than",
+        "more segments sent again",
     ),
 }
 _NAMED: Final = 8

@@ -16,13 +16,13 @@ from busbw.hunt.decide import LEAST_PARTS
 from busbw.hunt.evidence import Evidence, judge
 from busbw.hunt.field import Groups
 from busbw.hunt.noise import LEAST_LEAVES, Bools, Leaf, counts, effect, loss
-from busbw.hunt.side import Side, slow_side
 from busbw.model.hunt import BANDWIDTH, LATENCY, QUICKEST, RESENT, RoundResult, Rules
 
 _WITHIN: Final = 2.2 * 1.2533  # standard errors in a 95 % interval (t of 10 degrees), of a median, not a mean
 _ONE_SIDED: Final = 1.645
 _MOST_PATHS: Final = 8  # that are named: more, and it is no fault of single paths
 _MOST_RANKED: Final = 10
+_SLOWEST: Final = 0.7  # of the greatest loss: directions and lanes that lost less are not what is measured
 
 
 class Decision(StrEnum):
@@ -203,12 +203,12 @@ def _suspects(
         if found.metric != BANDWIDTH and (built := tuple(ends for ends in paths if ends not in faults)):
             near[found.metric] = built
         own = [_of_parts(found, each, history) for each in _parts(found, leaves)]
-        if len(paths) <= _MOST_PATHS:
-            own += [
-                _of_path(found, ends, pairs, leaves, confirmed=ends in faults)
-                for ends, pairs in paths.items()
-                if ends in faults or found.metric == BANDWIDTH
-            ]
+        known = found.tests.ends.T.tolist()
+        for ends, pairs in paths.items() if len(paths) <= _MOST_PATHS else ():
+            if ends in faults or found.metric == BANDWIDTH:
+                chosen = np.isin(found.tests.pair, [known.index(list(pair)) for pair in pairs])
+                one = _suspect(found, chosen, ends[0], leaf=any(end in leaves for end in ends))
+                own.append(replace(one, beyond=ends[1], confirmed=ends in faults))
         worth = loss(found.metric, found.floor, found.noise.base)
         for suspect in own:  # healthy parts may differ for good: what is surely less is not named
             if 2 * suspect.high - suspect.loss >= worth:
@@ -262,26 +262,12 @@ def _of_parts(found: Evidence, parts: tuple[int, ...], history: Sequence[RoundRe
     if len(parts) > 1:
         inside = np.isin(found.tests.one, parts) & np.isin(found.tests.other, parts)
         return _suspect(found, own & ~inside if (own & ~inside).any() else own, parts, leaf=True)
-    side = slow_side(found, history, parts[0]) if found.metric == BANDWIDTH else None
+    side = _slow_side(found, history, parts[0]) if found.metric == BANDWIDTH else None
     return _suspect(found, own, parts, side=side)
 
 
-def _of_path(
-    found: Evidence,
-    ends: tuple[Leaf, Leaf],
-    pairs: Sequence[tuple[int, int]],
-    leaves: Sequence[Leaf],
-    *,
-    confirmed: bool,
-) -> Suspect:
-    known = found.tests.ends.T.tolist()
-    chosen = np.isin(found.tests.pair, [known.index(list(pair)) for pair in pairs])
-    is_leaf = any(end in leaves for end in ends)
-    return replace(_suspect(found, chosen, ends[0], leaf=is_leaf), beyond=ends[1], confirmed=confirmed)
-
-
 def _suspect(
-    found: Evidence, own: Bools, parts: tuple[int, ...], *, side: Side | None = None, leaf: bool = False
+    found: Evidence, own: Bools, parts: tuple[int, ...], *, side: _Side | None = None, leaf: bool = False
 ) -> Suspect:
     middle, sigma, count = _middle(found, own), found.noise.sigma, int(own.sum())
     if side is not None:
@@ -296,3 +282,46 @@ def _suspect(
     return Suspect(
         parts, found.metric, most_likely, low, high, count, slow, True, *told, leaf=leaf, weight=weight
     )
+
+
+@dataclass(frozen=True)
+class _Side:
+    """What is slow of a part: ``effect`` is the logarithm of its times over those of healthy ones, ``sigma``
+    its standard deviation in one test; ``direction`` is ``sends`` or ``receives`` where only one of them is
+    slow, ``lanes`` the lanes that are slow where others are not.
+    """
+
+    effect: float
+    sigma: float
+    direction: str
+    lanes: tuple[int, ...]
+
+
+def _slow_side(found: Evidence, history: Sequence[RoundResult], part: int) -> _Side | None:
+    """By the middle of each direction and lane of its tests. None where all of them are slow alike.
+
+    Rules compare the slowest lane of the slower direction, whatever is slow of a part. Of healthy pairs that
+    is the longest of several noisy times, of a part that only sends slowly it is one of them: against each
+    other they would show too small a loss.
+    """
+    tests = [test for each in history if counts(BANDWIDTH, each) for test in each.tests]
+    times = np.log([test.times_ns[BANDWIDTH] for test in tests])
+    over = times - (found.tests.values - found.noise.excess)[:, None, None]
+    over = np.where((found.tests.other == part)[:, None, None], over[:, ::-1], over)
+    own = over[found.of_part(part)]
+    is_of_others = (found.tests.one != part) & (found.tests.other != part)
+    passed = over[(found.noise.excess <= found.noise.cut) & is_of_others]
+    if not len(passed):
+        return None
+    middle = np.median(own, axis=0) - passed.mean(axis=(0, 1))
+    slowest = middle > max(found.noise.cut, _SLOWEST * float(middle.max()))
+    if slowest.all() or not slowest.any():
+        return None
+    usual = float(passed[:, slowest].max(axis=1).mean())
+    took = own[:, slowest].max(axis=1)
+    slow = middle > found.noise.cut
+    sends, receives = (bool(way.any()) for way in slow)
+    direction = "" if sends == receives else "sends" if sends else "receives"
+    of_lane = slow.any(axis=0)
+    lanes = () if of_lane.all() else tuple(np.flatnonzero(of_lane).tolist())
+    return _Side(float(np.median(took)) - usual, float(took.std()), direction, lanes)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import islice
@@ -36,8 +36,16 @@ from busbw.judge.compare_notes import (
 from busbw.judge.rotation import Nearer
 from busbw.judge.scatter import Prior, Scatter, SizeClass, beside, size_class
 from busbw.model.result import Status
-from busbw.stats.fdr import benjamini_hochberg
-from busbw.stats.ratio import Difference, Ratio, in_groups, in_pairs, of_class, of_neighbours, ratio
+from busbw.stats.ratio import (
+    Difference,
+    Ratio,
+    benjamini_hochberg,
+    in_groups,
+    in_pairs,
+    of_class,
+    of_neighbours,
+    ratio,
+)
 
 UNLIKE: Final = "the two sides timed different things: ranked only"
 
@@ -170,115 +178,91 @@ def _unjudged(arms: Sequence[Arm], rule: Rule, prior: Prior | None) -> Compariso
         raise UsageError("nothing to compare with", hint="name two runs or more; the first is the baseline")
     baseline, *candidates = arms
     for arm in candidates:
-        _refuse_other_world(baseline, arm)
+        if baseline.ranks and arm.ranks and baseline.ranks != arm.ranks:
+            raise UsageError(
+                f"{baseline.name} has {baseline.ranks} ranks, {arm.name} has {arm.ranks}",
+                hint="add --scaling to compare runs with different numbers of ranks",
+            )
     prior = beside(prior or Prior(baseline.on_device), arms)
     rows = [row for arm in candidates for row in _rows(baseline, arm, prior)]
+    found = [note for arm in candidates for note in notes_of(baseline, arm)]
     return Comparison(
         baseline,
         tuple(candidates),
         rule,
         tuple(_ranked(rows, arms)),
         tuple(text for arm in candidates for text in differences(baseline, arm)),
-        (
-            *failures_of(baseline),
-            *left_out(baseline),
-            *(note for arm in candidates for note in notes_of(baseline, arm)),
-        ),
+        (*failures_of(baseline), *left_out(baseline), *found),
     )
-
-
-def _refuse_other_world(baseline: Arm, arm: Arm) -> None:
-    if baseline.ranks and arm.ranks and baseline.ranks != arm.ranks:
-        raise UsageError(
-            f"{baseline.name} has {baseline.ranks} ranks, {arm.name} has {arm.ranks}",
-            hint="add --scaling to compare runs with different numbers of ranks",
-        )
 
 
 def _rows(baseline: Arm, arm: Arm, prior: Prior) -> list[ComparedCase]:
     """Of one candidate, with ratios and without verdicts."""
     paired = bool(baseline.series) and baseline.series == arm.series
-    varied = varied_words(baseline, arm)
-    unlike = bool(differences(baseline, arm))
-    rows, seen = [], {}
+    note, unlike = varied_words(baseline, arm), bool(differences(baseline, arm))
+    rows, seen = {}, {}
     for key in sorted(baseline.cases.keys() | arm.cases.keys()):
-        row = replace(_row(key, baseline, arm), note=varied, cached=cached(baseline, arm, key), unlike=unlike)
-        if row.verdict is Verdict.AMBIGUOUS:
+        near = cached(baseline, arm, key)
+        rows[key] = replace(_row(key, baseline, arm), note=note, cached=near, unlike=unlike)
+        if rows[key].verdict is Verdict.AMBIGUOUS:
             seen[key] = _difference(baseline.cases[key], arm.cases[key], paired=paired)
-        rows.append(row)
-    known = _known(seen, prior)
-    errors = {key: _sampling(baseline.cases[key], arm.cases[key]) for key in seen}
-    return [
-        _with_ratio(row, seen[row.key], known, errors[row.key]) if row.key in seen else row for row in rows
-    ]
+    for key, (scatter, is_own) in _known(seen, prior).items():
+        # Of the worse launch by its samples, where a side has one.
+        error = max(side.cases[key].error_share or 0.0 for side in (baseline, arm))
+        made = ratio(seen[key], max(scatter.deviation, error))
+        rows[key] = replace(rows[key], ratio=made, known=scatter, is_own=is_own, sampling=error)
+    return list(rows.values())
 
 
-def _known(
-    seen: dict[CaseKey, Difference], prior: Prior
-) -> dict[tuple[str, SizeClass], tuple[Scatter, bool]]:
-    """The scatter of launches of each operation and class of sizes, and whether it is these launches' own."""
+def _known(seen: Mapping[CaseKey, Difference], prior: Prior) -> dict[CaseKey, tuple[Scatter, bool]]:
+    """The scatter of launches of each case, and whether it is these launches' own: of all cases of one
+    operation and class of sizes.
+    """
     alike: dict[tuple[str, SizeClass], list[CaseKey]] = defaultdict(list)
-    for key in seen:
+    for key in sorted(seen):
         alike[key.collective, size_class(key.size_bytes)].append(key)
-    found = {}
-    for kind, keys in alike.items():
-        known = prior.of(kind[0], keys[0].size_bytes)
+    found: dict[CaseKey, tuple[Scatter, bool]] = {}
+    for (operation, _), keys in alike.items():
+        known = prior.of(operation, keys[0].size_bytes)
         own = of_class(known.deviation, [seen[key] for key in keys])
         if known.is_default and not any(seen[key].degrees for key in keys):
-            own = of_neighbours(known.deviation, _curves(keys, seen))
-        found[kind] = (known, False) if own == known.deviation else (Scatter(own), True)
+            curves: dict[CaseKey, list[float]] = defaultdict(list)  # of each kind of case, by size
+            for key in keys:
+                curves[replace(key, size_bytes=0)].append(seen[key].centre)
+            own = of_neighbours(known.deviation, list(curves.values()))
+        scatter = (known, False) if own == known.deviation else (Scatter(own), True)
+        found |= dict.fromkeys(keys, scatter)
     return found
 
 
-def _curves(keys: Iterable[CaseKey], seen: Mapping[CaseKey, Difference]) -> list[list[float]]:
-    """The differences of each kind of case, by size."""
-    curves: dict[CaseKey, list[float]] = defaultdict(list)
-    for key in sorted(keys):
-        curves[replace(key, size_bytes=0)].append(seen[key].centre)
-    return list(curves.values())
-
-
-def _with_ratio(
-    row: ComparedCase,
-    seen: Difference,
-    known: dict[tuple[str, SizeClass], tuple[Scatter, bool]],
-    error: float,
-) -> ComparedCase:
-    scatter, is_own = known[row.key.collective, size_class(row.key.size_bytes)]
-    made = ratio(seen, max(scatter.deviation, error))
-    return replace(row, ratio=made, known=scatter, is_own=is_own, sampling=error)
-
-
-def _sampling(before: Observed, after: Observed) -> float:
-    """The relative standard error of the worse launch by its samples, where each side has one."""
-    return max(before.error_share or 0.0, after.error_share or 0.0)
-
-
 def _row(key: CaseKey, baseline: Arm, arm: Arm) -> ComparedCase:
-    before, after = baseline.cases.get(key), arm.cases.get(key)
-    row = ComparedCase(
+    before, after = (
+        # What was asked for and is not there failed; without an error it was not run.
+        side.cases.get(key, Observed((), status=Status.NOT_RUN, error=side.failed(key)))
+        for side in (baseline, arm)
+    )
+    verdict, why, lost = Verdict.AMBIGUOUS, "", ""
+    if not after.times_ns:
+        ran = after.status is not Status.NOT_RUN or after.error
+        verdict = Verdict.FAILED if ran else Verdict.MISSING
+        why = after.error if key in arm.cases else after.error or "not measured"
+    elif not before.times_ns:
+        verdict = Verdict.MISSING
+        why = f"the baseline failed: {before.error}" if before.error else "not measured by the baseline"
+    else:
+        sides = ((baseline, before), (arm, after))
+        lost = "; ".join(f"{side.name}: {seen.error}" for side, seen in sides if seen.error)
+    return ComparedCase(
         key,
         arm.name,
-        Verdict.AMBIGUOUS,
-        baseline_ns=before.time_ns if before is not None else None,
-        time_ns=after.time_ns if after is not None else None,
-        baseline_busbw_gb_per_s=before.busbw_gb_per_s if before is not None else None,
-        busbw_gb_per_s=after.busbw_gb_per_s if after is not None else None,
+        verdict,
+        why,
+        before.time_ns,
+        after.time_ns,
+        before.busbw_gb_per_s,
+        after.busbw_gb_per_s,
+        lost=lost,
     )
-    if after is None:
-        failed = arm.failed(key)
-        return replace(
-            row, verdict=Verdict.FAILED if failed else Verdict.MISSING, why=failed or "not measured"
-        )
-    if not after.times_ns:
-        ran = after.status is Status.NOT_RUN and not after.error
-        return replace(row, verdict=Verdict.MISSING if ran else Verdict.FAILED, why=after.error)
-    if before is None or not before.times_ns:
-        failed = before.error if before is not None else baseline.failed(key)
-        why = f"the baseline failed: {failed}" if failed else "not measured by the baseline"
-        return replace(row, verdict=Verdict.MISSING, why=why)
-    lost = (f"{one.name}: {seen.error}" for one, seen in ((baseline, before), (arm, after)) if seen.error)
-    return replace(row, lost="; ".join(lost))
 
 
 def _difference(before: Observed, after: Observed, *, paired: bool) -> Difference:
@@ -294,7 +278,7 @@ def _judged(rows: list[ComparedCase], rule: Rule) -> list[ComparedCase]:
     p_values = {i: row.ratio.p for i, row in enumerate(rows) if row.ratio is not None and not row.unlike}
     q_of = dict(zip(p_values, benjamini_hochberg(list(p_values.values())), strict=True))
     return [
-        row if row.ratio is None else _unless_cached(_decided(row, row.ratio, q_of.get(i), rule))
+        row if row.ratio is None else _decided(row, row.ratio, q_of.get(i), rule)
         for i, row in enumerate(rows)
     ]
 
@@ -302,12 +286,15 @@ def _judged(rows: list[ComparedCase], rule: Rule) -> list[ComparedCase]:
 def _decided(row: ComparedCase, made: Ratio, q: float | None, rule: Rule) -> ComparedCase:
     if row.unlike or q is None:
         return replace(row, why=UNLIKE)
-    edge = math.log1p(rule.delta / 2)
+    edge, verdict = math.log1p(rule.delta / 2), Verdict.AMBIGUOUS
     if (made.low > edge or made.high < -edge) and q < rule.q:
-        return replace(row, q=q, verdict=Verdict.FASTER if made.low > 0 else Verdict.SLOWER)
-    if made.bound <= max(rule.delta, rule.detect):
-        return replace(row, q=q, verdict=Verdict.SAME)
-    return replace(row, q=q)
+        verdict = Verdict.FASTER if made.low > 0 else Verdict.SLOWER
+    elif made.bound <= max(rule.delta, rule.detect):
+        verdict = Verdict.SAME
+    if verdict in _EXPLAINED[row.cached]:
+        who = "the baseline" if row.cached is Nearer.FIRST else "the candidate"
+        return replace(row, q=q, why=f"looks {verdict}, but caches may hold the buffers of {who} only")
+    return replace(row, q=q, verdict=verdict)
 
 
 # What is not decided where caches help the baseline, or the candidate: what they alone can explain.
@@ -316,14 +303,6 @@ _EXPLAINED: Final = {
     Nearer.FIRST: (Verdict.SLOWER, Verdict.SAME),
     Nearer.SECOND: (Verdict.FASTER, Verdict.SAME),
 }
-
-
-def _unless_cached(row: ComparedCase) -> ComparedCase:
-    if row.verdict not in _EXPLAINED[row.cached]:
-        return row
-    who = "the baseline" if row.cached is Nearer.FIRST else "the candidate"
-    why = f"looks {row.verdict}, but caches may hold the buffers of {who} only"
-    return replace(row, verdict=Verdict.AMBIGUOUS, why=why)
 
 
 def _ranked(rows: list[ComparedCase], arms: Sequence[Arm]) -> list[ComparedCase]:

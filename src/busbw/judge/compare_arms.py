@@ -69,11 +69,10 @@ def bandwidth_of(parts: Iterable[Observed | CaseResult], time_ns: float) -> floa
 
 def _of_cycles(repeats: list[Observed]) -> Observed:
     """Repetitions of the sweep: their median is the launch's time, of each launch; wrong once is wrong."""
-    if (wrong := _first_wrong(repeats)) is not None:
-        return wrong
+    wrong = next((found for found in repeats if found.status is Status.WRONG), None)
     good = [found for found in repeats if found.times_ns]
-    if len(repeats) == 1 or not good:
-        return repeats[0]
+    if wrong is not None or len(repeats) == 1 or not good:
+        return wrong or repeats[0]
     launches = zip(*(found.times_ns for found in good), strict=False)
     times = tuple(median(cycles) for cycles in launches)
     return replace(
@@ -94,29 +93,16 @@ def _of_middle(intervals: Sequence[tuple[float, float] | None]) -> tuple[float, 
     return min(low for low, _ in known), max(high for _, high in known)
 
 
-def _first_wrong(found: Iterable[Observed]) -> Observed | None:
-    return next((seen for seen in found if seen.status is Status.WRONG), None)
-
-
-def _wrong_in_some(found: Sequence[Observed]) -> Observed | None:
-    """A case over several launches, where its data were wrong in one or more: it has no time then, since the
-    right launches say nothing of what makes the others wrong. None where they were wrong in none.
-    """
-    first = _first_wrong(found)
-    if first is None:
-        return None
-    count = sum(seen.status is Status.WRONG for seen in found)
-    error = f"wrong data in {count} of {len(found)} launches: {first.error}"
-    return Observed((), status=Status.WRONG, error=error)
-
-
 def of_launches(found: Sequence[Observed], unheard: int = 0) -> Observed:
-    """One case in several records: each is a launch. ``unheard`` more failed and left no record."""
+    """One case in several records: each is a launch. ``unheard`` more failed and left no record. Where data
+    were wrong in one there is no time: the right launches say nothing of what makes others wrong.
+    """
     launches = len(found) + unheard
     if launches == 1:
         return found[0]
-    if (bad := _wrong_in_some(found)) is not None:
-        return bad
+    if wrong := [seen for seen in found if seen.status is Status.WRONG]:
+        error = f"wrong data in {len(wrong)} of {len(found)} launches: {wrong[0].error}"
+        return Observed((), status=Status.WRONG, error=error)
     good = [part for part in found if part.times_ns]
     if not good:
         return next((part for part in found if part.status is not Status.NOT_RUN), found[0])
@@ -136,6 +122,8 @@ LAUNCH_TIMES: Final = "launch_times_ns"
 LAUNCH_BLOCKS: Final = "launch_blocks"
 SERIES: Final = "series"
 _MOST_SHOWN: Final = 4  # days, or nodes
+_DATE: Final = re.compile(r"(\d{4})[-_.]?(\d\d)[-_.]?(\d\d)")
+_NUMBER: Final = re.compile(r"\d+(?:\.\d+)+")
 # Settings of a run that a setup may change, by what of a time they change: its definition, or its buffers.
 # The operation is the same, so setups that were launched in turn are compared in spite of them.
 DEFINING_FLAGS: Final = ("cudagraph",)
@@ -255,6 +243,7 @@ def make_arm(name: str, records: Sequence[RunRecord]) -> Arm:
             parts[key].append(found)
             launched[key].append(record)
     with_cases = [record for record in records if record.results] or list(records)
+    flags, settings = (*DEFINING_FLAGS, *BUFFER_FLAGS), with_cases[0].settings
     return Arm(
         name=name,
         ranks=_one(name, "ranks", {ranks(record) for record in with_cases}),
@@ -265,7 +254,7 @@ def make_arm(name: str, records: Sequence[RunRecord]) -> Arm:
         cases={key: of_launches(found) for key, found in sorted(parts.items())},
         series=str(records[0].settings.get(SERIES, "")) if len(records) == 1 else "",
         failures=failures(records),
-        flags=_flags(with_cases[0]),
+        flags={flag: settings[flag] for flag in flags if flag in settings},
         rotated_bytes=rotated_bytes(with_cases),
         lacking=tuple(lacking(records)),
         mixed=tuple(_mixed(records)),
@@ -300,19 +289,14 @@ def key_of(case: Case, record: RunRecord | None = None) -> CaseKey:
     """The key of a case; cycles are repetitions, and a root means nothing where all ranks are equal. Without
     its record it is that of all ranks together, evenly.
     """
-    row = known_collective(case.collective)
+    row, what = known_collective(case.collective), case.collective
     root = case.root if row is None or row.rooted else -1
     pattern = pattern_of(record, case) if record is not None else ""
-    what = _what_ran(case)
-    return CaseKey(what, case.dtype, case.op, root, case.placement.value, case.size_bytes, pattern)
-
-
-def _what_ran(case: Case) -> str:
     if case.arm:
-        return f"{case.collective} by {case.arm}"
-    if case.stream == ALONE:
-        return case.collective
-    return f"{case.collective} beside {'; '.join(case.beside) or 'nothing, as a stream'}"
+        what += f" by {case.arm}"
+    elif case.stream != ALONE:
+        what += f" beside {'; '.join(case.beside) or 'nothing, as a stream'}"
+    return CaseKey(what, case.dtype, case.op, root, case.placement.value, case.size_bytes, pattern)
 
 
 def ranks(record: RunRecord) -> int:
@@ -327,36 +311,36 @@ def nodes(record: RunRecord) -> int:
     """Hosts that took part, or what the log's path says; 0 where not known (a log may name some ranks)."""
     if record.world is not None and (hosts := record.world.known_hosts):
         return len(hosts)
-    labels = record.source.labels if record.source is not None else {}
-    return int(labels["nodes"]) if labels.get("nodes", "").isdecimal() else 0
+    said = _label(record, "nodes")
+    return int(said) if said.isdecimal() else 0
 
 
 def version(record: RunRecord) -> str:
     """Library and version, by the record or the label of a log; empty where neither says it."""
-    measured = _measured_version(record)
-    if not measured or record.world is None:
-        return _labelled_version(record)
-    return f"{record.world.ranks[0].library} {measured}".strip()
+    rank = record.world.ranks[0] if record.world is not None and record.world.ranks else None
+    if rank is None or not rank.library_version:
+        return _label(record, "version")
+    return f"{rank.library} {rank.library_version}".strip()
 
 
 def setup(record: RunRecord) -> str:
     """The setup that the path of a log names; empty for none."""
-    return record.source.labels.get("setup", "") if record.source is not None else ""
+    return _label(record, "setup")
+
+
+def _label(record: RunRecord, name: str) -> str:
+    return record.source.labels.get(name, "") if record.source is not None else ""
 
 
 def version_label(record: RunRecord) -> str:
-    """The version of a tree of logs: the label of its path, unless the record says another one."""
-    label = _labelled_version(record)
-    return label if label and _is_same_version(label, _measured_version(record)) else version(record)
-
-
-def _measured_version(record: RunRecord) -> str:
-    world = record.world
-    return world.ranks[0].library_version if world is not None and world.ranks else ""
-
-
-def _labelled_version(record: RunRecord) -> str:
-    return record.source.labels.get("version", "") if record.source is not None else ""
+    """The version of a tree of logs: the label of its path, unless the record says another one. A label can
+    be that version as 2.18, v2.18.5 and nccl-2.18.5 are 2.18.5+cuda12.2; one without a version number ("new")
+    can be any.
+    """
+    said, known = _label(record, "version"), version(record)
+    numbers = [found[0].split(".") for text in (said, known) if (found := _NUMBER.search(text))]
+    pairs = zip(*numbers, strict=False) if len(numbers) > 1 else ()
+    return said if said and all(int(mine) == int(theirs) for mine, theirs in pairs) else known
 
 
 def device(record: RunRecord) -> str:
@@ -386,11 +370,6 @@ def without_flags(text: str) -> str:
     return text.replace(f", {_GRAPH}", "")
 
 
-def _flags(record: RunRecord) -> dict[str, Any]:
-    names = (*DEFINING_FLAGS, *BUFFER_FLAGS)
-    return {name: record.settings[name] for name in names if name in record.settings}
-
-
 def buffers(record: RunRecord) -> str:
     """Where the buffers of its calls lay, in words."""
     return (record.method.buffers if record.method is not None else "") or NOT_STATED
@@ -417,16 +396,12 @@ def _mixed(records: Sequence[RunRecord]) -> Iterator[str]:
 def _merged(launched: Iterable[Sequence[RunRecord]]) -> Iterator[str]:
     """Of launches that became one number: that they are of several days, or were on several nodes."""
     cases = list(launched)
-    for what, of in (("of", day), ("on", _nodes_words)):
+    for what, of in (("of", day), ("on", lambda record: first_of(nodes_of(record), _MOST_SHOWN, ","))):
         several = ({of(record) for record in records} - {""} for records in cases)
         values = next((each for each in several if len(each) > 1), None)
         if values is not None:
             told = first_of(sorted(values), _MOST_SHOWN, " and ")
             yield f"its launches {what} {told} are merged into one number a size"
-
-
-def _nodes_words(record: RunRecord) -> str:
-    return first_of(nodes_of(record), _MOST_SHOWN, ",")
 
 
 def day(record: RunRecord) -> str:
@@ -435,7 +410,7 @@ def day(record: RunRecord) -> str:
     """
     if not record.created_by_file:
         return record.created[:10]
-    stamp = _DATE.match(record.source.labels.get("stamp", "")) if record.source is not None else None
+    stamp = _DATE.match(_label(record, "stamp"))
     return "-".join(stamp.groups()) if stamp is not None else ""
 
 
@@ -490,41 +465,14 @@ def failures(records: Sequence[RunRecord]) -> dict[str, Failure]:
         if record.results or record.status is RunStatus.COMPLETE:
             continue
         why = record.error or record.status.value
-        found |= {each.collective: Failure(why, _asked(record)) for each in record.plan.cases}
-        if record.source is not None or not record.plan.cases:
-            found[_operation_of_log(record)] = Failure(why, sizes=_sizes_of_log(record))
+        asked = frozenset(key_of(case, record) for case in record.plan.cases)
+        found |= {each.collective: Failure(why, asked) for each in record.plan.cases}
+        if record.source is not None:
+            # A log without rows is of the operation that the user or its path names.
+            named: str = record.settings.get("import", {}).get("op", "") or _label(record, "test")
+            first, last = (record.source.header.get(name) for name in ("min_bytes", "max_bytes"))
+            sizes = (first, last) if isinstance(first, int) and isinstance(last, int) else None
+            found[named.removesuffix("_perf") or "all"] = Failure(why, sizes=sizes)
+        elif not record.plan.cases:
+            found["all"] = Failure(why)
     return found
-
-
-def _asked(record: RunRecord) -> frozenset[CaseKey]:
-    return frozenset(key_of(case, record) for case in record.plan.cases)
-
-
-def _operation_of_log(record: RunRecord) -> str:
-    """By the user or the path of a log without rows."""
-    if record.source is None:
-        return "all"
-    asked: str = record.settings.get("import", {}).get("op", "")
-    return (asked or record.source.labels.get("test", "")).removesuffix("_perf") or "all"
-
-
-def _sizes_of_log(record: RunRecord) -> tuple[int, int] | None:
-    """From which size to which a test was to go, by the log's own header."""
-    header = record.source.header if record.source is not None else {}
-    first, last = header.get("min_bytes"), header.get("max_bytes")
-    return (first, last) if isinstance(first, int) and isinstance(last, int) else None
-
-
-_DATE: Final = re.compile(r"(\d{4})[-_.]?(\d\d)[-_.]?(\d\d)")
-_NUMBER: Final = re.compile(r"\d+(?:\.\d+)+")
-
-
-def _is_same_version(label: str, number: str) -> bool:
-    """Whether a label can be that version: 2.18, v2.18.5 and nccl-2.18.5 are 2.18.5+cuda12.2, 2.21 is not. A
-    label without a version number ("new") can be any.
-    """
-    said, known = _NUMBER.search(label), _NUMBER.search(number)
-    if said is None or known is None:
-        return True
-    pairs = zip(said[0].split("."), known[0].split("."), strict=False)
-    return all(int(mine) == int(theirs) for mine, theirs in pairs)

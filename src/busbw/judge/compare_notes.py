@@ -60,13 +60,6 @@ def varied_words(baseline: Arm, arm: Arm) -> str:
     return ", ".join(words)
 
 
-def _measured_otherwise(baseline: Arm, arm: Arm) -> list[str]:
-    """What two runs were not measured with alike; setups of one series say themselves what they vary."""
-    if baseline.series and baseline.series == arm.series:
-        return []
-    return list(otherwise(arm.measured_with, baseline.measured_with))
-
-
 def notes_of(baseline: Arm, arm: Arm) -> list[str]:
     """What readers should know of a candidate that is no reason against a verdict."""
     ours, theirs = ({key.plain for key in one.cases} for one in (baseline, arm))
@@ -80,7 +73,8 @@ def notes_of(baseline: Arm, arm: Arm) -> list[str]:
         before, after = baseline.facts.get(name, ""), arm.facts.get(name, "")
         if before and after and before != after:
             found.append(f"{arm.name}: {name} {after}, {baseline.name} has {before}")
-    if other := _measured_otherwise(baseline, arm):
+    is_series = baseline.series and baseline.series == arm.series  # which says itself what it varies
+    if not is_series and (other := list(otherwise(arm.measured_with, baseline.measured_with))):
         found.append(f"{arm.name}: measured with {first_of(other, _MOST_TOLD)}")
     if words := varied_words(baseline, arm):
         found.append(f"{arm.name}: the same operation with {words}; that is what its verdicts are about")

@@ -40,23 +40,18 @@ def compared_regimes(comparison: Comparison) -> Iterator[ComparedRegime]:
             if row.arm == arm.name:
                 curves[replace(row.key, placement="", size_bytes=0)][row.key.placement].append(row)
         for of, placements in curves.items():
-            yield from _of_curve(arm.name, of, placements)
-
-
-def _of_curve(arm: str, of: CaseKey, placements: dict[str, list[ComparedCase]]) -> Iterator[ComparedRegime]:
-    """Placements with the same regimes are one."""
-    alike: dict[tuple[object, ...], list[list[list[ComparedCase]]]] = defaultdict(list)
-    for rows in placements.values():
-        found = regimes(rows, lambda row: (row.verdict, row.reasons))
-        alike[tuple(map(_outline, found))].append(found)
-    for several in alike.values():
-        for parts in zip(*several, strict=True):
-            yield _regime(arm, of, [row for part in parts for row in part])
-
-
-def _outline(rows: Sequence[ComparedCase]) -> tuple[object, ...]:
-    first, last = rows[0], rows[-1]
-    return first.key.size_bytes, last.key.size_bytes, first.verdict, first.reasons
+            # Placements with the same regimes are one.
+            alike: dict[tuple[object, ...], list[list[list[ComparedCase]]]] = defaultdict(list)
+            for rows in placements.values():
+                found = regimes(rows, lambda row: (row.verdict, row.reasons))
+                outline = (
+                    (own[0].key.size_bytes, own[-1].key.size_bytes, own[0].verdict, own[0].reasons)
+                    for own in found
+                )
+                alike[tuple(outline)].append(found)
+            for several in alike.values():
+                for parts in zip(*several, strict=True):
+                    yield _regime(arm.name, of, [row for part in parts for row in part])
 
 
 def _regime(arm: str, of: CaseKey, rows: Sequence[ComparedCase]) -> ComparedRegime:

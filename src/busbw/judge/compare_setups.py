@@ -109,38 +109,32 @@ def setup_arms(
 
     Setups without any record have an arm without cases: it failed as a whole, or was not launched.
     """
-    arms = []
-    for name in names:
-        own = [outcome for outcome in outcomes if outcome.setup == name and outcome.nodes == nodes]
-        told = [(outcome, records[outcome.folder]) for outcome in own if outcome.folder in records]
-        failed = next((outcome.error for outcome in own if outcome.error), "")
-        lacking = _gone(own, records)
-        if not told:
-            # Without a failure it was not launched: the series was cut short.
-            failures = {"all": Failure(failed)} if failed else {}
-            arms.append(Arm(name, 0, nodes, "", "not stated", {}, {}, series, failures, lacking=lacking))
-            continue
-        unheard = sum(bool(outcome.error) and outcome.folder not in records for outcome in own)
-        arm = _arm(series, name, told, failed, unheard)
-        arms.append(replace(arm, lacking=lacking))
-    return _same_definition(arms)
-
-
-def _gone(own: Sequence[LaunchOutcome], records: Mapping[str, RunRecord]) -> tuple[str, ...]:
-    """That launches came to their end and somebody has removed what they measured."""
-    ended = [outcome for outcome in own if outcome.folder and not outcome.error and not outcome.skipped]
-    gone = [outcome.folder for outcome in ended if outcome.folder not in records]
-    if not gone:
-        return ()
-    return (
-        f"the records of {len(gone)} of {len(ended)} completed launches are gone, the first is {gone[0]}",
+    arms = [
+        _arm(series, name, [each for each in outcomes if each.setup == name and each.nodes == nodes], records)
+        for name in names
+    ]
+    # One without a record is of the same thing as the others; only its numbers are missing.
+    like = next((arm for arm in arms if arm.definition), Arm("", 0, nodes, "", "not stated", {}, {}))
+    return tuple(
+        arm if arm.definition else replace(arm, nodes=nodes, definition=like.definition, buffers=like.buffers)
+        for arm in arms
     )
 
 
-def _arm(
-    series: str, name: str, told: list[tuple[LaunchOutcome, RunRecord]], failed: str, unheard: int
-) -> Arm:
-    """``unheard`` launches failed and left no record."""
+def _arm(series: str, name: str, own: Sequence[LaunchOutcome], records: Mapping[str, RunRecord]) -> Arm:
+    """Of the launches of one setup; without a definition where none left a record."""
+    told = [(outcome, records[outcome.folder]) for outcome in own if outcome.folder in records]
+    failed = next((outcome.error for outcome in own if outcome.error), "")
+    # Launches that came to their end, and somebody has removed what they measured.
+    ended = [outcome for outcome in own if outcome.folder and not outcome.error and not outcome.skipped]
+    gone = [outcome.folder for outcome in ended if outcome.folder not in records]
+    words = f"the records of {len(gone)} of {len(ended)} completed launches are gone, the first is"
+    lacking = (f"{words} {gone[0]}",) if gone else ()
+    if not told:
+        # Without a failure it was not launched: the series was cut short.
+        failures = {"all": Failure(failed)} if failed else {}
+        return Arm(name, 0, 0, "", "", {}, {}, series, failures, lacking=lacking)
+    unheard = sum(bool(outcome.error) and outcome.folder not in records for outcome in own)
     parts: dict[CaseKey, list[Observed]] = defaultdict(list)
     for outcome, record in told:
         for key, seen in cases_of(record).items():
@@ -150,17 +144,7 @@ def _arm(
         cases={key: of_launches(found, unheard) for key, found in sorted(parts.items())},
         series=series,
         failures={"a launch": Failure(failed)} if failed else {},
-    )
-
-
-def _same_definition(arms: list[Arm]) -> tuple[Arm, ...]:
-    """An arm without a record is of the same thing as the others; only its numbers are missing."""
-    known = next((arm for arm in arms if arm.definition), None)
-    if known is None:
-        return tuple(arms)
-    return tuple(
-        arm if arm.definition else replace(arm, definition=known.definition, buffers=known.buffers)
-        for arm in arms
+        lacking=lacking,
     )
 
 
@@ -168,7 +152,11 @@ def reaches(
     names: Sequence[str], outcomes: Sequence[LaunchOutcome], records: Mapping[str, RunRecord]
 ) -> tuple[Reach, ...]:
     """Per setup how far it came; ``records`` by folder."""
-    wrong = {folder for folder, record in records.items() if _is_wrong(record)}
+    wrong = {
+        folder
+        for folder, record in records.items()
+        if any(result.status is Status.WRONG for result in record.results)
+    }
     found = []
     for name in names:
         own = [outcome for outcome in outcomes if outcome.setup == name]
@@ -176,24 +164,13 @@ def reaches(
         bad = sorted((outcome for outcome in tried if outcome.error), key=lambda outcome: outcome.nodes)
         bad_nodes = {each.nodes for each in own if each.error or each.skipped or each.folder in wrong}
         good_nodes = {outcome.nodes for outcome in tried} - bad_nodes
-        first = bad[0] if bad else None
-        found.append(
-            Reach(
-                name,
-                len(tried),
-                len(bad),
-                max(good_nodes, default=0),
-                first.nodes if first is not None else None,
-                first.error if first is not None else "",
-                first.words if first is not None else (),
-                sum(outcome.folder in wrong for outcome in tried),
-            )
-        )
+        wrong_count = sum(outcome.folder in wrong for outcome in tried)
+        reach = Reach(name, len(tried), len(bad), max(good_nodes, default=0), None, wrong=wrong_count)
+        if bad:
+            first = bad[0]
+            reach = replace(reach, first_failed_nodes=first.nodes, error=first.error, words=first.words)
+        found.append(reach)
     return tuple(found)
-
-
-def _is_wrong(record: RunRecord) -> bool:
-    return any(result.status is Status.WRONG for result in record.results)
 
 
 def choices(comparison: Comparison) -> tuple[Recommendation, ...]:
@@ -208,22 +185,25 @@ def choices(comparison: Comparison) -> tuple[Recommendation, ...]:
         by_case[row.key].append(row)
     made = [_choice(comparison, key, rows) for key, rows in sorted(by_case.items())]
     # A range ends where there is nobody to take, too.
-    return tuple(_range(alike) for kind, alike in groupby(made, key=_curve_and_setup) if kind)
-
-
-def _curve_and_setup(one: Recommendation | None) -> tuple[object, ...]:
-    return () if one is None else (one.operation, one.dtype, one.op, one.root, one.placement, one.setup)
-
-
-def _range(alike: Iterable[Recommendation | None]) -> Recommendation:
-    """Neighbouring sizes with one setup as one."""
-    own = [each for each in alike if each is not None]
-    return replace(
-        own[0],
-        last_bytes=own[-1].last_bytes,
-        least_speedup=min(each.least_speedup for each in own),
-        most_speedup=max(each.most_speedup for each in own),
+    ranges = [
+        [each for each in alike if each is not None]
+        for _, alike in groupby(made, key=lambda each: each and _everywhere(each))
+    ]
+    return tuple(
+        replace(
+            own[0],
+            last_bytes=own[-1].last_bytes,
+            least_speedup=min(each.least_speedup for each in own),
+            most_speedup=max(each.most_speedup for each in own),
+        )
+        for own in ranges
+        if own
     )
+
+
+def _everywhere(one: Recommendation) -> Recommendation:
+    """What is equal where one range goes on."""
+    return replace(one, first_bytes=0, last_bytes=0, least_speedup=0.0, most_speedup=0.0)
 
 
 def _choice(comparison: Comparison, key: CaseKey, rows: Sequence[ComparedCase]) -> Recommendation | None:

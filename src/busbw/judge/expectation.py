@@ -10,6 +10,7 @@ loss would not have shown is said beside it. "No reference" is an answer too.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -134,14 +135,6 @@ class Judged:
 
 
 @dataclass(frozen=True)
-class Unlike:
-    """How a reference was timed otherwise than the run, and its buffers lay otherwise; empty where alike."""
-
-    timed: str
-    buffers: str
-
-
-@dataclass(frozen=True)
 class Expectation:
     """A run against its references. ``fitting`` are the names of those that match, whatever their sizes;
     ``unmatched`` says why others do not: those that were asked for, else those of its operation, ranks, nodes
@@ -201,17 +194,21 @@ def expect(
     matched = match(records, arm, kind, references, known, named=named, same_version=same_version)
     if wires is None:
         wires = wires_of(first.machine, byte_paths(first))
-    unlike = {
-        each.name: Unlike(otherwise(first, each), other_buffers(arm.buffers, each))
-        for each in matched.fitting
-    }
-    rule = _Rule(beside(prior or Prior(on_device(first)), [arm]), tolerance, detect)
-    own_times = _times_by_kind(arm)
-    rotated = rotated_bytes(records)
-    cases = [
-        _judge(key, seen, arm, matched.fitting, rule, own_times[key.kind], unlike, rotated)
-        for key, seen in arm.cases.items()
-    ]
+    times: dict[str, dict[int, Sequence[float]]] = defaultdict(dict)
+    for key, seen in arm.cases.items():
+        times[key.kind][key.size_bytes] = seen.times_ns
+    asked = _Asked(
+        arm,
+        matched.fitting,
+        beside(prior or Prior(on_device(first)), [arm]),
+        tolerance,
+        detect,
+        {each.name: otherwise(first, each) for each in matched.fitting},
+        {each.name: other_buffers(arm.buffers, each) for each in matched.fitting},
+        rotated_bytes(records),
+        times,
+    )
+    cases = [_judge(key, seen, asked) for key, seen in arm.cases.items()]
     names = {name for case in cases for name in case.references}
     used = tuple(reference for reference in matched.fitting if reference.name in names)
     return Expectation(
@@ -220,7 +217,7 @@ def expect(
         used,
         wires,
         matched.reasons if named else matched.near,
-        rule.prior,
+        asked.prior,
         tuple(reference.name for reference in matched.fitting),
         (
             *failures_of(arm),
@@ -230,7 +227,7 @@ def expect(
             *_said(records, kind.nodes),
             *matched.notes,
             *notes(kind, used),
-            *(why for each in used for why in (unlike[each.name].timed, unlike[each.name].buffers) if why),
+            *(why for each in used for why in (asked.timed[each.name], asked.buffers[each.name]) if why),
         ),
     )
 
@@ -244,33 +241,24 @@ def _said(records: Sequence[RunRecord], nodes: int) -> Iterator[str]:
 
 
 @dataclass(frozen=True)
-class _Rule:
-    """What is known of launches, and what was asked for."""
+class _Asked:
+    """A run, the references that fit it, what is known of launches, and what was asked for. ``timed`` and
+    ``buffers`` say by a reference's name how it was timed, or its buffers lay, otherwise. ``rotated`` is
+    through how many bytes the run's calls did; ``times`` are those of launches, by kind of case and size.
+    """
 
+    arm: Arm
+    references: Sequence[Reference]
     prior: Prior
     tolerance: float | None
     detect: float | None
-
-    def allowed(self, launches: int) -> float:
-        """The share that a run may be below a reference of so many launches."""
-        usual = OWN_TOLERANCE if launches > 1 else ONE_LAUNCH_TOLERANCE
-        if self.tolerance is not None:
-            return self.tolerance
-        return usual if self.detect is None else min(usual, self.detect)
+    timed: Mapping[str, str]
+    buffers: Mapping[str, str]
+    rotated: int
+    times: Mapping[str, Mapping[int, Sequence[float]]]
 
 
-_Times = Mapping[int, Sequence[float]]  # of launches, by size
-
-
-def _times_by_kind(arm: Arm) -> Mapping[str, _Times]:
-    """The run's times of launches, of each kind of case."""
-    found: dict[str, dict[int, Sequence[float]]] = {}
-    for key, seen in arm.cases.items():
-        found.setdefault(key.kind, {})[key.size_bytes] = seen.times_ns
-    return found
-
-
-def _scatter(key: CaseKey, own: _Times, reference: Reference, prior: Prior) -> tuple[Moderated, float | None]:
+def _scatter(key: CaseKey, reference: Reference, asked: _Asked) -> tuple[Moderated, float | None]:
     """How launches of a case differ, and ``assumed`` as of ``Judged``: by the machine's history, and by the
     launches of run and reference. From 1 MiB on all sizes count, since there launches of one size say nothing
     of those of another; below, what is odd about a launch is so at all sizes, and each counts for itself.
@@ -287,75 +275,42 @@ def _scatter(key: CaseKey, own: _Times, reference: Reference, prior: Prior) -> t
         for point in reference.points
         if point.placement == key.placement and counts(point.size_bytes)
     }
-    ours = {size_bytes: times for size_bytes, times in own.items() if counts(size_bytes)}
+    ours = {size_bytes: times for size_bytes, times in asked.times[key.kind].items() if counts(size_bytes)}
     seen = pooled([*theirs.values(), *ours.values()])
-    known = prior.of(key.collective, key.size_bytes)
+    known = asked.prior.of(key.collective, key.size_bytes)
     if known.is_default and not seen.degrees:
         common = sorted(size for size in ours.keys() & theirs.keys() if ours[size] and theirs[size])
         curve = [math.log(ours[size][0] / theirs[size][0]) for size in common]
         shown = of_neighbours(known.deviation, [curve])
         known = known if shown == known.deviation else Scatter(shown, at_hand=True)
     found = moderated(known.deviation, seen.deviation, seen.degrees)
-    if prior.on_device and key.size_bytes < LARGE:
+    if asked.prior.on_device and key.size_bytes < LARGE:
         found = replace(found, deviation=max(found.deviation, known.deviation))
     return found, None if seen.degrees or not known.is_default else known.deviation
 
 
-def _judge(
-    key: CaseKey,
-    seen: Observed,
-    arm: Arm,
-    references: Sequence[Reference],
-    rule: _Rule,
-    own: _Times,
-    unlike: Mapping[str, Unlike],
-    rotated: int,
-) -> Judged:
-    """``own`` are the times of its kind; ``unlike`` are the references' by name; ``rotated`` is through how
-    many bytes the run's calls did.
-    """
-    judged = _measured(key, seen, arm)
+def _judge(key: CaseKey, seen: Observed, asked: _Asked) -> Judged:
+    judged = _measured(key, seen, asked.arm)
     if not seen.times_ns or judged.measured_gb_per_s is None:
         failed = seen.status in (Status.FAILED, Status.WRONG) or bool(seen.error)
         return replace(judged, answer=Judgement.FAILED if failed else Judgement.NO_REFERENCE, why=seen.error)
-    found = [
-        _unless_cached(
-            _unless_unlike(
-                _against(judged, reference, expected, _scatter(key, own, reference, rule.prior), rule),
-                seen,
-                unlike[reference.name],
-            ),
-            *cached(rotated, reference, key.size_bytes),
-        )
-        for reference, expected in _known(key, arm, references)
+    others = [(each, other_case(key, asked.arm.where, each)) for each in asked.references]
+    own = [reference for reference, why in others if not why]
+    known = [
+        (reference, expected)
+        for reference in own
+        if (expected := value_at(reference, key.size_bytes, key.placement)) is not None
     ]
-    if not found:
-        return replace(judged, why=_none_of(key, arm, references))
-    return _agreed(found)
-
-
-def _unless_unlike(judged: Judged, seen: Observed, unlike: Unlike) -> Judged:
-    """Where buffers lay otherwise nothing is decided. Where the two were timed otherwise, nothing is of a
-    size at which that alone can be the difference: launching takes a larger part of the expected time than a
-    run may be below.
-    """
-    if unlike.buffers:
-        return replace(judged, answer=Judgement.UNDECIDED, why=unlike.buffers)
-    why = unlike.timed
-    if not why or seen.time_ns is None or not judged.expected_gb_per_s or judged.bound_gb_per_s is None:
-        return judged
-    expected_ns = seen.time_ns * (judged.ratio or 0.0)
-    if expected_ns * (1 - judged.bound_gb_per_s / judged.expected_gb_per_s) >= LAUNCH_PATH_NS:
-        return judged
-    return replace(judged, answer=Judgement.UNDECIDED, why=why)
-
-
-def _unless_cached(judged: Judged, why: str, theirs: bool) -> Judged:
-    """Where caches helped one of the two, what that alone can explain is not decided: a run below a reference
-    that was in caches (``theirs``), or one that came up to another thanks to them.
-    """
-    helped = judged.answer is (Judgement.BELOW if theirs else Judgement.EXPECTED)
-    return replace(judged, answer=Judgement.UNDECIDED, why=why) if why and helped else judged
+    # First the one with the most launches, then with the exact size, then the newest.
+    known.sort(key=lambda pair: (pair[1].launches, not pair[1].interpolated, pair[0].day), reverse=True)
+    if known:
+        return _agreed([_against(judged, seen, reference, expected, asked) for reference, expected in known])
+    why = f"no reference has {key.placement}"
+    if any(point.placement == key.placement for each in own for point in each.points):
+        why = "no reference has this size"
+    elif not own:
+        why = "; ".join(dict.fromkeys(f"{reference.name}: {each}" for reference, each in others))
+    return replace(judged, why=why)
 
 
 def _agreed(found: Sequence[Judged]) -> Judged:
@@ -403,49 +358,22 @@ def _measured(key: CaseKey, seen: Observed, arm: Arm) -> Judged:
     )
 
 
-def _none_of(key: CaseKey, arm: Arm, references: Sequence[Reference]) -> str:
-    """Why none of the references that fit the run has a case; empty where none fits."""
-    others = {reference.name: other_case(key, arm.where, reference) for reference in references}
-    own = [reference for reference in references if not others[reference.name]]
-    if any(point.placement == key.placement for reference in own for point in reference.points):
-        return "no reference has this size"
-    if own:
-        return f"no reference has {key.placement}"
-    return "; ".join(f"{name}: {why}" for name, why in others.items())
-
-
-def _known(key: CaseKey, arm: Arm, references: Sequence[Reference]) -> list[tuple[Reference, Expected]]:
-    """All that have the case: first the one with the most launches, then with the exact size, then the
-    newest; one without a date is no newest.
-    """
-    found = []
-    for reference in references:
-        if other_case(key, arm.where, reference):
-            continue
-        expected = value_at(reference, key.size_bytes, key.placement)
-        if expected is not None:
-            date = reference.date if reference.date[:1].isdecimal() else ""
-            order = (expected.launches, not expected.interpolated, date)
-            found.append((order, reference, expected))
-    ordered = sorted(found, key=lambda item: item[0], reverse=True)
-    return [(reference, expected) for _, reference, expected in ordered]
-
-
 def _against(
-    judged: Judged,
-    reference: Reference,
-    expected: Expected,
-    scatter: tuple[Moderated, float | None],
-    rule: _Rule,
+    judged: Judged, seen: Observed, reference: Reference, expected: Expected, asked: _Asked
 ) -> Judged:
-    """One case against one reference; ``scatter`` is as ``_scatter`` has it."""
-    of_launch, assumed = scatter
+    """One case against one reference."""
+    of_launch, assumed = _scatter(judged.key, reference, asked)
     # That of several launches is in their scatter.
     own_error = judged.half_width / _NORMAL_95 if judged.launches == 1 else 0.0
     reached = least_share(of_launch, expected.launches, judged.launches, own_error)
-    least = min(1 - rule.allowed(expected.launches), reached)
+    usual = OWN_TOLERANCE if expected.launches > 1 else ONE_LAUNCH_TOLERANCE
+    allowed = asked.tolerance
+    if allowed is None:
+        allowed = usual if asked.detect is None else min(usual, asked.detect)
+    least = min(1 - allowed, reached)
     judged = replace(
         judged,
+        answer=Judgement.EXPECTED,
         reference=reference.name,
         expected_gb_per_s=expected.busbw_gb_per_s,
         interpolated=expected.interpolated,
@@ -454,13 +382,33 @@ def _against(
         scatter=of_launch.deviation,
         assumed=assumed,
     )
+    detect = _MOST_UNSEEN if asked.detect is None else asked.detect
     if (judged.ratio or 0.0) < least:
-        return replace(judged, answer=Judgement.BELOW)
-    detect = _MOST_UNSEEN if rule.detect is None else rule.detect
-    if 1 - least > detect * (1 + 1e-9):
+        judged = replace(judged, answer=Judgement.BELOW)
+    elif 1 - least > detect * (1 + 1e-9):
         why = f"a loss of {detect:.1%} would not show".replace(".0%", "%")
-        return replace(judged, answer=Judgement.UNDECIDED, why=why)
-    return replace(judged, answer=Judgement.EXPECTED)
+        judged = replace(judged, answer=Judgement.UNDECIDED, why=why)
+    why = _doubt(judged, seen, reference, asked)
+    return replace(judged, answer=Judgement.UNDECIDED, why=why) if why else judged
+
+
+def _doubt(judged: Judged, seen: Observed, reference: Reference, asked: _Asked) -> str:
+    """Why nothing is decided, whatever the numbers say; empty for no reason.
+
+    Where buffers lay otherwise nothing is. Where the two were timed otherwise, nothing is of a size at which
+    that alone can be the difference: launching takes a larger part of the expected time than a run may be
+    below. Where caches helped one of the two, what that alone can explain is not: a run below a reference
+    that was in caches, or one that came up to another thanks to them.
+    """
+    if why := asked.buffers[reference.name]:
+        return why
+    why, expected, bound = asked.timed[reference.name], judged.expected_gb_per_s, judged.bound_gb_per_s
+    if why and seen.time_ns is not None and expected and bound is not None:
+        expected_ns = seen.time_ns * (judged.ratio or 0.0)
+        if expected_ns * (1 - bound / expected) < LAUNCH_PATH_NS:
+            return why
+    why, theirs = cached(asked.rotated, reference, judged.key.size_bytes)
+    return why if judged.answer is (Judgement.BELOW if theirs else Judgement.EXPECTED) else ""
 
 
 def _with_limits(
@@ -469,13 +417,18 @@ def _with_limits(
     """What the wires allow in each case. Where one case shows that the limit is wrong, no other has one."""
     first = records[0]
     layout = rank_placement(first, nodes)
-    algorithms = _algorithms(records)
+    # What was observed of each case; nothing is inferred from settings.
+    algorithms = {
+        compare_arms.key_of(record.plan.cases[result.case], record): result.algorithm
+        for record in records
+        for result in record.results
+        if result.algorithm
+    }
     found = []
     for case in cases:
         algorithm = algorithms.get(case.key, "")
-        bound = limit(
-            case.key.collective, algorithm, layout, wires, case.measured_gb_per_s, case.low_gb_per_s
-        )
+        speeds = case.measured_gb_per_s, case.low_gb_per_s
+        bound = limit(case.key.collective, algorithm, layout, wires, *speeds)
         found.append(replace(case, limit=bound, algorithm=algorithm))
     limits = [case.limit for case in found if case.limit is not None]
     wrong = next((each for each in limits if each.refuted), None)
@@ -485,13 +438,3 @@ def _with_limits(
         replace(case, limit=wrong) if case.limit and case.limit.busbw_gb_per_s is not None else case
         for case in found
     )
-
-
-def _algorithms(records: Sequence[RunRecord]) -> dict[CaseKey, str]:
-    """What was observed of each case; nothing is inferred from settings."""
-    return {
-        compare_arms.key_of(record.plan.cases[result.case], record): result.algorithm
-        for record in records
-        for result in record.results
-        if result.algorithm
-    }

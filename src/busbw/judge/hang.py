@@ -58,6 +58,16 @@ class _Late:
     launched: int = 0
     most: int = 0
 
+    @property
+    def awaited(self) -> str:
+        """The call that others wait in."""
+        return f"{self.operation} {self.most:,}" if self.operation else ""
+
+    @property
+    def last(self) -> str:
+        """The call that it launched last."""
+        return f"{self.operation} {self.launched:,}" if self.operation else "not reported"
+
 
 # ---- NCCL's RAS ----------------------------------------------------------------------------------------
 
@@ -161,19 +171,12 @@ def _ahead(communicator: Communicator) -> Iterator[RankSeen]:
 def _named(late: Sequence[_Late], hosts: Hosts, asked: str) -> HangAnswer:
     worst = late[0].communicator
     of_worst = [each for each in late if each.communicator is worst]
-    rows = _states(
-        (
-            each.rank.rank,
-            (
-                _where(each.rank),
-                _state(each, _process(each.rank, hosts)),
-                f"{each.operation} {each.launched:,}" if each.operation else "not reported",
-            ),
-        )
-        for each in of_worst
-    )
+    rows = _states((each.rank.rank, (_where(each.rank), _state(each, hosts), each.last)) for each in of_worst)
+    # The others wait in what a late rank has not launched; else in the last that one of them has launched,
+    # where only one kind is in use.
+    used = [f"{name} {count:,}" for name, count in _most(worst).items() if count]
+    awaited = of_worst[0].awaited or (used[0] if len(used) == 1 else "")
     waiting = tuple(rank.rank for rank in _ahead(worst))
-    first, awaited = of_worst[0].rank, _awaited(worst, of_worst[0])
     if waiting:
         rows.append(RankState(waiting, "", "waits", awaited))
     others = worst.size - len(of_worst)
@@ -181,12 +184,12 @@ def _named(late: Sequence[_Late], hosts: Hosts, asked: str) -> HangAnswer:
     does = "waits" if others == 1 else "wait"
     answer = f"{_who(of_worst, hosts)}; {counted(others, 'other rank')} {does}{number}"
     named = {each.rank.process: each.rank.rank for each in of_worst[:_MOST_NAMED]}
-    unchanged = "no count of that communicator changed"
+    first = of_worst[0].rank
     return HangAnswer(
         is_hung=True,
         answer=answer,
         states=tuple(rows),
-        evidence=(f"{asked}; {unchanged}", *of_ranks(hosts, named)),
+        evidence=(f"{asked}; no count of that communicator changed", *of_ranks(hosts, named)),
         unseen=RAS_UNSEEN,
         next=_next(first.pid, first.host, _process(first, hosts)),
     )
@@ -200,24 +203,14 @@ def _states(told: Iterable[tuple[int, tuple[str, str, str]]]) -> list[RankState]
     return [RankState(tuple(ranks), *words) for words, ranks in alike.items()]
 
 
-def _awaited(communicator: Communicator, late: _Late) -> str:
-    """The operation in which the others wait: the one that a late rank has not launched; else the last that
-    one of them has launched, where only one kind is in use.
-    """
-    if late.operation:
-        return f"{late.operation} {late.most:,}"
-    used = {name: count for name, count in _most(communicator).items() if count}
-    return next((f"{name} {count:,}" for name, count in used.items()), "") if len(used) == 1 else ""
-
-
 def _who(late: Sequence[_Late], hosts: Hosts) -> str:
     is_one = len(late) == 1
     answer = first_of((f"rank {each.rank.rank} ({_where(each.rank)})" for each in late), _MOST_NAMED)
     if late[0].operation:
-        answer += f" {'has' if is_one else 'have'} not entered {late[0].operation} {late[0].most:,}"
+        answer += f" {'has' if is_one else 'have'} not entered {late[0].awaited}"
     else:
         answer += f" {'does' if is_one else 'do'} not answer"
-    states = {_state(each, _process(each.rank, hosts)) for each in late}
+    states = {_state(each, hosts) for each in late}
     state = states.pop() if len(states) == 1 else ""
     return f"{answer}: the process {_ENDS[state]} {state}" if state in _ENDS and is_one else answer
 
@@ -226,8 +219,8 @@ def _where(rank: RankSeen) -> str:
     return f"pid {rank.pid} on {rank.host}" if rank.host else "place not reported"
 
 
-def _state(late: _Late, process: ProcessSeen | None) -> str:
-    seen = "not entered" if late.operation else "no answer"
+def _state(late: _Late, hosts: Hosts) -> str:
+    seen, process = "not entered" if late.operation else "no answer", _process(late.rank, hosts)
     if process is None:
         return seen
     return _STATES.get(process.state) or f"{seen}, {_BUSY.get(process.state, 'sleeps')}"

@@ -37,9 +37,7 @@ def reading(home: Path, use: Callable[[Index], T], but: str = "") -> T:
     try:
         return _on_file(home, use, but)
     except (OSError, sqlite3.Error):
-        with contextlib.closing(Index(None)) as index:
-            _bring(index, home, but)
-            return use(index)
+        return _once(None, home, use, but)
 
 
 def fill() -> None:
@@ -52,29 +50,26 @@ def fill() -> None:
 
 def _on_file(home: Path, use: Callable[[Index], T], but: str = "") -> T:
     """A file that turns out to be damaged is removed and made again, once."""
+    file = home / FILE
     try:
-        return _once(home, use, but)
+        return _once(file, home, use, but)
     except sqlite3.OperationalError:
         raise
     except sqlite3.DatabaseError:
-        (home / FILE).unlink(missing_ok=True)
-        return _once(home, use, but)
+        file.unlink(missing_ok=True)
+        return _once(file, home, use, but)
 
 
-def _once(home: Path, use: Callable[[Index], T], but: str) -> T:
-    with contextlib.closing(Index(home / FILE)) as index:
-        _bring(index, home, but)
+def _once(file: Path | None, home: Path, use: Callable[[Index], T], but: str) -> T:
+    """The runs of the home that the index does not have are added before."""
+    with contextlib.closing(Index(file)) as index:
+        have = index.runs() | {but}
+        missing = folders.run_folders(home, have)
+        ended = [folder.name for folder in missing if _has_ended(folder)]
+        launches = list(_launches(home, missing, have))
+        if launches or ended:  # who only reads waits for no other process
+            add(index, launches, ended)
         return use(index)
-
-
-def _bring(index: Index, home: Path, but: str) -> None:
-    """Add the runs of the home that the index does not have."""
-    have = index.runs() | {but}
-    missing = folders.run_folders(home, have)
-    ended = [folder.name for folder in missing if _has_ended(folder)]
-    launches = list(_launches(home, missing, have))
-    if launches or ended:  # who only reads waits for no other process
-        add(index, launches, ended)
 
 
 def _has_ended(folder: Path) -> bool:
@@ -94,25 +89,18 @@ def add(index: Index, launches: Iterable[Launch], seen: Iterable[str] = ()) -> N
         for launch in found:
             for series, since in index.add(launch).items():
                 touched[series] = min(since, touched.get(series, since))
-        known: dict[int, Launch] = {}
+        known: dict[int, Launch] = {}  # read for one series, of which others mostly have the same
+
+        def by_number(numbers: Sequence[int]) -> Mapping[int, Launch]:
+            if missing := [number for number in numbers if number not in known]:
+                known.update(index.launches(missing))
+            return known
+
         for series, since in touched.items():
-            _look(index, series, since, known)
+            points = index.points(series, WINDOW, since)
+            changes = index.changes(series) if since else ()
+            index.put_changes(series, changes_of(points, changes, since, by_number))
         index.see(seen)
-
-
-def _look(index: Index, series: int, since: int, known: dict[int, Launch]) -> None:
-    """Find the changes of a series that its points from ``since`` on show. ``known`` are launches that were
-    read for other series, which mostly have the same.
-    """
-
-    def launches(numbers: Sequence[int]) -> Mapping[int, Launch]:
-        if missing := [number for number in numbers if number not in known]:
-            known.update(index.launches(missing))
-        return known
-
-    points = index.points(series, WINDOW, since)
-    changes = index.changes(series) if since else ()
-    index.put_changes(series, changes_of(points, changes, since, launches))
 
 
 def _launches(home: Path, run_folders: Iterable[Path], but: Collection[str] = ()) -> Iterator[Launch]:

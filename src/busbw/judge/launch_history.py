@@ -53,17 +53,20 @@ def launch_of(record: RunRecord, run: str, *, excluded: str = "", accepted: str 
     is_summary = any(LAUNCH_TIMES in result.evidence for result in record.results)
     if is_summary or record.hunt or record.profiled or record.status is not RunStatus.COMPLETE:
         return None
-    cases = _cases_of(record)
+    cases = {
+        case_of(key): Measured(time_ns, None if (busbw := seen.busbw_gb_per_s) is None else busbw * time_ns)
+        for key, seen in cases_of(record).items()
+        if (time_ns := seen.time_ns)
+    }
     if not cases:
         return None
-    explains = dict(_explains(record))
     return Launch(
         run=run,
         ended=_in_utc(record.ended or record.created),
         testbed=testbed_of(record),
         alike=_alike(record),
         cases=cases,
-        explains=explains,
+        explains=dict(_explains(record)),
         name=str(record.settings.get("name") or ""),
         tags=tuple(record.settings.get("tag") or ()),
         hosts=record.world.known_hosts if record.world is not None else (),
@@ -87,14 +90,6 @@ def testbed_of(record: RunRecord) -> Testbed:
 def case_of(key: CaseKey) -> KeptCase:
     """A case as the index names it."""
     return KeptCase(key.collective, key.kind, key.size_bytes)
-
-
-def _cases_of(record: RunRecord) -> dict[KeptCase, Measured]:
-    return {
-        case_of(key): Measured(time_ns, None if (busbw := seen.busbw_gb_per_s) is None else busbw * time_ns)
-        for key, seen in cases_of(record).items()
-        if (time_ns := seen.time_ns)
-    }
 
 
 def _explains(record: RunRecord) -> Iterator[tuple[str, str]]:
@@ -134,11 +129,9 @@ def prior_of(launches: Sequence[Launch], record: RunRecord, others: Sequence[Run
     default = Prior(on_device(record))
     if not launches:
         return default
-    machine, own = machine_of(record), (record, *others)
     groups: dict[str, list[Launch]] = defaultdict(list)
-    for launch in sorted(launches, key=lambda launch: launch.ended):
-        if launch.testbed.machine == machine and not any(_is_of(each, launch) for each in own):
-            groups[launch.alike].append(launch)
+    for launch in _others(launches, record, *others):
+        groups[launch.alike].append(launch)
     newest = [group[-NEWEST:] for group in groups.values()]
     operations = {"", *(case.operation for group in newest for launch in group for case in launch.cases)}
     found = {
@@ -154,13 +147,9 @@ def earlier_runs(launches: Iterable[Launch], record: RunRecord) -> tuple[Referen
     """References of what earlier launches of the same cases reached, equal in machine, versions and settings.
     On GPUs those that were out of line as a whole are left out, as for the scatter.
     """
-    machine, alike, ended = machine_of(record), _alike(record), _in_utc(record.ended or record.created)
-    same = [
-        launch
-        for launch in sorted(launches, key=lambda launch: launch.ended)
-        if launch.testbed.machine == machine and launch.alike == alike and launch.ended <= ended
-        if not _is_of(record, launch)
-    ][-NEWEST:]
+    alike, ended = _alike(record), _in_utc(record.ended or record.created)
+    same = [each for each in _others(launches, record) if each.alike == alike and each.ended <= ended]
+    same = same[-NEWEST:]
     if on_device(record):
         large = [_logs(launch, "", SizeClass.LARGE) for launch in same]
         same = [launch for launch, ok in zip(same, _are_in_line(large), strict=True) if ok]
@@ -176,8 +165,12 @@ def earlier_runs(launches: Iterable[Launch], record: RunRecord) -> tuple[Referen
     )
 
 
-def _is_of(record: RunRecord, launch: Launch) -> bool:
-    return record.run_id in launch.run.split("/")
+def _others(launches: Iterable[Launch], *records: RunRecord) -> Iterator[Launch]:
+    """Those on the machine of the first of these, and of none of them, by their end."""
+    machine, own = machine_of(records[0]), {record.run_id for record in records}
+    for launch in sorted(launches, key=lambda launch: launch.ended):
+        if launch.testbed.machine == machine and own.isdisjoint(launch.run.split("/")):
+            yield launch
 
 
 def on_device(record: RunRecord) -> bool:
@@ -223,8 +216,7 @@ def _are_in_line(launches: Sequence[_Launch]) -> list[bool]:
         for case, log in launch.items():
             by_case[case].append(log)
     centres = {case: median(logs) for case, logs in by_case.items()}
-    levels = [
-        abs(median([log - centres[case] for case, log in launch.items()] or [0.0])) for launch in launches
-    ]
+    offsets = ([log - centres[case] for case, log in launch.items()] for launch in launches)
+    levels = [abs(median(each or [0.0])) for each in offsets]
     most = max(_OUT_OF_LINE, _DEVIATIONS * _NORMAL * median(levels or [0.0]))
     return [level <= most for level in levels]

@@ -82,21 +82,6 @@ class Limit:
     refuted: bool = False
 
 
-@dataclass(frozen=True)
-class _Link:
-    """A kind of link, its rate in GB/s, and the bytes through it over those of the message."""
-
-    name: str
-    gb_per_s: float
-    share: float
-    model: str
-
-    @property
-    def algbw(self) -> float:
-        """At its line rate, GB/s."""
-        return self.gb_per_s / self.share
-
-
 def limit(
     operation: str,
     algorithm: str,
@@ -119,36 +104,33 @@ def limit(
     links = list(_links(way, layout, wires))
     if not links:
         return Limit(None, f"no bound is known: {way.name}, rates of links {wires.source or 'not known'}")
-    tight = min(links, key=lambda link: link.algbw)
+    # The link whose rate is soonest used up, by the bytes through it over those of the message.
+    rate, share, name, model = min(links, key=lambda link: link[0] / link[1])
     factor = collective(operation).busbw_factor(layout.ranks)
-    bound = tight.algbw * factor
+    bound = rate / share * factor
     if busbw_gb_per_s is None:
-        return Limit(bound, tight.model)
+        return Limit(bound, model)
     least = busbw_gb_per_s / _NOISE if low_gb_per_s is None else low_gb_per_s
     if least > bound and layout.nodes > 1 and not layout.surely:
-        why = f"unknown: {busbw_gb_per_s:.4g} GB/s is above {bound:.4g} ({tight.model}); {_DOMAINS}"
+        why = f"unknown: {busbw_gb_per_s:.4g} GB/s is above {bound:.4g} ({model}); {_DOMAINS}"
         return Limit(None, why, refuted=True)
-    rate = busbw_gb_per_s / factor * tight.share
-    return Limit(bound, tight.model, tight.name, rate, 100 * busbw_gb_per_s / bound)
+    implied = busbw_gb_per_s / factor * share
+    return Limit(bound, model, name, implied, 100 * busbw_gb_per_s / bound)
 
 
-def _links(way: Way, layout: RankPlacement, wires: Wires) -> Iterator[_Link]:
-    """A GPU's link and the NICs of a node, where both rate and bytes are known; nothing over nodes where
-    those of the NICs are not.
+def _links(way: Way, layout: RankPlacement, wires: Wires) -> Iterator[tuple[float, float, str, str]]:
+    """A GPU's link and the NICs of a node, where both rate (GB/s) and bytes (over those of the message) are
+    known; nothing over nodes where those of the NICs are not. Behind them a link's name and model.
     """
-    link = wires.gpu_link
+    link, name = wires.gpu_link, f"{wires.gpu_link} of a GPU"
     gpu = wires.nvlink_gb_per_s if way.switched else wires.gpu_gb_per_s
     if layout.nodes == 1:
         if way.gpu is not None and way.gpu.bound and gpu:
-            model = f"{way.name}: {way.gpu.words} over {link} inside a node"
-            yield _Link(f"{link} of a GPU", gpu, way.gpu.bound, model)
-        return
-    if way.node is None or not wires.network_gb_per_s:
-        return
-    model = f"{way.name}: {way.node.words} over the NICs of a node"
-    if layout.hosts > 1:
-        model += ", an NVLink domain of several hosts"
-    yield _Link("NICs of a node", wires.network_gb_per_s, way.node.bound / layout.hosts, model)
-    if way.inside is not None and wires.gpu_gb_per_s:
-        model = f"{way.name}: over {link} inside a node, which allows less than the NICs"
-        yield _Link(f"{link} of a GPU", wires.gpu_gb_per_s, way.inside, model)
+            yield gpu, way.gpu.bound, name, f"{way.name}: {way.gpu.words} over {link} inside a node"
+    elif way.node is not None and wires.network_gb_per_s:
+        domain = ", an NVLink domain of several hosts" if layout.hosts > 1 else ""
+        model = f"{way.name}: {way.node.words} over the NICs of a node{domain}"
+        yield wires.network_gb_per_s, way.node.bound / layout.hosts, "NICs of a node", model
+        if way.inside is not None and wires.gpu_gb_per_s:
+            model = f"{way.name}: over {link} inside a node, which allows less than the NICs"
+            yield wires.gpu_gb_per_s, way.inside, name, model

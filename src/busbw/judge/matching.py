@@ -6,7 +6,8 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Final
 
 from busbw.judge import compare_arms
@@ -31,10 +32,25 @@ _NCCL_TESTS: Final = "mean over the timed calls of one loop"
 
 def how_timed(record: RunRecord) -> tuple[str, ...]:
     """Words for what is not ``PLAIN``; empty where everything is, or the log does not say it."""
-    words = _defined(compare_arms.definition(record))
-    if record.source is not None:
-        words += _of_log(record)
-    return tuple(sorted(dict.fromkeys(words)))
+    definition = compare_arms.definition(record)
+    words = _defined(definition)
+    if record.source is not None:  # what the header of nccl-tests' log says, and its list of ranks
+        header, options = record.source.header, record.plan.options
+        is_test = definition.startswith(_NCCL_TESTS)
+        ranks = record.world.ranks if record.world is not None else ()
+        pids = Counter((rank.host, rank.pid) for rank in ranks if rank.pid)
+        told = str(header.get("gpus", ""))
+        gpus = int(told) if re.fullmatch(r"\d+", told) else max(pids.values(), default=1)
+        said = {
+            "blocking": header.get("blocking") not in (None, "", 0),
+            "CUDA graph": options.graph,
+            f"{options.aggregate} in a group": options.aggregate > 1,
+            "an event around each call": is_test
+            and any(_EACH & result.stats.keys() for result in record.results),
+            f"{gpus} GPUs of one process": gpus > 1,
+        }
+        words += [word for word, holds in said.items() if holds]
+    return tuple(sorted(set(words)))
 
 
 def reference_timed(reference: Reference) -> tuple[str, ...]:
@@ -66,34 +82,6 @@ def _defined(definition: str) -> list[str]:
         words = definition.removeprefix("busbw ").split(", ")
         return [_METHOD_WORDS.get(word, word) for word in words if word not in _LOOPS]
     return [_BARRIER] if _BARRIER in definition else []
-
-
-def _of_log(record: RunRecord) -> list[str]:
-    """What the header of nccl-tests' log says, and its list of ranks."""
-    assert record.source is not None
-    header, options = record.source.header, record.plan.options
-    words = []
-    if header.get("blocking") not in (None, "", 0):
-        words.append("blocking")
-    if options.graph:
-        words.append("CUDA graph")
-    if options.aggregate > 1:
-        words.append(f"{options.aggregate} in a group")
-    is_test = compare_arms.definition(record).startswith(_NCCL_TESTS)
-    if is_test and any(_EACH & result.stats.keys() for result in record.results):
-        words.append("an event around each call")
-    gpus = _gpus_of_a_process(record)
-    return [*words, f"{gpus} GPUs of one process"] if gpus > 1 else words
-
-
-def _gpus_of_a_process(record: RunRecord) -> int:
-    """By the header, else by the process ids of the ranks that the log names."""
-    assert record.source is not None
-    said = str(record.source.header.get("gpus", ""))
-    if re.fullmatch(r"\d+", said):
-        return int(said)
-    ranks = record.world.ranks if record.world is not None else ()
-    return max(Counter((rank.host, rank.pid) for rank in ranks if rank.pid).values(), default=1)
 
 
 _WORDS: Final = re.compile(r"[A-Za-z0-9]+")
@@ -149,30 +137,28 @@ def match(
 ) -> Matched:
     """Hold every reference against a run; see ``expectation.expect``."""
     itself = next((reference for reference in known if reference.name == kind.known_as), None)
-    apart = {each.name: _apart(arm, kind, each, named=named) for each in references}
-    own = {each.name: _own(records, each) for each in references}
-    reasons = {
-        reference.name: own[reference.name]
-        or apart[reference.name]
-        or _other_cases(arm, reference)
-        or ("" if named else _other_machine(kind, reference) or _tuned_otherwise(kind, reference))
-        or (_SISTER if itself is not None and _is_sister(itself, reference) else "")
-        or (other_version(kind.versions, reference) if same_version else "")
-        for reference in references
-    }
-    sisters = [name for name, why in reasons.items() if why == _SISTER]
-    return Matched(
-        tuple(reference for reference in references if not reasons[reference.name]),
-        {name: why for name, why in reasons.items() if why},
-        {
-            each.name: reasons[each.name]
-            for each in references
-            if reasons[each.name] not in ("", _SISTER)
-            # Of a log that names no device, or one that NVML does not know, its own reference is apart too.
-            and (not apart[each.name] or (own[each.name] == THIS_LOG and not each.left_out))
-        },
-        tuple(f"not held against {name}: {_SISTER}" for name in sisters if not named),
-    )
+    fitting, reasons, near, said = [], {}, {}, []
+    for each in references:
+        own, apart = _own(records, each), _apart(arm, kind, each, named=named)
+        cases = [other_case(key, arm.where, each) for key in arm.cases if key.collective == each.operation]
+        why = (
+            own
+            or apart
+            or (", or ".join(dict.fromkeys(cases)) if all(cases) else "")
+            or ("" if named else _other_machine(kind, each) or _tuned_otherwise(kind, each))
+            or (_SISTER if itself is not None and _is_sister(itself, each) else "")
+            or (other_version(kind.versions, each) if same_version else "")
+        )
+        if not why:
+            fitting.append(each)
+            continue
+        reasons[each.name] = why
+        if why == _SISTER:
+            said += [] if named else [f"not held against {each.name}: {_SISTER}"]
+        # Of a log that names no device, or one that NVML does not know, its own reference is apart too.
+        elif not apart or (own == THIS_LOG and not each.left_out):
+            near[each.name] = why
+    return Matched(tuple(fitting), reasons, near, tuple(said))
 
 
 def made_with(record: RunRecord, references: Sequence[Reference]) -> MadeWith:
@@ -188,14 +174,14 @@ def made_with(record: RunRecord, references: Sequence[Reference]) -> MadeWith:
     known = next((reference for reference in references if _is_its_log(record, reference)), None)
     if known is None:
         return kind
-    return MadeWith(
-        kind.device or known.device,
-        kind.nodes or known.nodes,
-        kind.versions or known.versions_text,
-        known.name,
-        kind.tuning,
-        kind.network or known.network,
-        kind.product or known.product,
+    return replace(
+        kind,
+        device=kind.device or known.device,
+        nodes=kind.nodes or known.nodes,
+        versions=kind.versions or known.versions_text,
+        known_as=known.name,
+        network=kind.network or known.network,
+        product=kind.product or known.product,
     )
 
 
@@ -253,10 +239,7 @@ def _other_machine(kind: MadeWith, reference: Reference) -> str:
 
 def _is_sister(itself: Reference, other: Reference) -> bool:
     """One source, machine, versions and day: one session of measuring."""
-
-    def session(reference: Reference) -> tuple[object, ...]:
-        return reference.source, reference.machine, reference.date, dict(reference.versions)
-
+    session = attrgetter("source", "machine", "date", "versions")
     return itself is not other and session(itself) == session(other)
 
 
@@ -276,13 +259,6 @@ def other_case(key: CaseKey, place: str, reference: Reference) -> str:
     if reference.pattern != pattern:
         return f"it is {reference.pattern or EVENLY}; the run is {pattern or EVENLY}"
     return ""
-
-
-def _other_cases(arm: Arm, reference: Reference) -> str:
-    """Why a reference says nothing about any case of its operation; empty where it does about one."""
-    keys = [key for key in arm.cases if key.collective == reference.operation]
-    found = [other_case(key, arm.where, reference) for key in keys]
-    return ", or ".join(dict.fromkeys(found)) if all(found) else ""
 
 
 def _apart(arm: Arm, kind: MadeWith, reference: Reference, *, named: bool) -> str:

@@ -132,20 +132,15 @@ def variables_of(record: RunRecord) -> dict[str, str]:
     return {**given, **(tuning_of(record) or {})}
 
 
-def _library_of(record: RunRecord) -> str:
-    """The paths of the measured library, each once."""
-    paths = {rank.library_path for rank in record.world.ranks} if record.world is not None else set()
-    return ", ".join(sorted({_BROUGHT.sub("/busbw-.../", path) for path in paths if path}))
-
-
 def measured_with(record: RunRecord) -> MeasuredWith:
     """What its record says."""
     environment, machine = record.environment, record.machine
     modules = {f"{_MODULE}{module}": "loaded" for module in environment.get("modules", ())}
     matters = variables_of(record)
+    paths = {rank.library_path for rank in record.world.ranks} if record.world is not None else set()
     facts = {
         "busbw": (record.busbw_version,) if record.source is None else (),
-        _LIBRARY: (_library_of(record),),
+        _LIBRARY: (", ".join(sorted({_BROUGHT.sub("/busbw-.../", path) for path in paths if path})),),
         "driver": (machine.get("gpus", {}).get("driver_version", ""),),
         "kernel": (machine.get("host", {}).get("kernel", ""),),
         "nodes": nodes_of(record),

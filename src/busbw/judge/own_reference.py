@@ -30,16 +30,12 @@ def launches_of(records: Sequence[RunRecord]) -> dict[CaseKey, tuple[float, ...]
     return found
 
 
-def _launch_of(record: RunRecord) -> tuple[str, int]:
-    """What two records of one launch share: a run's name, or a log's place and table."""
-    source = record.source
-    return (record.run_id, 0) if source is None else (source.path, source.table)
-
-
 def refuse_several_kinds(name: str, records: Sequence[RunRecord]) -> None:
     """A reference is of one world and one way of timing. Raises UsageError where the records are not."""
     compare_arms.make_arm(name, records)  # ranks and definition
-    if len({_launch_of(record) for record in records}) < len(records):
+    sources = ((record, record.source) for record in records)
+    launches = {(run.run_id, 0) if log is None else (log.path, log.table) for run, log in sources}
+    if len(launches) < len(records):
         raise UsageError(f"{name} names the same launch more than once", hint="name each run or log once")
     for record in records[1:]:
         if found := differences(records[0], record):
@@ -72,30 +68,20 @@ def reference_of(
         bytes_ = result.busbw_gb_per_s * (result.time_ns or 0.0)  # busbw = these bytes / time
         times = tuple(time / 1e3 for time in launches[key])
         points[key] = Point(case.size_bytes, case.placement.value, bytes_ / median(launches[key]), times)
-    kept = {kind: points for kind, points in made.items() if points}
-    return [
-        _reference(f"{name}-{_short(kind)}" if len(kept) > 1 else name, kind, points, record, others)
-        for kind, points in kept.items()
-    ]
-
-
-def _short(kind: CaseKey) -> str:
-    """Without the pattern: a run has one of an operation, unless it is of streams."""
-    root = f"root{kind.root}" if kind.root >= 0 else ""
-    return "-".join(filter(None, (kind.collective, kind.dtype, kind.op, root)))
+    kept = [(kind, points) for kind, points in made.items() if points]
+    return [_reference(name, *each, (record, *others), alone=len(kept) == 1) for each in kept]
 
 
 def _reference(
-    name: str,
-    kind: CaseKey,
-    points: Mapping[CaseKey, Point],
-    record: RunRecord,
-    others: Sequence[RunRecord],
+    name: str, kind: CaseKey, points: Mapping[CaseKey, Point], records: Sequence[RunRecord], *, alone: bool
 ) -> Reference:
-    version = compare_arms.version(record)
+    """``alone``: it has the name for itself."""
+    record, version = records[0], compare_arms.version(records[0])
     library, _, number = version.rpartition(" ")
+    # Without the pattern: a run has one of an operation, unless it is of streams.
+    words = (name, kind.collective, kind.dtype, kind.op, f"root{kind.root}" if kind.root >= 0 else "")
     return Reference(
-        name=name,
+        name=name if alone else "-".join(filter(None, words)),
         kind="saved",
         operation=kind.collective,
         ranks=compare_arms.ranks(record),
@@ -104,12 +90,12 @@ def _reference(
         device=compare_arms.device(record),
         versions={library or "library": number} if version else {},
         date=compare_arms.day(record) or "not stated",
-        source=", ".join(each.run_id for each in (record, *others)),
-        sha256=" ".join(each.source.sha256 for each in (record, *others) if each.source is not None),
+        source=", ".join(each.run_id for each in records),
+        sha256=" ".join(each.source.sha256 for each in records if each.source is not None),
         definition=compare_arms.definition(record),
         environment=tuning_of(record),
         timed="; ".join(how_timed(record)),
-        rotated=((sys.maxsize, bytes_),) if (bytes_ := rotated_bytes((record, *others))) else (),
+        rotated=((sys.maxsize, bytes_),) if (bytes_ := rotated_bytes(records)) else (),
         points=tuple(points.values()),
         dtype=kind.dtype,
         op=kind.op,

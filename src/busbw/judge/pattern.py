@@ -61,8 +61,10 @@ def _words(record: RunRecord, case: Case) -> Iterator[str]:
     table = table_of(plan.counts, case.collective, case.cycle)
     if table is not None:
         yield _count_words(table) + (", evenly spread" if case.even else "")
-    if case.collective == "permute" and plan.pairs and not _is_ring(plan.pairs):
-        yield _pair_words(plan.pairs)
+    ring = [(rank, (rank + 1) % len(plan.pairs)) for rank in range(len(plan.pairs))]
+    if case.collective == "permute" and (pairs := sorted(plan.pairs)) != ring:
+        shown = ", ".join(f"{source}->{target}" for source, target in pairs[:_SHOWN])
+        yield f"pairs {shown}{_rest(pairs)}"
 
 
 def _groups(record: RunRecord, groups: Groups) -> Groups:
@@ -78,11 +80,6 @@ def _groups(record: RunRecord, groups: Groups) -> Groups:
 def _is_whole(groups: Groups) -> bool:
     """Whether it is one group of the first ranks in their order, as without groups."""
     return len(groups) == 1 and groups[0] == tuple(range(len(groups[0])))
-
-
-def _is_ring(pairs: Sequence[tuple[int, int]]) -> bool:
-    ranks = len(pairs)
-    return sorted(pairs) == [(rank, (rank + 1) % ranks) for rank in range(ranks)]
 
 
 @lru_cache(maxsize=32)
@@ -107,12 +104,6 @@ def _count_words(table: CountTable) -> str:
         return f"counts {table.origin}"
     said = (table.unit, table.by_distance, table.whole, table.send, table.send_offsets, table.recv_offsets)
     return f"counts of a file ({_digest(said)})"
-
-
-def _pair_words(pairs: Sequence[tuple[int, int]]) -> str:
-    ordered = tuple(sorted(pairs))
-    shown = ", ".join(f"{source}->{target}" for source, target in ordered[:_SHOWN])
-    return f"pairs {shown}{_rest(ordered)}"
 
 
 def _rest(values: Sequence[object]) -> str:

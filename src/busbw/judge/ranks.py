@@ -194,16 +194,12 @@ def _own_times(rows: npt.NDArray[np.void], world_size: int) -> _OwnTimes:
     call_ns, issue_ns = (
         (ordered[name] / ordered["k"]).reshape(len(ranks), len(shared)) for name in ("elapsed_ns", "issue_ns")
     )
-    last_ns = call_ns.min(axis=0) if len(ranks) == world_size else _stored_last(rows, shared)
+    last_ns = call_ns.min(axis=0) if len(ranks) == world_size else None
+    stored = rows[(rows["rank"] == MIN_OVER_RANKS) & np.isin(rows["sample"], shared)]
+    if last_ns is None and len(stored) == len(shared):
+        stored = stored[np.argsort(stored["sample"])]
+        last_ns = np.asarray(stored["elapsed_ns"] / stored["k"], np.float64)
     return _OwnTimes(tuple(int(rank) for rank in ranks), call_ns, issue_ns, last_ns)
-
-
-def _stored_last(rows: npt.NDArray[np.void], shared: npt.NDArray[np.int32]) -> Float64Array | None:
-    last = rows[(rows["rank"] == MIN_OVER_RANKS) & np.isin(rows["sample"], shared)]
-    if len(last) != len(shared):
-        return None
-    last = last[np.argsort(last["sample"])]
-    return np.asarray(last["elapsed_ns"] / last["k"], np.float64)
 
 
 def _row(

@@ -13,7 +13,7 @@ from typing import Final
 
 from busbw.judge.references.reference import Reference
 from busbw.model.record import RunRecord
-from busbw.units import format_size
+from busbw.units import format_flag_size, format_size
 
 # Two buffers of this size are more than the caches of GPUs hold (NVIDIA's data sheets: H100, H200 50 MB,
 # B200 126 MB).
@@ -70,7 +70,7 @@ def cached(ours: int, reference: Reference, size_bytes: int) -> tuple[str, bool]
     ours, theirs = max(ours, size_bytes), max(theirs, size_bytes)
     why = (
         f"calls of the reference rotated through {format_size(theirs)}, those of the run through"
-        f" {format_size(ours)}, and caches hold the smaller: measure with -e {_flag(theirs)}"
+        f" {format_size(ours)}, and caches hold the smaller: measure with -e {format_flag_size(theirs)}"
     )
     return why, near is Nearer.SECOND
 
@@ -80,10 +80,5 @@ def said_of_arms(name: str, own: int, baseline: str, before: int) -> str:
     return (
         f"{name}: calls rotated through {format_size(own)}, those of {baseline} through"
         f" {format_size(before)}, and caches may hold the smaller: measure both with -e"
-        f" {_flag(max(own, before))}"
+        f" {format_flag_size(max(own, before))}"
     )
-
-
-def _flag(size_bytes: int) -> str:
-    """As -e takes it."""
-    return format_size(size_bytes).replace(" ", "").removesuffix("iB").removesuffix("B")

@@ -33,7 +33,6 @@ from busbw.record.parquet import cut_segment
 
 if TYPE_CHECKING:
     import polars as pl
-    from polars._typing import SchemaDict
 
 
 # The position in the plan is one column, ``case``, as in the sample table.
@@ -70,8 +69,22 @@ def results(record: RunRecord) -> pl.DataFrame:
     found = {result.case for result in record.results}
     missing = (case.index for case in record.plan.cases if case.index not in found)
     every = (*record.results, *(CaseResult(case, Status.NOT_RUN) for case in missing))
-    ordered = sorted(every, key=lambda result: result.case)
-    return pl.DataFrame([_row(record, result) for result in ordered], schema=_results_schema(), orient="row")
+    size, timing = record.world.size if record.world is not None else None, record.plan.timing
+    timed = (timing.mode, timing.time, timing.arrival) if record.method is not None else (None, None, None)
+    rows = [
+        [
+            *(record.run_id, result.case, size, *timed),
+            *(_plain(getattr(record.plan.cases[result.case], name)) for name in _CASE_FIELDS),
+            *(_plain(getattr(result, name)) for name in _RESULT_FIELDS),
+        ]
+        for result in sorted(every, key=lambda result: result.case)
+    ]
+    # Types are the dataclasses' own, so that a field added to them becomes a column by itself.
+    case, result = get_type_hints(Case), get_type_hints(CaseResult)
+    hints = [*_RUN_COLUMNS.items(), *((name, case[name]) for name in _CASE_FIELDS)]
+    hints += ((name, result[name]) for name in _RESULT_FIELDS)
+    schema = {name: _data_type(hint) for name, hint in hints}
+    return pl.DataFrame(rows, schema=schema, orient="row")
 
 
 def samples(rows: npt.NDArray[np.void]) -> pl.DataFrame:
@@ -95,26 +108,6 @@ def _columns(rows: npt.NDArray[np.void]) -> pl.DataFrame:
     import polars as pl
 
     return pl.DataFrame({name: np.ascontiguousarray(rows[name]) for name in rows.dtype.names or ()})
-
-
-def _row(record: RunRecord, result: CaseResult) -> list[object]:
-    case, timing = record.plan.cases[result.case], record.plan.timing
-    return [
-        *(record.run_id, result.case, record.world.size if record.world is not None else None),
-        *((timing.mode, timing.time, timing.arrival) if record.method is not None else (None, None, None)),
-        *(_plain(getattr(case, name)) for name in _CASE_FIELDS),
-        *(_plain(getattr(result, name)) for name in _RESULT_FIELDS),
-    ]
-
-
-def _results_schema() -> SchemaDict:
-    """Types from the dataclasses' own, so that a field added to them becomes a column by itself."""
-    case, result = get_type_hints(Case), get_type_hints(CaseResult)
-    return {
-        **{name: _data_type(hint) for name, hint in _RUN_COLUMNS.items()},
-        **{name: _data_type(case[name]) for name in _CASE_FIELDS},
-        **{name: _data_type(result[name]) for name in _RESULT_FIELDS},
-    }
 
 
 def _data_type(hint: object) -> pl.DataType:

@@ -102,26 +102,18 @@ def case_times(case: int, time: str, samples: npt.NDArray[np.void]) -> tuple[Tim
     """
     mine = samples[samples["case"] == case]
     single = (mine["flags"] & SampleFlag.SINGLE_CALL) != 0
-    parts = ((mine[~single], False), (mine[single], True))
-    return tuple(
-        _times(rows[rows["rank"] == _made_from(time, rows)], is_single)
-        for rows, is_single in parts
-        if (rows["rank"] == MAX_OVER_RANKS).any()
-    )
-
-
-def _times(rows: npt.NDArray[np.void], is_single: bool) -> Times:
-    flagged = int(np.count_nonzero(rows["flags"] & ~SampleFlag.SINGLE_CALL))
-    times = rows["elapsed_ns"] / rows["k"]
-    kept = times[exclude(rows["flags"], EXCLUDING).kept]
-    return Times(times, flagged, int(rows["k"][0]), is_single, kept)
-
-
-def _made_from(time: str, rows: npt.NDArray[np.void]) -> int:
-    """Which of the rows over all ranks a case's number is made from. HEADLINE is there where it differs."""
-    if (rows["rank"] == HEADLINE).any():
-        return HEADLINE
-    return MIN_OVER_RANKS if time in _TIMES_OF_THE_SHORTEST else MAX_OVER_RANKS
+    found = []
+    for rows, is_single in ((mine[~single], False), (mine[single], True)):
+        if not (rows["rank"] == MAX_OVER_RANKS).any():
+            continue
+        # Of the rows over all ranks, those that the case's number is made from: HEADLINE where it differs.
+        made_from = MIN_OVER_RANKS if time in _TIMES_OF_THE_SHORTEST else MAX_OVER_RANKS
+        own = rows[rows["rank"] == (HEADLINE if (rows["rank"] == HEADLINE).any() else made_from)]
+        flagged = int(np.count_nonzero(own["flags"] & ~SampleFlag.SINGLE_CALL))
+        times = own["elapsed_ns"] / own["k"]
+        kept = times[exclude(own["flags"], EXCLUDING).kept]
+        found.append(Times(times, flagged, int(own["k"][0]), is_single, kept))
+    return tuple(found)
 
 
 def distributions(case: int, time: str, samples: npt.NDArray[np.void]) -> tuple[Distribution, ...]:
@@ -137,9 +129,14 @@ def distributions(case: int, time: str, samples: npt.NDArray[np.void]) -> tuple[
 
 def _distribution(case: int, times: Times) -> Distribution:
     values = times.call_ns
-    scale = choose_scale(values)
-    edges = _edges(values, scale)
+    low, high = float(values.min()), float(values.max())
+    scale = Scale.LOG if low > 0 and high >= _LOG_RATIO * low else Scale.LINEAR
+    bins = min(_MOST_BINS, max(_FEWEST_BINS, math.ceil(math.sqrt(len(values)))))
+    # Both give the ends exactly, so the least and the largest value are inside.
+    spaced = np.geomspace if scale is Scale.LOG else np.linspace
+    edges = spaced(low, high, bins + 1) if low < high else np.array([low, high])
     counts, _ = np.histogram(values, edges)
+    modes = find_modes(values)
     return Distribution(
         case=case,
         single_calls=times.single_calls,
@@ -151,30 +148,8 @@ def _distribution(case: int, times: Times) -> Distribution:
         edges_ns=tuple(edges.tolist()),
         counts=tuple(counts.tolist()),
         percentiles=tuple(Percentile(p, percentile(times.kept_ns, p), least_samples(p)) for p in PERCENTS),
-        modes=_modes(values),
+        modes=tuple(ModeShare(mode.centre, mode.weight) for mode in (modes.low, modes.high)) if modes else (),
     )
-
-
-def choose_scale(values: Float64Array) -> Scale:
-    """Equal ratios where the largest value is 10 times the least, or more; else equal widths."""
-    low, high = float(values.min()), float(values.max())
-    return Scale.LOG if low > 0 and high >= _LOG_RATIO * low else Scale.LINEAR
-
-
-def _edges(values: Float64Array, scale: Scale) -> Float64Array:
-    low, high = float(values.min()), float(values.max())
-    if low == high:
-        return np.array([low, high])
-    bins = min(_MOST_BINS, max(_FEWEST_BINS, math.ceil(math.sqrt(len(values)))))
-    # Both give the ends exactly, so the least and the largest value are inside.
-    return np.geomspace(low, high, bins + 1) if scale is Scale.LOG else np.linspace(low, high, bins + 1)
-
-
-def _modes(values: Float64Array) -> tuple[ModeShare, ...]:
-    found = find_modes(values)
-    if found is None:
-        return ()
-    return tuple(ModeShare(mode.centre, mode.weight) for mode in (found.low, found.high))
 
 
 # How much the samples of every case vary.
@@ -255,8 +230,11 @@ def spreads(record: RunRecord, samples: npt.NDArray[np.void]) -> tuple[Spread, .
 
 
 def _spread(case: Case, result: CaseResult, parts: Sequence[Times]) -> Spread:
-    own = parts[0]
-    values = own.call_ns
+    own, values = parts[0], parts[0].call_ns
+    tails = [
+        Tail(len(calls), percentile(calls, 99), float(calls.max()), count_outliers(calls).far)
+        for calls in (part.call_ns for part in parts[1:])
+    ]
     return Spread(
         case=case,
         result=result,
@@ -268,13 +246,7 @@ def _spread(case: Case, result: CaseResult, parts: Sequence[Times]) -> Spread:
         max_ns=float(values.max()),
         far=count_outliers(values).far,
         modes=find_modes(values),
-        tail=_tail(parts[1].call_ns) if len(parts) > 1 else None,
-    )
-
-
-def _tail(single_ns: Float64Array) -> Tail:
-    return Tail(
-        len(single_ns), percentile(single_ns, 99), float(single_ns.max()), count_outliers(single_ns).far
+        tail=tails[0] if tails else None,
     )
 
 
@@ -355,18 +327,17 @@ class Detail:
 
 def case_detail(record: RunRecord, case: int, samples: npt.NDArray[np.void]) -> Detail:
     """Describe one case of the plan, measured or not. Empty fields are left out; None is n/a."""
-    stored = list(_stored(record.plan.cases[case]))
-    for result in record.results:
-        if result.case == case:
-            stored += _stored(result)
+    told: list[Case | CaseResult] = [record.plan.cases[case]]
+    told += [result for result in record.results if result.case == case]
+    stored = [
+        fact
+        for value in told
+        for each in fields(value)
+        if each.name not in {"index", "case"}
+        for fact in _facts(each.name, getattr(value, each.name))
+    ]
     parts = case_times(case, record.plan.timing.time, samples)
     return Detail(case, tuple(stored), tuple(fact for part in parts for fact in _sampled(part)))
-
-
-def _stored(value: Case | CaseResult) -> Iterator[StoredValue]:
-    for each in fields(value):
-        if each.name not in {"index", "case"}:
-            yield from _facts(each.name, getattr(value, each.name))
 
 
 def _facts(name: str, value: object) -> Iterator[StoredValue]:

@@ -107,7 +107,7 @@ class Failed:
 
 @dataclass(frozen=True)
 class _Seen:
-    """A launch in a row: its result of the case, or ``why`` it has none."""
+    """A launch in a row: its good result of the case, or ``why`` it has none."""
 
     why: str
     record: RunRecord | None = None
@@ -139,11 +139,11 @@ def over_launches(launches: Sequence[Mapping[int, Percentiles]]) -> dict[int, Pe
 
 
 def _over(found: Sequence[Percentiles]) -> Percentiles:
-    known = {name: [value for each in found if (value := each.get(name)) is not None] for name in NAMES}
-    return {
-        name: (max(values) if name == "max" else median(values)) if values else None
-        for name, values in known.items()
-    }
+    over: dict[str, float | None] = {}
+    for name in NAMES:
+        values = [value for each in found if (value := each.get(name)) is not None]
+        over[name] = (max if name == "max" else median)(values) if values else None
+    return over
 
 
 def scaling(
@@ -172,7 +172,9 @@ def scaling(
             # What the run or the log printed goes first: --stats p50, or nccl-tests -I.
             printed = {name: result.stats[name] for name in NAMES if name in result.stats}
             spread = dict(one.spreads.get(result.case, {})) | printed
-            groups[place].append(_Seen(_why(record, result), record, result, spread))
+            why = result.error or ("wrong data" if result.status is Status.WRONG else "") or record.error
+            good = result if result.status is Status.GOOD else None
+            groups[place].append(_Seen(why, record, good, spread))
         if not record.results and record.status is not RunStatus.COMPLETE:
             for operation in failures((record,)):
                 curve = replace(NO_CASE, collective=operation)
@@ -183,26 +185,18 @@ def scaling(
     return tuple(_row(place, groups[place]) for place in sorted(groups))
 
 
-def _why(record: RunRecord, result: CaseResult) -> str:
-    """Why there is no number, in the case's words or the run's."""
-    words = "wrong data" if result.status is Status.WRONG else ""
-    return result.error or words or record.error
-
-
 def _row(place: Place, found: Sequence[_Seen]) -> ScalingRow:
-    good = {
-        at: each.result for at, each in enumerate(found) if each.result and each.result.status is Status.GOOD
-    }
-    bad = [each for at, each in enumerate(found) if at not in good]
-    times = [result.time_ns for result in good.values() if result.time_ns is not None]
+    good = [each.result for each in found if each.result is not None]
+    bad = [each.why for each in found if each.result is None]
+    times = [result.time_ns for result in good if result.time_ns is not None]
     time_ns = median(times) if times else None
     return ScalingRow(
         **vars(place),
         runs=len(good),
-        busbw_gb_per_s=bandwidth_of(list(good.values()), time_ns) if time_ns else None,
+        busbw_gb_per_s=bandwidth_of(good, time_ns) if time_ns else None,
         time_ns=time_ns,
-        spread=_over([found[at].spread for at in good]),
+        spread=_over([each.spread for each in found if each.result is not None]),
         failed=len(bad),
-        why=bad[-1].why if bad else "",
+        why=bad[-1] if bad else "",
         differs=", ".join(differing([each.record for each in found if each.record])),
     )

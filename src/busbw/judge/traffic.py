@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Final
@@ -40,9 +40,8 @@ class BytePaths:
 
     def joined(self, hosts: frozenset[str]) -> bool:
         """Whether these are several hosts of one NVLink domain, whose bytes need no NIC."""
-        return len(hosts) > 1 and len({self.domains.get(host, "") for host in hosts} - {""}) == 1 and all(
-            self.domains.get(host) for host in hosts
-        )  # fmt: skip
+        domains = {self.domains.get(host, "") for host in hosts}
+        return len(hosts) > 1 and len(domains) == 1 and "" not in domains
 
     def partly_joined(self, hosts: frozenset[str]) -> bool:
         """Whether some of them share a domain: then a host is no unit of what must move over NICs."""
@@ -63,19 +62,22 @@ class BytePaths:
         name = "UCX_NET_DEVICES" if self.backend == "mpi" else "NCCL_IB_HCA"
         return name if self.settings.get(name, "") not in ("", "all") else ""
 
-    def allows(self, link: Link) -> bool:
-        """Whether that variable, if any, lets a port be used."""
-        return self.allows_port(link.kind, link.device, link.link)
-
     def allows_port(self, kind: str, device: str, port: str) -> bool:
-        """The same of a port by its kind, the name of its device, and ``port N``."""
+        """Whether that variable, if any, lets a port be used, by its kind, the name of its device, and
+        ``port N``. A word of it is ``mlx5_0:1``, or without the port.
+        """
         if not self.choosing or kind not in _VERBS:
             return True
         value = self.settings[self.choosing]
         excluded, value = value.startswith("^"), value.removeprefix("^")
         exact = value.startswith("=") or self.choosing != "NCCL_IB_HCA"
-        words = [word.strip() for word in value.removeprefix("=").split(",") if word.strip()]
-        return any(_is(word, device, port, exact=exact) for word in words) != excluded
+        words = [word.strip().partition(":") for word in value.removeprefix("=").split(",") if word.strip()]
+        named = any(
+            (device == name if exact else device.startswith(name))
+            and (not number or port == f"port {number}")
+            for name, _, number in words
+        )
+        return named != excluded
 
 
 def byte_paths(record: RunRecord) -> BytePaths:
@@ -100,13 +102,6 @@ def settings_of(record: RunRecord) -> dict[str, str]:
         told = record.source.evidence.get("setting", ())
         found |= {match[1]: match[2] for text in told if (match := _SETTING.fullmatch(text))}
     return found
-
-
-def _is(word: str, device: str, port: str, *, exact: bool) -> bool:
-    """Whether ``mlx5_0:1``, or without the port, means it."""
-    name, _, number = word.partition(":")
-    named = device == name if exact else device.startswith(name)
-    return named and (not number or port == f"port {number}")
 
 
 ETHERNET: Final = "ethernet"
@@ -224,40 +219,38 @@ def traffic(
     rates = _rates(burst)
     found = []
     for (host, kind, device), links in groups.items():
-        must = _must(kind == NVLINK, hosts, ways, operation, algorithm, size_bytes, ranks)
-        allowed = [link for link in links if ways.allows(link)] or links
-        good = _fastest([link for link in allowed if not link.note], rates)
+        must = _must(kind == NVLINK, hosts, ways, (operation, algorithm, size_bytes, ranks))
+        allowed = [link for link in links if ways.allows_port(link.kind, link.device, link.link)] or links
+        readable = [link for link in allowed if not link.note]
+        # Slower ones are left out: a management port is no fellow of a 400 Gb/s one. A port that is fast on
+        # another host belongs to them, however slow it is here.
+        best = max((link.gb_per_s or 0.0 for link in readable), default=0.0)
+        good = [link for link in readable if not link.gb_per_s or rates[link.kind, link.name] >= best]
         if good:
             noted = tuple(link for link in allowed if link.note)
             left_out = tuple(link for link in links if link not in allowed)
             each = _fellows(burst.windows, host, kind, device, good, None if noted else must)
             found.append(replace(each, noted=noted, left_out=left_out))
     if any(each.must is None for each in found if each.kind == main):
-        found = [_without_mean(each) if each.kind == main else each for each in found]
+        # Of some hosts it is not known: a mean over the others says nothing.
+        return tuple(
+            replace(each, must=None) if each.kind == main and each.must and each.must.mean else each
+            for each in found
+        )
     return tuple(found)
 
 
-def _without_mean(group: Fellows) -> Fellows:
-    """For hosts of which some are not known: a mean over the others says nothing."""
-    return replace(group, must=None) if group.must is not None and group.must.mean else group
-
-
 def _must(
-    nvlink: bool,
-    hosts: frozenset[str],
-    ways: BytePaths,
-    operation: str,
-    algorithm: str,
-    size: int,
-    ranks: int,
+    nvlink: bool, hosts: frozenset[str], ways: BytePaths, what: tuple[str, str, int, int]
 ) -> Moved | None:
+    """``what`` are operation, algorithm, size and ranks."""
     if nvlink:
         near = len(hosts) == 1 or (ways.joined(hosts) and ways.nodes <= len(hosts))
-        return gpu_bytes(operation, algorithm, size, ranks) if near else None
+        return gpu_bytes(*what) if near else None
     if ways.partly_joined(hosts):
         return None
     nodes = max(ways.nodes, len(hosts))
-    must = node_bytes(operation, algorithm, size, ranks, nodes, network_reduces=ways.network_reduces)
+    must = node_bytes(*what, nodes, network_reduces=ways.network_reduces)
     return None if must is not None and must.mean and len(hosts) < nodes else must
 
 
@@ -313,14 +306,6 @@ def _rates(burst: Burst) -> dict[tuple[str, str], float]:
     return found
 
 
-def _fastest(links: Sequence[Link], rates: Mapping[tuple[str, str], float]) -> list[Link]:
-    """Without those that are slower than the others: a management port is no fellow of a 400 Gb/s one. A port
-    that is fast on another host belongs to them, however slow it is here.
-    """
-    best = max((link.gb_per_s or 0.0 for link in links), default=0.0)
-    return [link for link in links if not link.gb_per_s or rates[link.kind, link.name] >= best]
-
-
 def _fellows(
     windows: Sequence[Window], host: str, kind: str, device: str, links: Sequence[Link], must: Moved | None
 ) -> Fellows:
@@ -366,8 +351,7 @@ def _noise(windows: Sequence[Window], links: Sequence[Link]) -> float:
     return max((abs(value / mean - 1) for value in per_call), default=0.0) if mean else 0.0
 
 
-def _busier(uses: Iterable[LinkUse]) -> float:
-    uses = tuple(uses)
+def _busier(uses: Sequence[LinkUse]) -> float:
     return max(sum(use.sent_bytes for use in uses), sum(use.received_bytes for use in uses))
 
 

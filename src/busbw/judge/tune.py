@@ -149,14 +149,12 @@ def confirmed(tuning: Tuning, comparison: Comparison) -> Tuning:
         for row in comparison.rows
         if row.key.placement == Placement.OUT_OF_PLACE
     }
-    found = []
-    for each in tuning.tuned:
+    found = list(tuning.tuned)
+    for at, each in enumerate(found):
         row = rows.get((each.operation, each.dtype, each.op, each.size_bytes))
         if each.arm and row is not None:
             gain = 1 - 1 / row.speedup if row.verdict is Verdict.FASTER and row.speedup else None
-            found.append(replace(each, verdict=row.verdict.value, confirmed=gain))
-        else:
-            found.append(each)
+            found[at] = replace(each, verdict=row.verdict.value, confirmed=gain)
     return replace(tuning, tuned=tuple(found), was_confirmed=True)
 
 

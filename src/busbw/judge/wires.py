@@ -58,31 +58,26 @@ def wires_of(machine: Mapping[str, Any], ways: BytePaths | None = None) -> Wires
     ports = [port for device in nics.get("rdma", ()) for port in _active_ports(device)]
     allowed = [port for port in ports if ways.allows_port(*port[:3])]
     rates = [rate for *_, rate in allowed or ports]
-    rates += [rate for device in nics.get("cxi", ()) if (rate := _cxi_rate(device)) is not None]
+    # BS_200G is Slingshot's word for 200 Gb/s.
+    speeds = (re.search(r"(\d+)G", str(device.get("speed", ""))) for device in nics.get("cxi", ()))
+    rates += [float(speed[1]) / _BITS for speed in speeds if speed is not None]
     known = [rate for rate in rates if rate is not None]
     complete = bool(rates) and len(known) == len(rates)
     nvlink = min((_nvlink(gpu) for gpu in gpus), default=0.0) or None
     is_off = _is_off(ways.settings)
     is_without = nvlink is None and bool(machine.get("gpus", {}).get("driver_version"))  # NVML was there
     pcie = min((float(gpu.get("pcie_gb_per_s") or 0.0) for gpu in gpus), default=0.0) or None
+    source = "NVML and sysfs of rank 0's host" if machine else "the record has no machine"
+    if machine and rates:  # which ports are in the sum: one that serves storage alone raises it
+        choosing = f"ports that {ways.choosing} lets be used" if allowed and ways.choosing else ""
+        source += f", {choosing or 'all active ports, used or not'}"
     return Wires(
         nvlink_gb_per_s=None if is_off else nvlink,
         pcie_gb_per_s=pcie if is_off or is_without else None,
         network_gb_per_s=sum(known) if complete else None,
         nics=len(rates),
-        source="NVML and sysfs of rank 0's host" + _counted(len(rates), ways.choosing if allowed else "")
-        if machine
-        else "the record has no machine",
+        source=source,
     )
-
-
-def _counted(ports: int, choosing: str) -> str:
-    """Which ports are in the sum: one that serves storage alone raises it."""
-    if not ports:
-        return ""
-    if choosing:
-        return f", ports that {choosing} lets be used"
-    return ", all active ports, used or not"
 
 
 def _is_off(settings: Mapping[str, str]) -> bool:
@@ -110,12 +105,6 @@ def _active_ports(device: Mapping[str, Any]) -> list[tuple[str, str, str, float 
     ]  # fmt: skip
 
 
-def _cxi_rate(device: Mapping[str, Any]) -> float | None:
-    """``BS_200G``: Slingshot's word for 200 Gb/s."""
-    found = re.search(r"(\d+)G", str(device.get("speed", "")))
-    return float(found[1]) / _BITS if found else None
-
-
 def wires_of_node(node: Mapping[str, Any], preset: str) -> Wires:
     """The network of a node of a preset, by what its maker says."""
     return Wires(
@@ -136,12 +125,11 @@ def wires_from_topology(text: str, settings: Mapping[str, str] = MappingProxyTyp
         system = ET.fromstring(text)
     except ET.ParseError as error:
         raise UsageError(f"not an XML file of NCCL's topology: {error}", hint=_TOPOLOGY_HINT) from error
-    gpus = list(system.iter("gpu"))
-    links = [
-        sum(_number(link, "count", int) for link in gpu.iter("nvlink"))
-        * NVLINK_GB_PER_S.get(_generation(_number(gpu, "sm", int)), 0.0)
-        for gpu in gpus
-    ]
+    links = []
+    for gpu in system.iter("gpu"):
+        generation = max((sm for sm in NVLINK_GB_PER_S if sm <= _number(gpu, "sm", int)), default=0)
+        count = sum(_number(link, "count", int) for link in gpu.iter("nvlink"))
+        links.append(count * NVLINK_GB_PER_S.get(generation, 0.0))
     speeds = [_number(net, "speed", float) for net in system.iter("net")]
     # NCCL takes a missing or negative speed for 10 Gb/s; we take it for unknown.
     known = bool(speeds) and min(speeds) > 0
@@ -167,7 +155,3 @@ def _number(element: ET.Element, name: str, kind: type[Number]) -> Number:
             hint=_TOPOLOGY_HINT,
         )
     return value
-
-
-def _generation(sm: int) -> int:
-    return max((known for known in NVLINK_GB_PER_S if known <= sm), default=0)

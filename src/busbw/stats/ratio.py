@@ -133,3 +133,19 @@ def _chi_square_share(level: float, degrees: int) -> float:
     """The quantile of chi-square / degrees, by Wilson and Hilferty; 0 where that is below it."""
     third = 2 / (9 * degrees)
     return max(1 - third + NormalDist().inv_cdf(level) * math.sqrt(third), 0.0) ** 3
+
+
+def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
+    """The q of each p, in their order: the false-discovery rate at which it would just be called different.
+
+    Benjamini & Hochberg 1995; holds for independent tests and for the positive dependence that sizes of one
+    sweep have (Benjamini & Yekutieli 2001).
+    """
+    many = len(p_values)
+    order = sorted(range(many), key=p_values.__getitem__, reverse=True)
+    q_values = [1.0] * many
+    least = 1.0
+    for position, index in enumerate(order):
+        least = min(least, p_values[index] * many / (many - position))
+        q_values[index] = least
+    return q_values

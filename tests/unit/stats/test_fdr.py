@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from busbw.stats.fdr import benjamini_hochberg
+from busbw.stats.ratio import benjamini_hochberg
 
 
 def test_one_among_many_needs_a_smaller_p() -> None:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from busbw.errors import UsageError
-from busbw.judge.diagnose import logs, profiled
-from busbw.judge.diagnose.concluded import concluded
-from busbw.judge.diagnose.subject import Subject
+from busbw.judge.diagnose import logs
+from busbw.judge.diagnose.subject import Subject, concluded
 from busbw.judge.traffic import settings_of
-from busbw.model.choice import Choice
 from busbw.model.collective import COLLECTIVES
 from busbw.model.conclusion import Answer, Conclusion, Fact, Question
-from busbw.model.result import CaseResult
 from busbw.model.tuning_line import tuning_lines
 from busbw.plan.presets.preset import ENGINE_SECTIONS, Preset, read_preset
 from busbw.units import format_size
@@ -51,7 +48,11 @@ def _settings(subject: Subject) -> Iterator[Conclusion]:
     """A warning for what the user set, and a word on what the run's presets did."""
     if subject.record.plan.backend == "mpi":
         return  # the variables are NCCL's
-    found = {name: value for name, value in settings_of(subject.record).items() if _forces(name, value)}
+    found = {
+        name: value
+        for name, value in settings_of(subject.record).items()
+        if name in _FORCING and value not in ("", _NEUTRAL.get(name, ""))
+    }
     by_preset = _by_preset(subject, found)
     forced = {name: value for name, value in found.items() if name not in by_preset}
     if by_preset:
@@ -73,10 +74,6 @@ def _settings(subject: Subject) -> Iterator[Conclusion]:
             answer=Answer.NO,
             facts=tuple(Fact(name, value, source=_FORCING[name]) for name, value in forced.items()),
         )
-
-
-def _forces(name: str, value: str) -> bool:
-    return name in _FORCING and value not in ("", _NEUTRAL.get(name, ""))
 
 
 def _by_preset(subject: Subject, found: Mapping[str, str]) -> dict[str, str]:
@@ -120,7 +117,6 @@ def conclusions(subject: Subject) -> Iterator[Conclusion]:
     """See ``diagnose.engine.Rule``."""
     yield from _observed(subject)
     yield from _settings(subject)
-    yield from profiled.algorithm(subject)
 
 
 def _hint(subject: Subject) -> str:
@@ -135,12 +131,16 @@ def _hint(subject: Subject) -> str:
 
 
 def _observed(subject: Subject) -> Iterator[Conclusion]:
-    choices = [result.choice for _, result in subject.timed if result.choice is not None]
-    seen = [
-        _Seen(case.collective, case.size_bytes, *_words(result))
-        for case, result in subject.timed
-        if _words(result)[0]
-    ]
+    choices = [result.choice for _, result in subject.record.timed if result.choice is not None]
+    seen = []
+    for case, result in subject.record.timed:
+        words, channels, choice = result.algorithm, 0, result.choice
+        if choice is not None:
+            # Sends and receives have no algorithm, and are shown by their names.
+            pairs = " and ".join(choice.functions) if set(choice.functions) <= {"Send", "Recv"} else ""
+            words, channels = words or pairs, choice.channels or 0
+        if words:
+            seen.append(_Seen(case.collective, case.size_bytes, words, channels))
     source = f"NCCL's {choices[0].source} of one untimed call" if choices else "the record"
     if lines := _from_log(subject):
         source, seen = "lines of NCCL in the log", lines
@@ -151,46 +151,31 @@ def _observed(subject: Subject) -> Iterator[Conclusion]:
             check="algorithm.observed",
         )
         return
-    if differing := [choice for choice in choices if choice.other_ranks]:
-        yield _differing(differing, len(choices))
-    for operation, rows in groupby(sorted(seen), key=lambda row: row.operation):
-        ranges = list(_ranges(list(rows)))
+    # NCCL's own agreement is broken, or one rank's settings are others.
+    if differing := [choice.other_ranks for choice in choices if choice.other_ranks]:
+        many, of = len(differing), len(choices)
         yield concluded(
-            f"{operation}: " + "; ".join(_range_words(each) for each in ranges),
-            check="algorithm.observed",
-            answer=Answer.YES,
-            facts=tuple(
-                Fact(
-                    f"{operation} {format_size(each[0].size)} to {format_size(each[-1].size)}",
-                    _how(each),
-                    source=source,
-                )
-                for each in ranges
-            ),
+            f"in {many} of {of} cases ranks differ in algorithm, protocol or number of channels",
+            evidence=f"up to {max(differing)} ranks differ from rank 0",
+            hint="compare the ranks' variables and libraries: `busbw preflight`",
+            check="algorithm.ranks",
+            answer=Answer.NO,
+            facts=(Fact("cases", many, f"of {of}"),),
         )
+    for operation, rows in groupby(sorted(set(seen)), key=lambda row: row.operation):
+        yield _ranges(operation, rows, source)
 
 
-def _differing(choices: Sequence[Choice], cases: int) -> Conclusion:
-    """Ranks that did not do the same: NCCL's own agreement is broken, or one rank's settings are others."""
-    return concluded(
-        f"in {len(choices)} of {cases} cases ranks differ in algorithm, protocol or number of channels",
-        evidence=f"up to {max(choice.other_ranks for choice in choices)} ranks differ from rank 0",
-        hint="compare the ranks' variables and libraries: `busbw preflight`",
-        check="algorithm.ranks",
-        answer=Answer.NO,
-        facts=(Fact("cases", len(choices), f"of {cases}"),),
-    )
-
-
-def _words(result: CaseResult) -> tuple[str, int]:
-    """How a case was done, and over how many channels (0 where not known). Sends and receives have no
-    algorithm, and are shown by their names.
-    """
-    choice = result.choice
-    if choice is None:
-        return result.algorithm, 0
-    pairs = " and ".join(choice.functions) if set(choice.functions) <= {"Send", "Recv"} else ""
-    return result.algorithm or pairs, choice.channels or 0
+def _ranges(operation: str, rows: Iterable[_Seen], source: str) -> Conclusion:
+    """Neighbouring sizes of one algorithm are one range."""
+    said, facts = [], []
+    for _, alike in groupby(rows, key=lambda row: row.words):
+        own = list(alike)
+        low, high, how = format_size(own[0].size), format_size(own[-1].size), _how(own)
+        said.append(f"{how} at {low}" + (f" to {high}" if high != low else ""))
+        facts.append(Fact(f"{operation} {low} to {high}", how, source=source))
+    claim = f"{operation}: {'; '.join(said)}"
+    return concluded(claim, check="algorithm.observed", answer=Answer.YES, facts=tuple(facts))
 
 
 # NCCL's names of functions without capitals, and ours.
@@ -219,12 +204,6 @@ def _from_log(subject: Subject) -> list[_Seen]:
     return seen
 
 
-def _ranges(seen: list[_Seen]) -> Iterator[list[_Seen]]:
-    """Neighbouring sizes of one algorithm."""
-    for _, group in groupby(sorted(set(seen)), key=lambda each: each.words):
-        yield list(group)
-
-
 def _how(seen: list[_Seen]) -> str:
     counts = [each.channels for each in seen if each.channels]
     if not counts:
@@ -232,8 +211,3 @@ def _how(seen: list[_Seen]) -> str:
     low, high = min(counts), max(counts)
     many = f"{low} to {high}" if low < high else f"{high}"
     return f"{seen[0].words}, {many} channel{'s' if high > 1 else ''}"
-
-
-def _range_words(seen: list[_Seen]) -> str:
-    low, high = seen[0].size, seen[-1].size
-    return f"{_how(seen)} at {format_size(low)}" + (f" to {format_size(high)}" if high > low else "")

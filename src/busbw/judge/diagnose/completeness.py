@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from busbw.judge.diagnose.concluded import concluded
-from busbw.judge.diagnose.subject import Subject
+from busbw.judge.diagnose.subject import Subject, concluded
 from busbw.judge.samples import missing_samples
 from busbw.model.conclusion import Answer, Conclusion, Fact
 from busbw.model.finding import Severity
@@ -25,37 +24,38 @@ _ENDED: Final = {
 def conclusions(subject: Subject) -> Iterator[Conclusion]:
     """See ``diagnose.engine.Rule``."""
     record = subject.record
-    found = [*_status(record), *_log(record), *_job(record), *_samples(subject), *_exports(subject)]
+    yield from (found := [*_status(record), *_log(record), *_samples(subject), *_exports(subject)])
     if not found:
-        found = [_yes(subject.record)]
-    yield from (*found, *_labels(subject.record))
-
-
-def _yes(record: RunRecord) -> Conclusion:
-    cases = len(record.plan.cases)
-    every = "the one case" if cases == 1 else f"all {cases} cases"
-    there = f"{every} of the {'log' if record.source else 'plan'} {'is' if cases == 1 else 'are'} there"
-    return concluded(
-        there if cases else "the run came to its end",  # a hunt has rounds instead of cases
-        check="whole.status",
-        answer=Answer.YES,
-    )
+        cases = len(record.plan.cases)
+        every = "the one case" if cases == 1 else f"all {cases} cases"
+        there = f"{every} of the {'log' if record.source else 'plan'} {'is' if cases == 1 else 'are'} there"
+        claim = there if cases else "the run came to its end"  # a hunt has rounds instead of cases
+        yield concluded(claim, check="whole.status", answer=Answer.YES)
+    # Where a log says two things that cannot both be, its rows were followed.
+    for each in record.source.findings if record.source is not None else ():
+        if each.kind in DOUBTS:
+            yield concluded(
+                each.text,
+                severity=Severity.WARNING,
+                evidence=f"line {each.line} of the log" if each.line else "",
+                check="whole.labels",
+                answer=Answer.ASIDE,
+            )
 
 
 def _exports(subject: Subject) -> Iterator[Conclusion]:
     """What ``--profile nsys`` was to leave: a report of every rank, exported."""
     if subject.record.plan.profile != "nsys" or subject.record.status is RunStatus.RUNNING:
         return
-    there = subject.exports
-    if there is None or there >= subject.ranks:
-        return
-    yield concluded(
-        f"{subject.ranks - there} of {subject.ranks} ranks left no export of Nsight Systems",
-        evidence="--profile nsys leaves evidence/nsys/rank-*.sqlite in the run folder",
-        hint="log/ranks.log has what nsys said; is it the real one on the ranks' PATH, and is the disk full?",
-        check="whole.profiles",
-        answer=Answer.NO,
-    )
+    if subject.exports is not None and (missing := subject.ranks - subject.exports) > 0:
+        yield concluded(
+            f"{missing} of {subject.ranks} ranks left no export of Nsight Systems",
+            evidence="--profile nsys leaves evidence/nsys/rank-*.sqlite in the run folder",
+            hint="log/ranks.log has what nsys said; is it the real one on the ranks' PATH, and is the disk"
+            " full?",
+            check="whole.profiles",
+            answer=Answer.NO,
+        )
 
 
 def _status(record: RunRecord) -> Iterator[Conclusion]:
@@ -72,16 +72,18 @@ def _status(record: RunRecord) -> Iterator[Conclusion]:
     if not claim:
         return
     reasons = dict.fromkeys(each.error for each in record.results if each.case in record.unmeasured)
+    severity, answer = Severity.INFO, Answer.UNDECIDED  # it ended as planned
     if ended or record.error:
         severity = Severity.ERROR if died or record.status is RunStatus.FAILED else Severity.WARNING
         answer = Answer.NO
-    else:  # it ended as planned
-        severity, answer = Severity.INFO, Answer.UNDECIDED
+    hint = "`busbw show RUN` has the cases that were measured; run it again for the others" if missing else ""
+    if record.source is not None:
+        hint = "the lines around it in the log say more; cases that the test did not reach are not known"
     yield concluded(
         claim,
         severity=severity,
         evidence="; ".join(list(filter(None, reasons))[:_SHOWN]),
-        hint=record.hint or _hint(record, missing),
+        hint=record.hint or hint,
         check="whole.status",
         answer=answer,
         facts=(
@@ -92,51 +94,23 @@ def _status(record: RunRecord) -> Iterator[Conclusion]:
     )
 
 
-def _hint(record: RunRecord, missing: int) -> str:
-    if record.source is not None:
-        return "the lines around it in the log say more; cases that the test did not reach are not known"
-    return "`busbw show RUN` has the cases that were measured; run it again for the others" if missing else ""
-
-
 def _log(record: RunRecord) -> Iterator[Conclusion]:
-    """What a log lost, or never had."""
+    """What a log lost, or never had; and what a launcher said behind a table that came to its end."""
     noticed = record.source.findings if record.source is not None else ()
     lost = [each for each in noticed if each.kind in INCOMPLETE and each.text != record.error]
-    if not lost:
-        return
-    texts = (f"line {each.line}: {each.text}" if each.line else each.text for each in lost)
-    yield concluded(
-        f"the log is not whole: {first_of(texts, _SHOWN, '; ')}",
-        hint="import the whole log; an excerpt is judged by what it has",
-        check="whole.log",
-        answer=Answer.NO,
-        facts=tuple(Fact(each.kind, each.line, source="line of the log") for each in lost),
-    )
-
-
-def _job(record: RunRecord) -> Iterator[Conclusion]:
-    """What a launcher said behind a table that came to its end."""
-    for each in record.source.findings if record.source is not None else ():
+    if lost:
+        texts = (f"line {each.line}: {each.text}" if each.line else each.text for each in lost)
+        yield concluded(
+            f"the log is not whole: {first_of(texts, _SHOWN, '; ')}",
+            hint="import the whole log; an excerpt is judged by what it has",
+            check="whole.log",
+            answer=Answer.NO,
+            facts=tuple(Fact(each.kind, each.line, source="line of the log") for each in lost),
+        )
+    for each in noticed:
         if each.kind == JOB_FAILED:
-            yield concluded(
-                each.text,
-                evidence=f"line {each.line} of the log, below the whole table",
-                check="whole.job",
-                answer=Answer.NO,
-            )
-
-
-def _labels(record: RunRecord) -> Iterator[Conclusion]:
-    """Where a log says two things that cannot both be: its rows were followed."""
-    for each in record.source.findings if record.source is not None else ():
-        if each.kind in DOUBTS:
-            yield concluded(
-                each.text,
-                severity=Severity.WARNING,
-                evidence=f"line {each.line} of the log" if each.line else "",
-                check="whole.labels",
-                answer=Answer.ASIDE,
-            )
+            evidence = f"line {each.line} of the log, below the whole table"
+            yield concluded(each.text, evidence=evidence, check="whole.job", answer=Answer.NO)
 
 
 def _samples(subject: Subject) -> Iterator[Conclusion]:

@@ -7,21 +7,22 @@ from dataclasses import replace
 from typing import Final
 
 from busbw.errors import ExitCode
-from busbw.judge.diagnose import algorithm, completeness, expected, links, ranks, variance
+from busbw.judge.diagnose import algorithm, completeness, expected, links, profiled, ranks, variance
 from busbw.judge.diagnose.subject import Subject
 from busbw.model.conclusion import Answer, Conclusion, Question
 from busbw.model.finding import Severity, worst_first
 
 Rule = Callable[[Subject], Iterable[Conclusion]]
-"""Conclusions of one question, at least one: where the data say nothing, one that is not observable."""
+"""Conclusions of one question; of the first rule of each at least one: where the data say nothing, one that
+is not observable."""
 
-RULES: Final[Mapping[Question, Rule]] = {
-    Question.WHOLE: completeness.conclusions,
-    Question.EXPECTED: expected.conclusions,
-    Question.LINKS: links.conclusions,
-    Question.ALGORITHM: algorithm.conclusions,
-    Question.VARIANCE: variance.conclusions,
-    Question.RANKS: ranks.conclusions,
+RULES: Final[Mapping[Question, tuple[Rule, ...]]] = {
+    Question.WHOLE: (completeness.conclusions,),
+    Question.EXPECTED: (expected.conclusions,),
+    Question.LINKS: (links.conclusions, profiled.links),
+    Question.ALGORITHM: (algorithm.conclusions, profiled.algorithm),
+    Question.VARIANCE: (variance.conclusions, profiled.variance),
+    Question.RANKS: (ranks.conclusions, profiled.ranks),
 }
 # The worst first: what a question's conclusions say together.
 _OF_SAMPLES: Final = (Question.VARIANCE, Question.RANKS)
@@ -31,17 +32,18 @@ _ORDER: Final = (Answer.NO, Answer.UNDECIDED, Answer.YES, Answer.NOT_OBSERVABLE)
 def diagnose(subject: Subject) -> tuple[Conclusion, ...]:
     """What the run's data say to every question."""
     found: list[Conclusion] = []
-    for question, rule in RULES.items():
-        if question in _OF_SAMPLES and subject.launches:
-            found += _of_launches(rule, subject.launches)
-        else:
-            found += rule(subject)
+    for question, rules in RULES.items():
+        for rule in rules:
+            if question in _OF_SAMPLES and subject.launches:
+                found += _of_launches(rule, subject.launches)
+            else:
+                found += rule(subject)
     return tuple(found)
 
 
 def warn(subject: Subject) -> tuple[Conclusion, ...]:
     """Those that the answer at the end of a run may warn of, and none that it would not show."""
-    rules = (expected.conclusions, links.conclusions, ranks.conclusions, variance.unstable)
+    rules = (*RULES[Question.EXPECTED], *RULES[Question.LINKS], *RULES[Question.RANKS], variance.unstable)
     return tuple(each for rule in rules for each in rule(subject))
 
 

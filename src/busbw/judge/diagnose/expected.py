@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from busbw.judge.diagnose.concluded import concluded
-from busbw.judge.diagnose.subject import Subject
+from busbw.judge.diagnose.subject import Subject, concluded
 from busbw.judge.expectation import Judged, Judgement
 from busbw.judge.moved import node_bytes
 from busbw.judge.network import cause
@@ -13,7 +12,7 @@ from busbw.judge.traffic import settings_of
 from busbw.model.conclusion import Answer, Conclusion, Fact
 from busbw.model.finding import Severity
 from busbw.model.network import said_in, said_words
-from busbw.model.result import CaseResult, Status
+from busbw.model.result import Status
 from busbw.units import first_of, format_share, format_size
 
 _SHOWN = 3  # cases that a claim names
@@ -27,20 +26,16 @@ def conclusions(subject: Subject) -> Iterator[Conclusion]:
     """See ``diagnose.engine.Rule``."""
     yield from _data(subject)
     if subject.record.profiled:
-        yield _profiled()
+        yield concluded(
+            "a profiler was attached: no time of this run is held against a reference or a wire",
+            hint="measure without --profile, and without nsys around it",
+            check="expected.profiled",
+        )
         return
     physical = (*_limit(subject), *_wire(subject))
     yield _reference(subject, bounded=any(each.answer is Answer.ASIDE for each in physical))
     yield from _network(subject)
     yield from physical
-
-
-def _profiled() -> Conclusion:
-    return concluded(
-        "a profiler was attached: no time of this run is held against a reference or a wire",
-        hint="measure without --profile, and without nsys around it",
-        check="expected.profiled",
-    )
 
 
 def _data(subject: Subject) -> Iterator[Conclusion]:
@@ -53,33 +48,25 @@ def _data(subject: Subject) -> Iterator[Conclusion]:
         bad = [result for result in subject.record.results if result.status is status]
         if not bad:
             continue
-        first = bad[0]
+        first, at = bad[0], cases[bad[0].case]
         where = first.wrong_at[0] if first.wrong_at else None
+        words = f"the first: {at.collective} {at.dtype} {format_size(at.size_bytes)}, case {first.case}"
+        words += f": {first.wrong_words}" if status is Status.WRONG else ""
+        # Of the worst case, where every case has them counted: one fault shows in many cases.
+        counts = [each.wrong for each in bad if each.wrong is not None]
+        worst = [Fact("wrong elements of the worst case", max(counts))] if len(counts) == len(bad) else []
         yield concluded(
             f"{len(bad)} of {len(cases)} cases {what}",
             severity=Severity.ERROR,
-            evidence=first.error or _first(subject, first),
+            evidence=first.error or words,
             hint="measure again with another version of the library, and on half of the ranks",
             rank=where.rank if where else None,
             host=where.host if where else "",
             check=check,
             answer=Answer.NO,
-            facts=(Fact("cases", len(bad)), *_wrong_elements(bad)),
+            facts=(Fact("cases", len(bad)), *worst),
             case=first.case,
         )
-
-
-def _first(subject: Subject, result: CaseResult) -> str:
-    at = subject.record.plan.cases[result.case]
-    words = f": {result.wrong_words}" if result.status is Status.WRONG else ""
-    return f"the first: {at.collective} {at.dtype} {format_size(at.size_bytes)}, case {result.case}{words}"
-
-
-def _wrong_elements(bad: Sequence[CaseResult]) -> Iterator[Fact]:
-    """Of the worst case, where every case has them counted: one fault shows in many cases."""
-    counts = [each.wrong for each in bad if each.wrong is not None]
-    if len(counts) == len(bad):
-        yield Fact("wrong elements of the worst case", max(counts))
 
 
 def _reference(subject: Subject, *, bounded: bool) -> Conclusion:
@@ -87,68 +74,72 @@ def _reference(subject: Subject, *, bounded: bool) -> Conclusion:
     ``bounded`` is whether something physical bounds it, which a slow run is below, too.
     """
     judged = subject.expectation.cases
-    below = _worst([case for case in judged if case.answer is Judgement.BELOW])
+    below = [case for case in judged if case.answer is Judgement.BELOW]
+    below.sort(key=lambda case: case.ratio or 0.0)
     undecided = [case for case in judged if case.answer is Judgement.UNDECIDED]
     good = [case for case in judged if case.answer is Judgement.EXPECTED]
     names = ", ".join(reference.name for reference in subject.expectation.references)
     known = len(below) + len(undecided) + len(good)
-    facts = (
-        Fact("cases with a reference", known),
-        Fact("below it", len(below)),
-        *(_ratio(case) for case in (below or good)[:_SHOWN]),
-    )
+    if not known:
+        return _no_reference(subject, bounded=bounded)
     if below:
-        return concluded(
-            f"{len(below)} of {known} cases are below what {names} reached: {_named(below)}",
-            severity=Severity.ERROR,
-            evidence="bus bandwidth over the reference's",
-            hint="`busbw expect` has every case; then see which links and which algorithm were used",
-            check="expected.reference",
-            answer=Answer.NO,
-            facts=facts,
-        )
-    if len(undecided) > len(good):
-        return concluded(
+        answer, claim = Answer.NO, f"{len(below)} of {known} cases are below what {names} reached: "
+        claim += first_of(map(_share_of, below), _SHOWN)
+        evidence = "bus bandwidth over the reference's"
+        hint = "`busbw expect` has every case; then see which links and which algorithm were used"
+    elif len(undecided) > len(good):
+        answer, claim = (
+            Answer.UNDECIDED,
             f"{len(undecided)} of {known} cases cannot be decided against {names}",
-            evidence=f"{format_size(undecided[0].key.size_bytes)}: {undecided[0].why}",
-            hint="`busbw expect` says of each what is missing; name one reference where several disagree",
-            check="expected.reference",
-            answer=Answer.UNDECIDED,
-            facts=facts,
         )
-    if good:
-        return concluded(
-            f"{len(good)} of {len(judged)} cases reach what {names} did"
-            + (f"; {len(undecided)} undecided" if undecided else ""),
-            evidence=f"a loss under {_unseen(good)} would not show",
-            check="expected.reference",
-            answer=Answer.YES,
-            facts=facts,
-        )
+        evidence = f"{format_size(undecided[0].key.size_bytes)}: {undecided[0].why}"
+        hint = "`busbw expect` says of each what is missing; name one reference where several disagree"
+    else:
+        answer, claim = Answer.YES, f"{len(good)} of {len(judged)} cases reach what {names} did"
+        claim += f"; {len(undecided)} undecided" if undecided else ""
+        # By how much less would be called expected too, at the best and the worst size.
+        losses = sorted(case.loss_unseen or 0.0 for case in good)
+        unseen = " to ".join(dict.fromkeys((f"{losses[0]:.0%}", f"{losses[-1]:.0%}")))
+        evidence, hint = f"a loss under {unseen} would not show", ""
+    return concluded(
+        claim,
+        severity=Severity.ERROR if below else None,
+        evidence=evidence,
+        hint=hint,
+        check="expected.reference",
+        answer=answer,
+        facts=(
+            Fact("cases with a reference", known),
+            Fact("below it", len(below)),
+            *(_ratio(case) for case in (below or good)[:_SHOWN]),
+        ),
+    )
+
+
+def _share_of(case: Judged) -> str:
+    size, share = format_size(case.key.size_bytes), format_share(case.ratio or 0.0, decimals=0)
+    return f"{size} {case.key.collective} {case.key.placement} {share}"
+
+
+def _ratio(case: Judged) -> Fact:
+    name = f"{case.key.collective} {format_size(case.key.size_bytes)} {case.key.placement}"
+    return Fact(name, round(case.ratio or 0.0, 4), "of the reference", case.reference)
+
+
+def _no_reference(subject: Subject, *, bounded: bool) -> Conclusion:
+    """What the references at hand lack, by rows where these say it."""
+    lacking = [f"{name}: {why}" for name, why in subject.expectation.unmatched.items()]
+    if subject.expectation.fitting:
+        lacking = list(dict.fromkeys(case.why for case in subject.expectation.cases if case.why))
+    if bounded:
+        lacking.append("a number below the limit of the wires is possible, but need not be the expected one")
     return concluded(
         f"no reference: {subject.expectation.none}",
-        evidence=_why_none(subject, bounded=bounded),
+        evidence=first_of(lacking, _SHOWN, "; "),
         hint="save a good run as the reference: `busbw expect RUN --save NAME`",
         check="expected.reference",
         answer=Answer.UNDECIDED if bounded else Answer.NOT_OBSERVABLE,
     )
-
-
-def _unseen(good: Sequence[Judged]) -> str:
-    """By how much less would be called expected too, at the best and the worst size."""
-    losses = sorted(case.loss_unseen or 0.0 for case in good)
-    return " to ".join(dict.fromkeys((f"{losses[0]:.0%}", f"{losses[-1]:.0%}")))
-
-
-def _why_none(subject: Subject, *, bounded: bool) -> str:
-    """What the references at hand lack, by rows where these say it."""
-    unmatched = subject.expectation.unmatched
-    words = [f"{name}: {why}" for name, why in unmatched.items()]
-    if subject.expectation.fitting:
-        words = list(dict.fromkeys(case.why for case in subject.expectation.cases if case.why))
-    if bounded:
-        words.append("a number below the limit of the wires is possible, but need not be the expected one")
-    return first_of(words, _SHOWN, "; ")
 
 
 def _network(subject: Subject) -> Iterator[Conclusion]:
@@ -156,8 +147,8 @@ def _network(subject: Subject) -> Iterator[Conclusion]:
     a warning where the run is below its reference, or has none and its machine has a fabric (of a log: may
     have one).
     """
-    words = "; ".join(said_words(said_in(subject.record)))
-    parts = [f"{'the log' if subject.imported else 'NCCL'} says: {words}"] if words else []
+    words, is_log = "; ".join(said_words(said_in(subject.record))), subject.record.source is not None
+    parts = [f"{'the log' if is_log else 'NCCL'} says: {words}"] if words else []
     off = settings_of(subject.record).get("NCCL_IB_DISABLE", "")
     if off not in ("", "0") and subject.nodes != 1 and subject.record.plan.backend != "mpi":
         parts.append(f"NCCL_IB_DISABLE={off} keeps NCCL off InfiniBand and RoCE")
@@ -166,7 +157,7 @@ def _network(subject: Subject) -> Iterator[Conclusion]:
     said = "; ".join(parts)
     why = cause(subject.record, subject.nodes)
     nics = subject.record.machine.get("nics", {})
-    may_have_fabric = subject.imported or bool(nics.get("rdma") or nics.get("cxi"))
+    may_have_fabric = is_log or nics.get("rdma") or nics.get("cxi")
     reached, below = map(subject.expectation.count, (Judgement.EXPECTED, Judgement.BELOW))
     is_bad = why and subject.nodes and (below or (may_have_fabric and not reached))
     yield concluded(
@@ -179,68 +170,39 @@ def _network(subject: Subject) -> Iterator[Conclusion]:
     )
 
 
-def _worst(cases: list[Judged]) -> list[Judged]:
-    return sorted(cases, key=lambda case: case.ratio or 0.0)
-
-
-def _named(cases: list[Judged]) -> str:
-    words = [
-        f"{format_size(case.key.size_bytes)} {case.key.collective} {case.key.placement}"
-        f" {format_share(case.ratio or 0.0, decimals=0)}"
-        for case in cases
-    ]
-    return first_of(words, _SHOWN)
-
-
-def _ratio(case: Judged) -> Fact:
-    name = f"{case.key.collective} {format_size(case.key.size_bytes)} {case.key.placement}"
-    return Fact(name, round(case.ratio or 0.0, 4), "of the reference", case.reference)
-
-
 def _limit(subject: Subject) -> Iterator[Conclusion]:
     """The best case against what its observed algorithm can do on these wires. More cannot be; less is no
     evidence that it is what such a machine reaches.
     """
-    known = [
-        (case.limit.percent, case)
-        for case in subject.expectation.cases
-        if case.limit is not None and case.limit.percent is not None
-    ]
-    if not known:
-        yield from _no_limit(subject)
+    limits = [(case.limit, case) for case in subject.expectation.cases if case.limit is not None]
+    known = [(limit.percent, limit, case) for limit, case in limits if limit.percent is not None]
+    rates = f"rates: {subject.expectation.wires.source}"
+    if not known:  # one may have been there, and the run is above it
+        for limit in [limit for limit, _ in limits if limit.refuted][:1]:
+            yield concluded(
+                "what the wires allow is not known",
+                evidence=f"{limit.model}; {rates}",
+                hint="measure with busbw where NVML is: its record has the NVLink domain of every host",
+                check="expected.limit",
+            )
         return
-    percent, best = max(known, key=lambda pair: pair[0])
-    assert best.limit is not None
-    beyond = best.low_gb_per_s is not None and best.low_gb_per_s > (best.limit.busbw_gb_per_s or 0.0)
-    claim = (
-        f"{best.key.collective} {format_size(best.key.size_bytes)} reaches {percent:.0f} % of what the wires"
-        f" allow ({best.limit.wire} at {best.limit.wire_gb_per_s or 0.0:.1f} GB/s)"
-    )
+    percent, limit, best = max(known, key=lambda each: each[0])
+    bound = limit.busbw_gb_per_s or 0.0
+    beyond = best.low_gb_per_s is not None and best.low_gb_per_s > bound
     yield concluded(
-        claim + (", which cannot be" if beyond else ""),
-        evidence=f"{best.limit.model}; rates: {subject.expectation.wires.source}",
+        f"{best.key.collective} {format_size(best.key.size_bytes)} reaches {percent:.0f} % of what the wires"
+        f" allow ({limit.wire} at {limit.wire_gb_per_s or 0.0:.1f} GB/s)"
+        + (", which cannot be" if beyond else ""),
+        evidence=f"{limit.model}; {rates}",
         hint=_BEYOND if beyond else "",
         check="expected.limit",
         answer=Answer.NO if beyond else Answer.ASIDE,
         facts=(
             Fact("measured busbw", round(best.measured_gb_per_s or 0.0, 3), "GB/s"),
-            Fact("limit of busbw", round(best.limit.busbw_gb_per_s or 0.0, 3), "GB/s", best.limit.model),
+            Fact("limit of busbw", round(bound, 3), "GB/s", limit.model),
             Fact("share of limit", round(percent, 1), "%"),
         ),
     )
-
-
-def _no_limit(subject: Subject) -> Iterator[Conclusion]:
-    """Said where a limit was there and the run is above it."""
-    limits = (case.limit for case in subject.expectation.cases)
-    refuted = next((limit for limit in limits if limit is not None and limit.refuted), None)
-    if refuted is not None:
-        yield concluded(
-            "what the wires allow is not known",
-            evidence=f"{refuted.model}; rates: {subject.expectation.wires.source}",
-            hint="measure with busbw where NVML is: its record has the NVLink domain of every host",
-            check="expected.limit",
-        )
 
 
 def _wire(subject: Subject) -> Iterator[Conclusion]:
@@ -248,7 +210,7 @@ def _wire(subject: Subject) -> Iterator[Conclusion]:
     the line rate instead of a bus bandwidth.
     """
     line, nics = subject.wires.network_gb_per_s, subject.wires.nics
-    large = max(subject.timed, key=lambda pair: pair[1].algbw_gb_per_s or 0.0, default=None)
+    large = max(subject.record.timed, key=lambda pair: pair[1].algbw_gb_per_s or 0.0, default=None)
     if large is None or not line or not nics:
         return
     case, result = large

@@ -6,12 +6,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Final
 
-from busbw.judge.diagnose import profiled
-from busbw.judge.diagnose.concluded import concluded
-from busbw.judge.diagnose.subject import Subject
+from busbw.judge.diagnose.subject import Subject, concluded
 from busbw.judge.traffic import (
     STARVED,
     WORTH_NAMING,
@@ -53,14 +52,7 @@ _REORDERED: Final = ("out_of_sequence",)
 _IDLE: Final = ("rx_dropped",)
 
 
-def _ports(burst: Burst, case: Case, groups: Sequence[Fellows]) -> Iterator[Conclusion]:
-    """``groups`` are those of one kind that carried something."""
-    yield from _missing(case, groups)
-    yield from _slower(burst, case, groups)
-    yield from _events(burst, case, groups)
-
-
-def _missing(case: Case, groups: Sequence[Fellows]) -> Iterator[Conclusion]:
+def _missing(groups: Sequence[Fellows]) -> Iterator[Conclusion]:
     """Hosts (or GPUs) with fewer ports than others use: one is down, or not passed into the container."""
     kind = groups[0].kind
     most = max(len(group.used) for group in groups)
@@ -86,7 +78,6 @@ def _missing(case: Case, groups: Sequence[Fellows]) -> Iterator[Conclusion]:
         check="links.missing",
         answer=Answer.NO,
         facts=tuple(Fact(group.host, have, f"of {most}", kind) for group, have in odd[:_SHOWN]),
-        case=case.index,
     )
 
 
@@ -101,9 +92,8 @@ def _name(link: Link) -> str:
     return link.link if link.kind == NVLINK else link.name
 
 
-def _slower(burst: Burst, case: Case, groups: Sequence[Fellows]) -> Iterator[Conclusion]:
-    kinds = {group.kind for group in groups}
-    slow = [(link, best) for link, best in degraded(burst) if link.kind in kinds]
+def _slower(burst: Burst, groups: Sequence[Fellows]) -> Iterator[Conclusion]:
+    slow = [(link, best) for link, best in degraded(burst) if link.kind == groups[0].kind]
     if not slow:
         return
     words = [f"{link.name} of {link.host} has {link.gb_per_s:.4g} of {best:.4g} GB/s" for link, best in slow]
@@ -118,11 +108,10 @@ def _slower(burst: Burst, case: Case, groups: Sequence[Fellows]) -> Iterator[Con
             Fact(f"{link.host} {link.name}", link.gb_per_s or 0.0, "GB/s", f"of {best:.4g}")
             for link, best in slow[:_SHOWN]
         ),
-        case=case.index,
     )
 
 
-def _events(burst: Burst, case: Case, groups: Sequence[Fellows]) -> Iterator[Conclusion]:
+def _events(burst: Burst, groups: Sequence[Fellows]) -> Iterator[Conclusion]:
     seconds = sum(window.seconds for window in burst.windows)
     found = [
         (value, name, use.link)
@@ -158,7 +147,6 @@ def _events(burst: Burst, case: Case, groups: Sequence[Fellows]) -> Iterator[Con
             Fact(f"{link.host} {link.name} {name}", value)
             for value, name, link in sorted(found, key=lambda each: -each[0])[: 2 * _SHOWN]
         ),
-        case=case.index,
     )  # fmt: skip
 
 
@@ -180,34 +168,31 @@ _COUNTERS: Final = "counters before and after an untimed burst"
 
 def conclusions(subject: Subject) -> Iterator[Conclusion]:
     """See ``diagnose.engine.Rule``."""
-    yield from _of_run(subject)
-    yield from profiled.links(subject)
-
-
-def _of_run(subject: Subject) -> Iterator[Conclusion]:
     # What a call without a payload sends (a barrier, a size rounded to 0 B) does not show which links
     # would carry one.
     cases = subject.record.plan.cases
     bursts = [burst for burst in subject.record.bursts if cases[burst.case].size_bytes]
     if not bursts:
         yield _unread(subject)
-    ways = byte_paths(subject.record)
+    ways, alone = byte_paths(subject.record), subject.nodes == 1
     unseen: list[Conclusion] = []
     for burst in bursts:
         case = cases[burst.case]
         result = subject.by_case.get(burst.case)
         algorithm = result.algorithm if result is not None else ""
         found = traffic(burst, case.collective, algorithm, case.size_bytes, subject.together, ways)
-        nics = [each for each in found if each.kind != NVLINK]
-        nvlinks = [each for each in found if each.kind == NVLINK]
-        told = []
+        told = list(_group(subject, burst, case, [each for each in found if each.kind == NVLINK]))
         if subject.nodes > 1:
-            told += [*_bypassed(burst, case), *_group(subject, burst, case, nics)]
-        told += _group(subject, burst, case, nvlinks)
-        yield from told
-        unseen += [] if told else [_nothing_to_see(subject, case)]
+            nics = [each for each in found if each.kind != NVLINK]
+            told = [*_bypassed(burst, case), *_group(subject, burst, case, nics), *told]
+        yield from (replace(each, case=case.index) for each in told)
+        if not told:
+            words = f"{subject.nodes} nodes, and no link has counters that can be read"
+            hint = "" if alone else "mount /sys into the container, and pass the devices in"
+            claim = _ALONE if alone else words
+            unseen.append(concluded(claim, hint=hint, check="links.used", case=case.index))
     # One host's reason is that of all of its operations.
-    yield from unseen[:1] if subject.nodes == 1 else unseen
+    yield from unseen[:1] if alone else unseen
 
 
 def _unread(subject: Subject) -> Conclusion:
@@ -220,21 +205,7 @@ def _unread(subject: Subject) -> Conclusion:
         hint = "measure an operation that moves data, with a size of one element a rank or more"
     elif "counters" in subject.record.plan.evidence:
         hint = "counters are read after the last case: let the run finish"
-    return concluded(
-        claim,
-        hint="" if alone else hint,
-        check="links.used",
-    )
-
-
-def _nothing_to_see(subject: Subject, case: Case) -> Conclusion:
-    alone = subject.nodes == 1
-    return concluded(
-        _ALONE if alone else f"{subject.nodes} nodes, and no link has counters that can be read",
-        hint="" if alone else "mount /sys into the container, and pass the devices in",
-        check="links.used",
-        case=case.index,
-    )
+    return concluded(claim, hint="" if alone else hint, check="links.used")
 
 
 def _bypassed(burst: Burst, case: Case) -> Iterator[Conclusion]:
@@ -250,19 +221,20 @@ def _bypassed(burst: Burst, case: Case) -> Iterator[Conclusion]:
             check="links.bypassed",
             answer=Answer.NO,
             facts=tuple(Fact(link.name, link.host, source=link.kind) for link in fabric[:_SHOWN]),
-            case=case.index,
         )
 
 
-def _group(subject: Subject, burst: Burst, case: Case, groups: Sequence[Fellows]) -> list[Conclusion]:
-    if not groups:
-        return []
-    if not any(group.used for group in groups):
-        return [_silent(subject, burst, case, groups)]
-    told = [_used(subject, case, groups), *_even(subject, case, groups)]
-    told += _ports(burst, case, groups)
-    told += _bytes(subject, case, groups)
-    return told
+def _group(subject: Subject, burst: Burst, case: Case, groups: Sequence[Fellows]) -> Iterator[Conclusion]:
+    """Of links of one kind, on all hosts."""
+    if any(group.used for group in groups):
+        yield _used(subject, case, groups)
+        yield from _even(subject, case, groups)
+        yield from _missing(groups)
+        yield from _slower(burst, groups)
+        yield from _events(burst, groups)
+        yield from _bytes(subject, groups)
+    elif groups:
+        yield _silent(subject, burst, case, groups)
 
 
 def _silent(subject: Subject, burst: Burst, case: Case, groups: Sequence[Fellows]) -> Conclusion:
@@ -274,25 +246,22 @@ def _silent(subject: Subject, burst: Burst, case: Case, groups: Sequence[Fellows
     claim = (
         f"none of {links} {kind} links carried anything of {case.collective} {format_size(case.size_bytes)}"
     )
+    hint = "the bytes went another way: a device that is not seen here, host memory, or shared memory"
+    value = settings_of(subject.record).get("NCCL_P2P_DISABLE", "")
+    if near:
+        claim += "; NVLinks did, and whether they join the hosts is not known"
+        hint = "see whether the hosts are of one NVLink domain: `nvidia-smi -q` has its ClusterUUID"
+    elif kind == NVLINK and value not in ("", "0"):
+        hint = f"NCCL_P2P_DISABLE={value} keeps NCCL off NVLink: measure without it"
     return concluded(
-        claim + ("; NVLinks did, and whether they join the hosts is not known" if near else ""),
+        claim,
         severity=Severity.INFO if near else Severity.ERROR,
         evidence=_COUNTERS,
-        hint="see whether the hosts are of one NVLink domain: `nvidia-smi -q` has its ClusterUUID"
-        if near
-        else _silent_hint(subject, kind),
+        hint=hint,
         check="links.used",
         answer=Answer.UNDECIDED if near else Answer.NO,
         facts=_facts(groups),
-        case=case.index,
     )
-
-
-def _silent_hint(subject: Subject, kind: str) -> str:
-    value = settings_of(subject.record).get("NCCL_P2P_DISABLE", "")
-    if kind == NVLINK and value not in ("", "0"):
-        return f"NCCL_P2P_DISABLE={value} keeps NCCL off NVLink: measure without it"
-    return "the bytes went another way: a device that is not seen here, host memory, or shared memory"
 
 
 def _used(subject: Subject, case: Case, groups: Sequence[Fellows]) -> Conclusion:
@@ -309,7 +278,6 @@ def _used(subject: Subject, case: Case, groups: Sequence[Fellows]) -> Conclusion
             check="links.used",
             answer=Answer.YES,
             facts=_facts(groups),
-            case=case.index,
         )
     patterns = []
     for (used, unused), alike in groupby(sorted(bad, key=_pattern), key=_pattern):
@@ -328,7 +296,6 @@ def _used(subject: Subject, case: Case, groups: Sequence[Fellows]) -> Conclusion
         check="links.used",
         answer=Answer.NO,
         facts=_facts(bad),
-        case=case.index,
     )
 
 
@@ -363,23 +330,14 @@ def _place(group: Fellows) -> str:
 def _rates(subject: Subject, groups: Sequence[Fellows]) -> str:
     """What flowed, as a rate, a share of the line and against what had to move."""
     group = max(groups, key=lambda each: each.gb_per_s)
-    used = max(len(group.used), 1)
-    words = [f"{used} x {group.gb_per_s / used:.3g} GB/s"]
-    line = _line(subject, group)
+    used, links = max(len(group.used), 1), len(group.links)
+    words = f"{used} x {group.gb_per_s / used:.3g} GB/s"
+    line = group.line_gb_per_s
+    if line is None and group.kind != NVLINK and subject.wires.nics == links:
+        line = subject.wires.network_gb_per_s  # what is known of such a machine, where its driver is silent
     if line:
-        words.append(
-            f"{format_share(group.gb_per_s / line, decimals=0)} of {len(group.links)} lines' {line:.3g} GB/s"
-        )
-    return ", ".join(words)
-
-
-def _line(subject: Subject, group: Fellows) -> float | None:
-    """The links' own rate, or what is known of such a machine where its driver does not say."""
-    wires = subject.wires
-    own = group.line_gb_per_s
-    if own is None and group.kind != NVLINK and wires.nics == len(group.links):
-        return wires.network_gb_per_s
-    return own
+        words += f", {format_share(group.gb_per_s / line, decimals=0)} of {links} lines' {line:.3g} GB/s"
+    return words
 
 
 def _even(subject: Subject, case: Case, groups: Sequence[Fellows]) -> Iterator[Conclusion]:
@@ -417,11 +375,10 @@ def _even(subject: Subject, case: Case, groups: Sequence[Fellows]) -> Iterator[C
             Fact("least over mean", round(group.least, 4), source="of links that carried something"),
             Fact("noise", round(noise, 4)),
         ),
-        case=case.index,
     )
 
 
-def _bytes(subject: Subject, case: Case, groups: Sequence[Fellows]) -> Iterator[Conclusion]:
+def _bytes(subject: Subject, groups: Sequence[Fellows]) -> Iterator[Conclusion]:
     """The counters against what the algorithm must move: fewer bytes mean a way that is not seen. More are
     too many where the way was seen: which algorithm an MPI library took is never known.
     """
@@ -442,13 +399,18 @@ def _bytes(subject: Subject, case: Case, groups: Sequence[Fellows]) -> Iterator[
     if excess:
         ratio, group, must = most
     unit = "GPU" if group.kind == NVLINK else "node"
+    what, hint = "", ""
+    if missing:
+        what = ": some went a way that these counters do not see"
+        hint = "look for devices that are not passed into the container, and for shared memory"
+    elif excess:
+        what = ": more than the algorithm that was observed sends"
+        hint = "look for another job or storage on these links, and for retransmissions"
     yield concluded(
         f"a {unit} moved {format_approximate_size(ratio * must.bytes)} a call,"
-        f" {format_share(ratio, decimals=0)} of {'what' if must.exact else 'the least that'} must move"
-        + (": some went a way that these counters do not see" if missing else "")
-        + (": more than the algorithm that was observed sends" if excess else ""),
+        f" {format_share(ratio, decimals=0)} of {'what' if must.exact else 'the least that'} must move{what}",
         evidence=f"{must.model}; packet headers count too; uncertain by {format_share(unsure)}",
-        hint=_bytes_hint(missing=missing, excess=excess),
+        hint=hint,
         host=group.host if (missing or excess) and not must.mean else "",
         check="links.bytes",
         answer=Answer.NO if missing or excess else Answer.YES,
@@ -457,14 +419,7 @@ def _bytes(subject: Subject, case: Case, groups: Sequence[Fellows]) -> Iterator[
             Fact("bytes that must move", round(must.bytes), "B", must.model),
             Fact("calls", group.calls),
         ),
-        case=case.index,
     )
-
-
-def _bytes_hint(*, missing: bool, excess: bool) -> str:
-    if missing:
-        return "look for devices that are not passed into the container, and for shared memory"
-    return "look for another job or storage on these links, and for retransmissions" if excess else ""
 
 
 def _facts(groups: Sequence[Fellows]) -> tuple[Fact, ...]:

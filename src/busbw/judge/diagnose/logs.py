@@ -6,9 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from busbw.judge.diagnose.concluded import concluded
-from busbw.judge.diagnose.subject import Subject
-from busbw.model.case import Case
+from busbw.judge.diagnose.subject import Subject, concluded
 from busbw.model.conclusion import Answer, Conclusion, Fact, Question
 from busbw.model.result import CaseResult, StopReason
 from busbw.units import counted, format_share, format_size, format_time
@@ -48,19 +46,29 @@ def precision(subject: Subject) -> Conclusion:
     if source is None:
         return _without_samples(subject)
     cvs = [(cv, case) for case, result in subject.busy if (cv := result.stats.get("cv")) is not None]
+    ends = [(*found, case) for case, result in subject.busy if (found := _percentiles(result)) is not None]
     if cvs:
         value, case = max(cvs, key=lambda pair: pair[0])
         claim = f"the log's coefficient of variation is {format_share(value)} at most"
-        return _told(claim, case, Fact("largest CV", round(value, 4), source="the log"))
-    ends = [(*found, case) for case, result in subject.busy if (found := _percentiles(result)) is not None]
-    if ends:
+        fact = Fact("largest CV", round(value, 4), source="the log")
+    elif ends:
         low, high, first, last, case = max(ends, key=lambda each: each[1] / each[0])
         claim = f"the log's {last} ({format_time(high, 4)}) is {high / low:.3g} times its {first} at most"
-        return _told(claim, case, Fact(f"{last} over {first}", round(high / low, 4), source="the log"))
+        fact = Fact(f"{last} over {first}", round(high / low, 4), source="the log")
+    else:
+        return concluded(
+            "the log has one mean a size, which does not show how calls vary",
+            hint=hint(source.tool, Question.VARIANCE),
+            check="variance.precision",
+        )
     return concluded(
-        "the log has one mean a size, which does not show how calls vary",
-        hint=hint(source.tool, Question.VARIANCE),
+        f"{claim}, at {case.collective} {format_size(case.size_bytes)}",
+        evidence="what the log's tool printed, without an interval",
+        hint=_BUSBW,
         check="variance.precision",
+        answer=Answer.UNDECIDED,
+        facts=(fact,),
+        case=case.index,
     )
 
 
@@ -78,26 +86,13 @@ def _percentiles(result: CaseResult) -> tuple[float, float, str, str] | None:
     return (result.time_ns, known[0][2], "time", known[0][1]) if known and result.time_ns else None
 
 
-def _told(claim: str, case: Case, fact: Fact) -> Conclusion:
-    return concluded(
-        f"{claim}, at {case.collective} {format_size(case.size_bytes)}",
-        evidence="what the log's tool printed, without an interval",
-        hint=_BUSBW,
-        check="variance.precision",
-        answer=Answer.UNDECIDED,
-        facts=(fact,),
-        case=case.index,
-    )
-
-
 def _without_samples(subject: Subject) -> Conclusion:
     """A run of busbw keeps samples of whatever it times: they are elsewhere or lost, or nothing was timed."""
     kept = [result.samples for _, result in subject.busy if result.samples]
     claim, hint = "no case has a time", "`busbw show RUN` says how each case ended"
     if kept:
-        claim = (
-            f"the samples of {counted(len(kept), 'case')} ({sum(kept)} in all) are not in the run's folder"
-        )
+        cases = counted(len(kept), "case")
+        claim = f"the samples of {cases} ({sum(kept)} in all) are not in the run's folder"
         hint = "bring its folder `samples` here; where it is lost, measure again"
     elif any(result.stop is StopReason.CHECK_ONLY for result in subject.record.results):
         claim, hint = "nothing was timed (-n 0)", "leave -n out"

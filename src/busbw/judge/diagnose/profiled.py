@@ -5,96 +5,97 @@ differ from each other, never of how fast a run is: no answer of a run's own sam
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from busbw.judge.diagnose.concluded import concluded
-from busbw.judge.diagnose.subject import Subject
+from busbw.judge.diagnose.subject import Subject, concluded
 from busbw.judge.traffic import STARVED, WORTH_NAMING, byte_paths, odd_one
 from busbw.model.conclusion import Answer, Conclusion, Fact
-from busbw.model.profile import Join, KernelName, NicRate, Profile
+from busbw.model.profile import Join, Kernels, NicRate
 from busbw.stats.percentile import nearest_rank
 from busbw.units import NS_PER_US, first_of, format_share, format_size, format_time
 
-PERCENTS: Final = (1, 5, 25, 75, 90, 95, 99)
+_PERCENTS: Final = (1, 5, 25, 75, 90, 95, 99)
 _FAR_MAD: Final = 5.0  # as for modes: beyond so many median absolute deviations a value stands apart
+# Statistics that are no times, and how they come about.
+_NO_TIMES: Final = {"n": "", "CV": "sd / mean", "outliers": "further than 5 MAD from the median"}
+
+
+def _statistics(durations_ns: Sequence[int]) -> dict[str, float]:
+    """Of at least one duration, by name, times in ns. ``sd`` is of a sample (n - 1), ``CV`` sd / mean;
+    percentiles are nearest ranks.
+    """
+    values = np.sort(np.asarray(durations_ns, np.float64))
+    mean, middle = float(values.mean()), float(np.median(values))
+    sd = float(values.std(ddof=1)) if len(values) > 1 else 0.0
+    away = np.abs(values - middle)
+    mad = float(np.median(away))
+    return {
+        "n": len(values),
+        "mean": mean,
+        "median": middle,
+        "sd": sd,
+        "min": float(values[0]),
+        **{f"p{percent}": nearest_rank(values, percent) for percent in _PERCENTS},
+        "max": float(values[-1]),
+        "CV": sd / mean if mean else 0.0,
+        "outliers": int((away > _FAR_MAD * mad).sum()) if mad else 0,
+    }
 
 
 @dataclass(frozen=True)
-class KernelTimes:
-    """Times in ns. ``cv`` is sd / mean, ``sd`` of a sample (n - 1); percentiles are nearest ranks.
-    ``outliers`` are further than 5 MAD from the median.
+class _OfSize:
+    """One operation at one message size, in ``words``: statistics of its kernels by rank, None where a
+    kernel's rank is not known.
     """
 
-    n: int
-    mean: float
-    median: float
-    sd: float
-    cv: float
-    low: float
-    high: float
-    percentiles: tuple[float, ...]  # of PERCENTS
-    outliers: int
+    words: str
+    has_size: bool
+    ranks: Mapping[int | None, Mapping[str, float]]
 
-    @classmethod
-    def of(cls, durations_ns: Sequence[int]) -> KernelTimes:
-        """Of at least one duration."""
-        values = np.sort(np.asarray(durations_ns, np.float64))
-        mean, middle = float(values.mean()), float(np.median(values))
-        sd = float(values.std(ddof=1)) if len(values) > 1 else 0.0
-        away = np.abs(values - middle)
-        mad = float(np.median(away))
-        return cls(
-            n=len(values),
-            mean=mean,
-            median=middle,
-            sd=sd,
-            cv=sd / mean if mean else 0.0,
-            low=float(values[0]),
-            high=float(values[-1]),
-            percentiles=tuple(nearest_rank(values, percent) for percent in PERCENTS),
-            outliers=int((away > _FAR_MAD * mad).sum()) if mad else 0,
-        )
-
-
-@dataclass(frozen=True)
-class OfSize:
-    """One operation at one message size, by rank. ``ranks`` has None where a kernel's rank is not known."""
-
-    collective: str
-    size_bytes: int | None
-    placement: str
-    ranks: Mapping[int | None, KernelTimes]
+    @property
+    def medians(self) -> dict[int, float]:
+        """Of the known ranks."""
+        return {rank: found["median"] for rank, found in self.ranks.items() if rank is not None}
 
     @property
     def apart(self) -> float | None:
         """(largest - smallest) / median of the ranks' medians; None below two known ranks."""
-        medians = [spread.median for rank, spread in self.ranks.items() if rank is not None]
+        medians = list(self.medians.values())
         middle = float(np.median(medians)) if medians else 0.0
         return (max(medians) - min(medians)) / middle if len(medians) > 1 and middle else None
 
     @property
-    def worst(self) -> KernelTimes:
+    def worst(self) -> Mapping[str, float]:
         """Of the rank whose durations vary most."""
-        return max(self.ranks.values(), key=lambda spread: spread.cv)
+        return max(self.ranks.values(), key=lambda found: found["CV"])
 
 
-def by_size(profiles: Iterable[Profile]) -> tuple[OfSize, ...]:
+def _by_size(subject: Subject) -> list[_OfSize]:
     """All kernels of all exports, small sizes first. Kernels that have only one rank's part as size are left
     out: it is another size.
     """
-    found: dict[tuple[str, int | None, str], dict[int | None, list[int]]] = defaultdict(
+    times: dict[tuple[str, int | None, str], dict[int | None, list[int]]] = defaultdict(
         lambda: defaultdict(list)
     )
-    for each in (each for profile in profiles for each in profile.kernels if not each.is_part):
-        found[each.name.collective, each.size_bytes, each.placement][each.rank] += each.durations_ns
-    ordered = sorted(found.items(), key=lambda item: (item[0][0], item[0][1] or 0, item[0][2]))
-    return tuple(
-        OfSize(*key, {rank: KernelTimes.of(times) for rank, times in ranks.items()}) for key, ranks in ordered
-    )
+    for each in _kernels(subject):
+        if not each.is_part:
+            times[each.name.collective, each.size_bytes, each.placement][each.rank] += each.durations_ns
+    found = []
+    for key, ranks in sorted(times.items(), key=lambda item: (item[0][0], item[0][1] or 0, item[0][2])):
+        collective, size_bytes, placement = key
+        size = "" if size_bytes is None else format_size(size_bytes)
+        words = " ".join(filter(None, (collective, size, placement)))
+        statistics = {rank: _statistics(durations) for rank, durations in ranks.items()}
+        found.append(_OfSize(words, size_bytes is not None, statistics))
+    return found
+
+
+def _kernels(subject: Subject) -> list[Kernels]:
+    return [each for profile in subject.profiles for each in profile.kernels]
 
 
 _SHOWN: Final = 4
@@ -123,14 +124,20 @@ def links(subject: Subject) -> Iterator[Conclusion]:
 
 
 class _Nic(NamedTuple):
-    """What one NIC carried over all samples of its busiest counter (GB/s times samples), and its mean in
-    those in which something flowed.
+    """What one NIC carried over all samples of a counter (GB/s times samples), and its mean in those in which
+    something flowed: the others are before and after.
     """
 
     device: str
     total: float
     gb_per_s: float
     samples: int
+
+    @classmethod
+    def of(cls, nic: NicRate) -> _Nic:
+        """By one of its counters."""
+        busy = [rate for rate in nic.gb_per_s if rate > 0]
+        return cls(nic.device, sum(busy), sum(busy) / max(1, len(busy)), len(busy))
 
 
 def _nics_of(subject: Subject, host: str, nics: Sequence[NicRate]) -> Conclusion:
@@ -141,17 +148,19 @@ def _nics_of(subject: Subject, host: str, nics: Sequence[NicRate]) -> Conclusion
     nics = [nic for nic in nics if nic.gb_per_s]
     ways = byte_paths(subject.record)
     meant = [nic for nic in nics if ways.allows_port(_kind(nic.device), nic.device, _PORT)] or nics
-    own = _each(meant)
-    left_out = sorted({nic.device for nic in nics} - {nic.device for nic in meant})
+    by_device: dict[str, _Nic] = {}  # each NIC by its busiest counter
+    for each in map(_Nic.of, meant):
+        by_device[each.device] = max(by_device.get(each.device, each), each, key=lambda one: one.total)
+    own = list(by_device.values())
+    left_out = sorted({nic.device for nic in nics} - by_device.keys())
     busiest = max(own, key=lambda each: each.total)
     # What another NIC's one sample can hold is what the ends of a burst leave.
     noise = busiest.total / busiest.samples if busiest.samples >= _TELLING else 0.0
     silent = [each.device for each in own if not each.total or each.total < noise]
     used = [each for each in own if each.device not in silent]
-    where = f" on {host}" if host else ""
     odd = _unlike(used) if len(used) > 1 else ""
     claim = f"{len(used)} of {len(own)}" if silent else f"all {len(own)}"
-    claim += f" NICs carried traffic{where}"
+    claim += f" NICs carried traffic{f' on {host}' if host else ''}"
     claim += f": nothing on {', '.join(silent[:_SHOWN])}" if silent else ""
     claim += f"; {odd}" if odd else ""
     bad = bool(silent or odd)
@@ -164,8 +173,19 @@ def _nics_of(subject: Subject, host: str, nics: Sequence[NicRate]) -> Conclusion
         host=host if bad else "",
         check="links.profiled",
         answer=Answer.NO if bad else Answer.YES,
-        facts=tuple(_rates(nic) for nic in nics),
+        facts=tuple(map(_rate, nics)),
     )
+
+
+def _kind(device: str) -> str:
+    """Exports have names only: Linux calls EFA's devices rdmap... or efa_N, and no others so."""
+    return "efa" if device.startswith(("rdmap", "efa")) else "rdma"
+
+
+def _rate(nic: NicRate) -> Fact:
+    way = "sent" if any(word in nic.counter.lower() for word in _SENT) else "received"
+    name = f"{nic.host} {nic.device} {nic.counter}".strip()
+    return Fact(name, round(_Nic.of(nic).gb_per_s, 4), "GB/s", way)
 
 
 def _unclear(host: str, nics: Sequence[NicRate]) -> Conclusion:
@@ -180,20 +200,6 @@ def _unclear(host: str, nics: Sequence[NicRate]) -> Conclusion:
         check="links.profiled",
         answer=Answer.UNDECIDED,
     )
-
-
-def _kind(device: str) -> str:
-    """Exports have names only: Linux calls EFA's devices rdmap... or efa_N, and no others so."""
-    return "efa" if device.startswith(("rdmap", "efa")) else "rdma"
-
-
-def _each(nics: Sequence[NicRate]) -> list[_Nic]:
-    found: dict[str, _Nic] = {}
-    for nic in nics:
-        busy = [rate for rate in nic.gb_per_s if rate > 0]
-        new = _Nic(nic.device, sum(busy), sum(busy) / max(1, len(busy)), len(busy))
-        found[nic.device] = max(found.get(nic.device, new), new, key=lambda each: each.total)
-    return list(found.values())
 
 
 def _unlike(used: Sequence[_Nic]) -> str:
@@ -225,101 +231,102 @@ def _beside_algbw(subject: Subject, used: Sequence[_Nic]) -> str:
     """What a host's NICs carried together beside the largest algbw of what was profiled, which is what two
     nodes exchange; nothing where no size in the exports is one of the run's.
     """
-    kernels = [each for profile in subject.profiles for each in profile.kernels]
-    sizes = {each.size_bytes for each in kernels}
+    sizes = {each.size_bytes for each in _kernels(subject)}
     timed = [
-        pair
-        for pair in subject.timed
-        if pair[1].algbw_gb_per_s and (not kernels or pair[0].size_bytes in sizes)
+        (result.algbw_gb_per_s, case.size_bytes)
+        for case, result in subject.record.timed
+        if result.algbw_gb_per_s and (not sizes or case.size_bytes in sizes)
     ]
     if not timed or not used:
         return ""
-    large = max(timed, key=lambda pair: pair[1].algbw_gb_per_s or 0.0)
+    algbw, size_bytes = max(timed, key=lambda pair: pair[0])
     total = sum(each.gb_per_s for each in used)
-    return (
-        f"; {total:.3g} GB/s together, where the algbw of {format_size(large[0].size_bytes)} is"
-        f" {large[1].algbw_gb_per_s:.3g} GB/s"
-    )
-
-
-def _rates(nic: NicRate) -> Fact:
-    """The mean of the intervals in which something flowed: the others are before and after."""
-    busy = [rate for rate in nic.gb_per_s if rate > 0]
-    mean = sum(busy) / len(busy) if busy else 0.0
-    direction = "sent" if any(word in nic.counter.lower() for word in _SENT) else "received"
-    return Fact(f"{nic.host} {nic.device} {nic.counter}".strip(), round(mean, 4), "GB/s", direction)
+    return f"; {total:.3g} GB/s together, where the algbw of {format_size(size_bytes)} is {algbw:.3g} GB/s"
 
 
 def algorithm(subject: Subject) -> Iterator[Conclusion]:
     """What kernels' names show, which is not the algorithm."""
-    names = {each.name for profile in subject.profiles for each in profile.kernels}
+    names = {each.name for each in _kernels(subject)}
     for name in sorted(names, key=lambda each: (each.collective, each.type_class, str(each.is_tree))):
+        tree, shape = _TREE[name.is_tree]
+        words = f"{name.collective}{f' of {name.type_class}' if name.type_class else ''}{shape}"
         yield concluded(
-            f"a kernel's name shows {_words(name)}; it does not show reduction, protocol or algorithm",
+            f"a kernel's name shows {words}; it does not show reduction, protocol or algorithm",
             evidence="NCCL names every reduction kernel Sum and LL, and RING what is not a tree",
             hint="measure with --evidence algorithm, or with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=TUNING",
             check="algorithm.kernels",
             facts=(
                 Fact("collective", name.collective, source="kernel's name"),
                 Fact("type class", name.type_class or "none", source="kernel's name"),
-                Fact("tree", _TREE[name.is_tree], source="kernel's name"),
+                Fact("tree", tree, source="kernel's name"),
             ),
         )
 
 
-_TREE: Final = {True: "yes", False: "no", None: "not known"}
-
-
-def _words(name: KernelName) -> str:
-    shape = {True: ", a tree", False: ", no tree (a ring, NVLS or CollNet)", None: ""}[name.is_tree]
-    return f"{name.collective}{f' of {name.type_class}' if name.type_class else ''}{shape}"
+_TREE: Final = {
+    True: ("yes", ", a tree"),
+    False: ("no", ", no tree (a ring, NVLS or CollNet)"),
+    None: ("not known", ""),
+}
 
 
 def variance(subject: Subject) -> Iterator[Conclusion]:
     """How kernels of one size vary on one rank."""
-    found = [each for each in by_size(subject.profiles) if each.size_bytes is not None]
+    found = [each for each in _by_size(subject) if each.has_size]
     if not found:
         if subject.profiles:
-            traced = any(profile.kernels for profile in subject.profiles)
+            traced = _kernels(subject)
             text = "kernels have no message sizes" if traced else "no kernel of NCCL was traced"
             yield _unseen(subject, "variance.kernels", text)
         return
-    worst = max(found, key=lambda each: each.worst.cv)
+    worst = max(found, key=lambda each: each.worst["CV"])
     spread = worst.worst
+    joined = sorted({_JOINED[each.join] for each in subject.profiles if each.kernels})
     yield concluded(
-        f"kernels of {_what(worst)} vary most: CV {format_share(spread.cv)} over {spread.n},"
-        f" {format_time(spread.low, 4)} to {format_time(spread.high, 4)} around"
-        f" {format_time(spread.median, 4)}",
-        evidence=f"{_joined(subject)}; {_UNTRUSTED}",
+        f"kernels of {worst.words} vary most: CV {format_share(spread['CV'])} over {spread['n']},"
+        f" {format_time(spread['min'], 4)} to {format_time(spread['max'], 4)} around"
+        f" {format_time(spread['median'], 4)}",
+        evidence="; ".join((*joined, _UNTRUSTED)),
         check="variance.kernels",
         answer=_beside(subject, len(subject.samples)),
-        facts=tuple(fact for each in found for fact in _facts(each)),
+        facts=tuple(
+            Fact(f"{each.words} rank {'?' if rank is None else rank} {word}", *_shown(word, value))
+            for each in found
+            for rank, statistics in each.ranks.items()
+            for word, value in statistics.items()
+        ),
     )
+
+
+def _shown(word: str, value: float) -> tuple[float, str, str]:
+    """Value, unit and source of a statistic."""
+    if word in _NO_TIMES:
+        return round(value, 5), "", _NO_TIMES[word]
+    return round(value / NS_PER_US, 3), "us", ""
 
 
 def ranks(subject: Subject) -> Iterator[Conclusion]:
     """How far the ranks' kernels are apart, and which rank's are shortest: the others wait inside theirs."""
-    known = [(each.apart, each) for each in by_size(subject.profiles) if each.apart is not None]
+    known = [(each.apart, each) for each in _by_size(subject) if each.apart is not None]
     if not known:
         if subject.profiles:
             yield _unseen(subject, "ranks.kernels", "kernels of two ranks or more are needed")
         return
-    apart, worst = max(known, key=lambda pair: pair[0] or 0.0)
-    medians = {rank: spread.median for rank, spread in worst.ranks.items() if rank is not None}
+    apart, worst = max(known, key=lambda pair: pair[0])
+    medians = worst.medians
     shortest, longest = min(medians, key=lambda r: medians[r]), max(medians, key=lambda r: medians[r])
     yield concluded(
-        f"ranks' kernels differ by {format_share(apart)} at most, at {_what(worst)}: rank {shortest} has the"
-        " shortest,"
-        f" {format_time(medians[shortest], 4)}, rank {longest} the longest,"
+        f"ranks' kernels differ by {format_share(apart)} at most, at {worst.words}: rank {shortest} has the"
+        f" shortest, {format_time(medians[shortest], 4)}, rank {longest} the longest,"
         f" {format_time(medians[longest], 4)}",
         evidence="(largest - smallest) / median, of the ranks' medians; a kernel waits for the last rank,"
         f" whose own is shortest; {_UNTRUSTED}",
         check="ranks.kernels",
         answer=_beside(subject, len(subject.digests)),
         facts=tuple(
-            Fact(f"rank {rank} {_what(each)}", round(spread.median / NS_PER_US, 3), "us", "median kernel")
+            Fact(f"rank {rank} {each.words}", round(found["median"] / NS_PER_US, 3), "us", "median kernel")
             for _, each in known
-            for rank, spread in each.ranks.items()
+            for rank, found in each.ranks.items()
         ),
     )
 
@@ -348,29 +355,3 @@ def _unseen(subject: Subject, check: str, text: str) -> Conclusion:
         evidence=own[0].rpartition(": ")[0] if own else "",
         check=check,
     )
-
-
-def _joined(subject: Subject) -> str:
-    return "; ".join(sorted({_JOINED[each.join] for each in subject.profiles if each.kernels}))
-
-
-def _what(each: OfSize) -> str:
-    size = "" if each.size_bytes is None else f" {format_size(each.size_bytes)}"
-    return f"{each.collective}{size}{f' {each.placement}' if each.placement else ''}"
-
-
-def _facts(each: OfSize) -> Iterator[Fact]:
-    """Everything about each rank's kernels of one size."""
-    for rank, spread in each.ranks.items():
-        name = f"{_what(each)} rank {'?' if rank is None else rank}"
-        yield Fact(f"{name} n", spread.n)
-        for word, value in _values(spread).items():
-            yield Fact(f"{name} {word}", round(value / NS_PER_US, 3), "us")
-        yield Fact(f"{name} CV", round(spread.cv, 5), source="sd / mean")
-        yield Fact(f"{name} outliers", spread.outliers, source="further than 5 MAD from the median")
-
-
-def _values(spread: KernelTimes) -> dict[str, float]:
-    named = {"mean": spread.mean, "median": spread.median, "sd": spread.sd, "min": spread.low}
-    percents = {f"p{p}": value for p, value in zip(PERCENTS, spread.percentiles, strict=True)}
-    return {**named, **percents, "max": spread.high}

@@ -9,9 +9,8 @@ from statistics import NormalDist, median
 from typing import Final
 
 from busbw.judge.diagnose import logs, profiled
-from busbw.judge.diagnose.concluded import concluded
-from busbw.judge.diagnose.subject import Subject
-from busbw.judge.ranks import Latest, Order, RankTable, rank_table
+from busbw.judge.diagnose.subject import Subject, concluded
+from busbw.judge.ranks import Order, RankTable, rank_table
 from busbw.model.case import Case
 from busbw.model.conclusion import Answer, Conclusion, Fact, Question
 from busbw.model.result import CaseResult
@@ -46,11 +45,6 @@ class _Compared:
 
 def conclusions(subject: Subject) -> Iterator[Conclusion]:
     """See ``diagnose.engine.Rule``."""
-    yield from _of_run(subject)
-    yield from profiled.ranks(subject)
-
-
-def _of_run(subject: Subject) -> Iterator[Conclusion]:
     if subject.record.profiled:
         yield profiled.untrusted("ranks.profiled")
         return
@@ -65,17 +59,17 @@ def _of_run(subject: Subject) -> Iterator[Conclusion]:
             check="ranks.spread",
         )
         return
-    compared = [_compare(subject, case, result) for case, result in subject.busy if _has(subject, case)]
-    if not compared:
-        yield _nothing_compared(subject)
-    else:
+    known = frozenset(subject.digests["case"].tolist())
+    compared = [_compare(subject, case, result) for case, result in subject.busy if case.index in known]
+    if compared:
         yield _spread(subject, compared)
         yield from _odd(compared)
         yield _latest(subject, compared)
-
-
-def _has(subject: Subject, case: Case) -> bool:
-    return bool((subject.digests["case"] == case.index).any())
+        return
+    empty = subject.record.timed and not subject.busy
+    why = "calls of 0 B measure the clock only" if empty else "no case has a time"
+    hint = "measure sizes of one element a rank or more" if empty else ""
+    yield concluded(f"{why}, so ranks cannot be compared", hint=hint, check="ranks.spread")
 
 
 def _compare(subject: Subject, case: Case, result: CaseResult) -> _Compared:
@@ -91,17 +85,6 @@ def _compare(subject: Subject, case: Case, result: CaseResult) -> _Compared:
     bound = max(chance, subject.record.plan.limits.precision)
     odd = tuple(rank.rank for rank in table.ranks if abs(rank.median_ns / middle - 1) > bound)
     return _Compared(case, table, spread, bound, odd)
-
-
-def _nothing_compared(subject: Subject) -> Conclusion:
-    empty = bool(subject.timed) and not subject.busy
-    return concluded(
-        "calls of 0 B measure the clock only, so ranks cannot be compared"
-        if empty
-        else "no case has a time, so ranks cannot be compared",
-        hint="measure sizes of one element a rank or more" if empty else "",
-        check="ranks.spread",
-    )
 
 
 def _spread(subject: Subject, compared: Sequence[_Compared]) -> Conclusion:
@@ -209,7 +192,6 @@ def _latest(subject: Subject, compared: Sequence[_Compared]) -> Conclusion:
     late = [(each.case, each.table.latest) for each in told if each.table.latest is not None]
     named: Counter[int] = Counter(latest.rank for _, latest in late if latest.certain)
     rank, count = named.most_common(1)[0] if named else (-1, 0)
-    on_purpose = subject.record.plan.timing.arrival != "none"
     if count < _FEWEST_CASES or 2 * count <= len(told):
         return concluded(
             "no rank comes last for certain in most cases",
@@ -221,21 +203,15 @@ def _latest(subject: Subject, compared: Sequence[_Compared]) -> Conclusion:
     case, longest = max(
         ((case, latest) for case, latest in late if latest.rank == rank), key=lambda pair: pair[1].wait_ns
     )
-    host = next(each.host for each in told[0].table.ranks if each.rank == rank)
-    return _late(rank, host, count, len(told), case, longest, on_purpose=on_purpose)
-
-
-def _late(
-    rank: int, host: str, count: int, cases: int, case: Case, longest: Latest, *, on_purpose: bool
-) -> Conclusion:
+    on_purpose = subject.record.plan.timing.arrival != "none"
     return concluded(
-        f"rank {rank} comes last in {count} of {cases} cases; the others wait up to"
+        f"rank {rank} comes last in {count} of {len(told)} cases; the others wait up to"
         f" {format_time(longest.wait_ns, 4)} for it ({case.collective} {format_size(case.size_bytes)})",
         evidence="its times are the shortest of all ranks'"
         + ("; delayed by --arrival" if on_purpose else ""),
         hint="" if on_purpose else "look at that rank's core, its host's load and interrupts",
         rank=rank,
-        host=host,
+        host=next(each.host for each in told[0].table.ranks if each.rank == rank),
         check="ranks.late",
         answer=Answer.ASIDE if on_purpose else Answer.NO,
         facts=(

@@ -1,4 +1,4 @@
-"""What rules may look at: one run, with everything that was computed about it."""
+"""What rules may look at, one run with everything that was computed about it; and what they make of it."""
 
 from __future__ import annotations
 
@@ -16,19 +16,12 @@ from busbw.judge.matching import MadeWith
 from busbw.judge.wires import Wires
 from busbw.model.case import Case
 from busbw.model.collective import known_collective
+from busbw.model.conclusion import Answer, Conclusion, Fact
+from busbw.model.finding import Severity
 from busbw.model.profile import Profile
 from busbw.model.record import RunRecord
 from busbw.model.result import CaseResult
 from busbw.model.sample import DIGEST_DTYPE, SAMPLE_DTYPE
-
-
-def _none(dtype: np.dtype[np.void]) -> npt.NDArray[np.void]:
-    return np.empty(0, dtype)
-
-
-def _unsized(case: Case) -> bool:
-    row = known_collective(case.collective)
-    return row is not None and not row.sized
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,18 +38,13 @@ class Subject:
     expectation: Expectation
     kind: MadeWith
     wires: Wires
-    samples: npt.NDArray[np.void] = field(default_factory=lambda: _none(SAMPLE_DTYPE))
-    digests: npt.NDArray[np.void] = field(default_factory=lambda: _none(DIGEST_DTYPE))
+    samples: npt.NDArray[np.void] = field(default_factory=lambda: np.empty(0, SAMPLE_DTYPE))
+    digests: npt.NDArray[np.void] = field(default_factory=lambda: np.empty(0, DIGEST_DTYPE))
     absent: tuple[str, ...] = ()
     profiles: tuple[Profile, ...] = ()
     exports: int | None = None
     preset_files: tuple[Path, ...] = ()
     launches: tuple[Subject, ...] = ()
-
-    @property
-    def imported(self) -> bool:
-        """Whether somebody else's tool measured it."""
-        return self.record.source is not None
 
     @property
     def ranks(self) -> int:
@@ -81,18 +69,38 @@ class Subject:
         return rank_placement(self.record, self.nodes)
 
     @cached_property
-    def timed(self) -> tuple[tuple[Case, CaseResult], ...]:
-        """The good cases that have a time, in order."""
-        return self.record.timed
-
-    @cached_property
     def busy(self) -> tuple[tuple[Case, CaseResult], ...]:
-        """Of them, those whose call does something. A size that is rounded to 0 B leaves a call that returns
-        at once, whose times are the noise of looking at the clock; a barrier has no size and does something.
+        """The good cases that have a time, and whose call does something. A size that is rounded to 0 B
+        leaves a call that returns at once, whose times are the noise of looking at the clock; a barrier has
+        no size and does something.
         """
-        return tuple((case, result) for case, result in self.timed if case.size_bytes or _unsized(case))
+        rows = {case.collective: known_collective(case.collective) for case, _ in self.record.timed}
+        unsized = {name for name, row in rows.items() if row is not None and not row.sized}
+        return tuple(
+            (case, result)
+            for case, result in self.record.timed
+            if case.size_bytes or case.collective in unsized
+        )
 
     @cached_property
     def by_case(self) -> Mapping[int, CaseResult]:
         """Results by the number of their case."""
         return {result.case: result for result in self.record.results}
+
+
+def concluded(
+    claim: str,
+    *,
+    check: str,
+    answer: Answer = Answer.NOT_OBSERVABLE,
+    severity: Severity | None = None,
+    evidence: str = "",
+    hint: str = "",
+    rank: int | None = None,
+    host: str = "",
+    facts: tuple[Fact, ...] = (),
+    case: int | None = None,
+) -> Conclusion:
+    """A conclusion. ``severity`` is that of the answer, unless it is given: a warning for NO, else a note."""
+    weight = severity or (Severity.WARNING if answer is Answer.NO else Severity.INFO)
+    return Conclusion(weight, claim, evidence, hint, rank, host, check, answer=answer, facts=facts, case=case)

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from busbw.judge.diagnose import logs, profiled
-from busbw.judge.diagnose.concluded import concluded
-from busbw.judge.diagnose.subject import Subject
-from busbw.judge.samples import Spread, Tail, spreads
+from busbw.judge.diagnose.subject import Subject, concluded
+from busbw.judge.samples import Spread, spreads
 from busbw.model.conclusion import Answer, Conclusion, Fact
 from busbw.model.finding import Severity
 from busbw.model.mark import meaning
@@ -26,16 +25,15 @@ UNSTABLE: Final = "variance.unstable"
 
 def conclusions(subject: Subject) -> Iterator[Conclusion]:
     """See ``diagnose.engine.Rule``."""
-    yield from _of_run(subject)
-    yield from profiled.variance(subject)
-
-
-def _of_run(subject: Subject) -> Iterator[Conclusion]:
     if subject.record.profiled:
         yield profiled.untrusted("variance.profiled")
         return
-    if subject.timed and not subject.busy:
-        yield _empty(len(subject.timed))
+    if (cases := len(subject.record.timed)) and not subject.busy:
+        yield concluded(
+            f"{cases} of {cases} cases are calls of 0 B, which measure the clock only",
+            hint="measure sizes of one element a rank or more",
+            check="variance.precision",
+        )
         return
     busy = {case.index for case, _ in subject.busy}
     found = [each for each in spreads(subject.record, subject.samples) if each.case.index in busy]
@@ -47,14 +45,6 @@ def _of_run(subject: Subject) -> Iterator[Conclusion]:
         yield from _tails(found)
     yield from unstable(subject)
     yield from _disturbances(subject)
-
-
-def _empty(cases: int) -> Conclusion:
-    return concluded(
-        f"{cases} of {cases} cases are calls of 0 B, which measure the clock only",
-        hint="measure sizes of one element a rank or more",
-        check="variance.precision",
-    )
 
 
 def _precision(subject: Subject, found: Sequence[Spread]) -> Conclusion:
@@ -73,16 +63,15 @@ def _precision(subject: Subject, found: Sequence[Spread]) -> Conclusion:
         if width > (limits.small_precision if each.headline_ns < limits.small_ns else limits.precision)
     ]
     width, worst = max(known, key=lambda pair: pair[0])
-    size = format_size(worst.case.size_bytes)
-    claim = f"the 95 % interval is {format_share(width)} of the time at most, at {size}"
+    size, asked = format_size(worst.case.size_bytes), format_share(limits.precision)
     fixed = bool(limits.calls)  # -n: nothing was asked of the interval
-    beyond = f"than {format_share(limits.precision)}" if fixed else "than was asked for"
+    beyond = f"than {asked}" if fixed else "than was asked for"
     missed = f", and wider {beyond} in {len(wide)} of {len(known)} cases" if wide else ""
     if without := len(found) - len(known):
         missed += f"; {without} more had too few independent samples"
     return concluded(
-        claim + missed,
-        evidence=f"half widths; {'held against' if fixed else 'asked for'} {format_share(limits.precision)},"
+        f"the 95 % interval is {format_share(width)} of the time at most, at {size}{missed}",
+        evidence=f"half widths; {'held against' if fixed else 'asked for'} {asked},"
         f" {format_share(limits.small_precision)} below {limits.small_ns / NS_PER_US:.0f} us",
         hint=(_MORE_CALLS if fixed else _MORE_TIME) if missed else "",
         check="variance.precision",
@@ -111,12 +100,8 @@ def _modes(found: Sequence[Spread]) -> Iterator[Conclusion]:
         check="variance.modes",
         answer=Answer.NO if most else Answer.ASIDE,
         facts=tuple(
-            Fact(
-                _name(each),
-                round(found_.high.centre / found_.low.centre, 4),
-                "upper / lower mode",
-            )
-            for each, found_ in two
+            Fact(_name(each), round(own.high.centre / own.low.centre, 4), "upper / lower mode")
+            for each, own in two
         ),
         case=worst.case.index,
     )
@@ -129,12 +114,17 @@ def _tails(found: Sequence[Spread]) -> Iterator[Conclusion]:
         return
     worst = max(lifted, key=lambda each: each.mean_ns / each.headline_ns)
     median = "their median" + (" without disturbed ones" if worst.result.excluded else "")
+    calls = "one call" if worst.calls_per_sample == 1 else f"{worst.calls_per_sample} calls"
+    single = ""
+    if (tail := worst.tail) is not None:
+        p99 = "" if tail.p99_ns is None else f"p99 {format_time(tail.p99_ns, 4)}, "
+        single = f". Of {tail.calls} single calls: {p99}slowest {format_time(tail.max_ns, 4)}"
     yield concluded(
         f"slow samples lift the mean out of the median's interval in {len(lifted)} of {len(found)} cases;"
-        f" {_name(worst)}, {_population(worst)}: mean"
+        f" {_name(worst)}, all {worst.samples} samples of {calls}: mean"
         f" {format_time(worst.mean_ns, 4)}, slowest {format_time(worst.max_ns, 4)}, {median}"
         f" {format_time(worst.headline_ns, 4)}",
-        evidence=f"samples beyond 14.8 MAD{_single_calls(worst.tail)}",
+        evidence=f"samples beyond 14.8 MAD{single}",
         hint="see them with `busbw show RUN --histogram`; --stats p99 times single calls",
         check="variance.tails",
         answer=Answer.ASIDE,
@@ -145,19 +135,6 @@ def _tails(found: Sequence[Spread]) -> Iterator[Conclusion]:
 
 def _name(each: Spread) -> str:
     return f"{each.case.collective} {format_size(each.case.size_bytes)}"
-
-
-def _population(each: Spread) -> str:
-    calls = "one call" if each.calls_per_sample == 1 else f"{each.calls_per_sample} calls"
-    return f"all {each.samples} samples of {calls}"
-
-
-def _single_calls(tail: Tail | None) -> str:
-    """What the pass of single calls says of the tail, where there was one."""
-    if tail is None:
-        return ""
-    p99 = "" if tail.p99_ns is None else f"p99 {format_time(tail.p99_ns, 4)}, "
-    return f". Of {tail.calls} single calls: {p99}slowest {format_time(tail.max_ns, 4)}"
 
 
 def unstable(subject: Subject) -> Iterator[Conclusion]:
@@ -185,13 +162,15 @@ def unstable(subject: Subject) -> Iterator[Conclusion]:
 def _disturbances(subject: Subject) -> Iterator[Conclusion]:
     """Samples without a core are no part of a time where they could be left out, and change no answer."""
     cases = len(subject.busy)
-    left_out = [result for _, result in subject.busy if _LOST in result.marks and result.excluded]
+    left_out = [result.excluded for _, result in subject.busy if _LOST in result.marks and result.excluded]
     if left_out:
-        claim = (
-            f"in {len(left_out)} of {cases} cases, samples taken while a rank was descheduled were dropped"
+        yield concluded(
+            f"in {len(left_out)} of {cases} cases, samples taken while a rank was descheduled were dropped",
+            evidence=meaning(_LOST),
+            check=f"variance.{_LOST}",
+            answer=Answer.ASIDE,
+            facts=(Fact("samples left out", sum(left_out)),),
         )
-        fact = Fact("samples left out", sum(result.excluded for result in left_out))
-        yield _marked(_LOST, Severity.INFO, claim, Answer.ASIDE, fact)
     counts = Counter(
         mark
         for _, result in subject.busy
@@ -199,21 +178,13 @@ def _disturbances(subject: Subject) -> Iterator[Conclusion]:
         if mark in _DISTURBED and not (mark == _LOST and result.excluded)
     )
     for mark, count in counts.items():
-        claim = f"{mark} in {count} of {cases} cases"
         asked = mark == _DELAYED and subject.record.plan.timing.arrival != "none"
         found = Answer.NO if 2 * count > cases else Answer.UNDECIDED
-        answer = Answer.ASIDE if asked else found
-        severity = Severity.INFO if asked else Severity.WARNING
-        yield _marked(mark, severity, claim, answer, Fact("cases", count))
-
-
-def _marked(mark: str, severity: Severity, claim: str, answer: Answer, fact: Fact) -> Conclusion:
-    """What a mark of the rows means for the run."""
-    return concluded(
-        claim,
-        severity=severity,
-        evidence=meaning(mark),
-        check=f"variance.{mark}",
-        answer=answer,
-        facts=(fact,),
-    )
+        yield concluded(
+            f"{mark} in {count} of {cases} cases",
+            severity=Severity.INFO if asked else Severity.WARNING,
+            evidence=meaning(mark),
+            check=f"variance.{mark}",
+            answer=Answer.ASIDE if asked else found,
+            facts=(Fact("cases", count),),
+        )

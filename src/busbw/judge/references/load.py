@@ -91,26 +91,18 @@ def _reference(body: Any, where: str, key: str) -> Reference:  # noqa: ANN401 (J
 
 def dump(references: tuple[Reference, ...]) -> str:
     """The text that ``parse`` reads; a point is one line."""
-    bodies = [_fields(reference) for reference in references]
-    parts = ",\n".join(_text(body) for body in bodies)
-    return f'{{"schema": {SCHEMA}, "references": [\n{parts}\n]}}\n'
-
-
-def _fields(reference: Reference) -> dict[str, Any]:
-    found = asdict(reference)
-    found["points"] = [
-        [point.size_bytes, point.placement, point.busbw_gb_per_s, list(point.times_us)]
-        for point in reference.points
-    ]
-    # That nothing was set is something else than that nobody knows what was.
-    kept = {"environment"} if reference.environment is not None else set[str]()
-    return {name: value for name, value in found.items() if name in kept or value not in ("", None, {}, ())}
-
-
-def _text(body: dict[str, Any]) -> str:
-    points = ",\n  ".join(json.dumps(point) for point in body["points"])
-    rest = json.dumps({name: value for name, value in body.items() if name != "points"}, indent=1)
-    return f'{rest.removesuffix("}").rstrip()},\n "points": [\n  {points}\n ]}}'
+    parts = []
+    for reference in references:
+        body = asdict(reference)
+        points = ",\n  ".join(json.dumps([*point.values()]) for point in body.pop("points"))
+        # That nothing was set is something else than that nobody knows what was.
+        kept = {"environment"} if reference.environment is not None else set[str]()
+        said = {
+            name: value for name, value in body.items() if name in kept or value not in ("", None, {}, ())
+        }
+        text = json.dumps(said, indent=1).removesuffix("}").rstrip()
+        parts.append(f'{text},\n "points": [\n  {points}\n ]}}')
+    return '{{"schema": {}, "references": [\n{}\n]}}\n'.format(SCHEMA, ",\n".join(parts))
 
 
 def is_saved(name: str, run_home: Path) -> bool:

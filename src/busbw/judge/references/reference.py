@@ -71,6 +71,11 @@ class Reference:
     network: str = ""
     product: str = ""
 
+    @property
+    def day(self) -> str:
+        """When it was measured, to sort by: one without a date is no newest."""
+        return self.date if self.date[:1].isdecimal() else ""
+
     @cached_property
     def launches(self) -> int:
         """Launches behind each point; 1 for a log."""
@@ -123,14 +128,10 @@ def value_at(reference: Reference, size_bytes: int, placement: str) -> Expected 
             return Expected(_speed(point), False, _launches(point))
     for below, above in pairwise(points):
         if below.size_bytes < size_bytes < above.size_bytes <= MOST_STEP * below.size_bytes:
-            return _between(below, above, size_bytes)
+            share = math.log(size_bytes / below.size_bytes) / math.log(above.size_bytes / below.size_bytes)
+            value = _speed(below) ** (1 - share) * _speed(above) ** share
+            return Expected(value, True, min(_launches(below), _launches(above)))
     return None
-
-
-def _between(below: Point, above: Point, size_bytes: int) -> Expected:
-    share = math.log(size_bytes / below.size_bytes) / math.log(above.size_bytes / below.size_bytes)
-    value = _speed(below) ** (1 - share) * _speed(above) ** share
-    return Expected(value, True, min(_launches(below), _launches(above)))
 
 
 def _speed(point: Point) -> float:
