@@ -129,7 +129,9 @@ def explain(still: Sequence[HostStill], started: Mapping[int, str] | None) -> Ha
     is_open = bool(mixed) and worst not in _CAUSES
     return HangAnswer(
         is_hung=True,
-        answer=mixed if is_open else _answer(worst, named, _absent(absent, started or {}), waiting, awaited, ranks),
+        answer=mixed
+        if is_open
+        else _answer(worst, named, _absent(absent, started or {}), waiting, awaited, ranks),
         states=_rows(ranks, states, absent),
         evidence=tuple(_evidence(still, worst, named, absent, started)),
         next=_UNLIKE if mixed else _next(worst, named),
