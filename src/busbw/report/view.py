@@ -21,7 +21,7 @@ from busbw.model.result import Status
 from busbw.model.soak import SOAK_CHECK
 from busbw.report import compare as plain
 from busbw.report import compare_setups as words
-from busbw.report import plots_of_comparison, plots_of_hunt, plots_of_run, plots_over_runs, soak, tune
+from busbw.report import plots_of_hunt, plots_of_run, plots_over_runs, soak, tune
 from busbw.report.answer import RunAnswer, answer_of
 from busbw.report.diagnosis import describe_run
 from busbw.report.hunt import exclude_words, noise_words, ranking_words, verdict_words
@@ -392,8 +392,8 @@ def _of_series(shown: SeriesReport) -> Part:
     curves, maps = [], []
     for nodes, each in shown.compared.comparisons:
         where = f" on {nodes} nodes" if nodes else ""
-        maps += list(plots_of_comparison.plots(shown.name, each, where))
-        curves += list(plots_of_comparison.curves_of(shown.name, each, where))
+        maps += list(plots_over_runs.verdicts(shown.name, each, where))
+        curves += list(plots_over_runs.curves_of(shown.name, each, where))
     text = f"Take {first_of(taken, _MOST_ANSWERS, '; ')}" if taken else "Take none: the default has no number"
     default = comparisons[0].baseline.name
     gains = any(each.setup != default for _, each in shown.compared.choices)
