@@ -15,7 +15,7 @@ from busbw.model.finding import Severity
 from busbw.model.hunt import BANDWIDTH, LATENCY, METRICS, Hunt
 from busbw.model.plan import Plan
 from busbw.model.record import Method, RunRecord, WorldInfo
-from busbw.record.exclude import LOST, with_lost
+from busbw.record.findings import LOST, with_lost
 from busbw.record.folder import RUN_FILE
 from busbw.report.console import columns
 from busbw.report.display import Display, who_lines
