@@ -21,7 +21,8 @@ from busbw.report.console import columns
 from busbw.report.display import Display, who_lines
 from busbw.report.events import finding_lines
 from busbw.report.fields import UNBOUND, folded
-from busbw.report.hunt_tables import CSV_FIELDS, cut_lines, group_lines, rows
+from busbw.report.plots_of_hunt import CSV_FIELDS, cut_lines, group_lines, plots, rows
+from busbw.report.text_plots import drawing
 from busbw.units import counted, format_duration, format_size
 
 _WORDS: Final = {"healthy": "HEALTHY", "slow": "SLOW", "undecided": "COULD NOT DECIDE"}
@@ -105,10 +106,7 @@ class HuntDisplay(Display):
 
     def _maps(self, hunt: Hunt, width: int) -> Iterator[str]:
         """What was measured between ranks or hosts; less is drawn where not everything was asked for."""
-        from busbw.report import plots_of_hunt  # most runs hunt nothing
-        from busbw.report.text_plots import drawing
-
-        maps = plots_of_hunt.plots("", hunt.kind, hunt.size_bytes, self._hosts, self._rounds)
+        maps = plots("", hunt.kind, hunt.size_bytes, self._hosts, self._rounds)
         for at, plot in enumerate(maps):
             yield from ("#", f"# {plot.title}", *folded(plot.note, min(width, _COLUMNS), "# ", "# "))
             if self._whole or hunt.kind == "rails" or not at:
