@@ -20,12 +20,13 @@ from busbw.model.mark import conditions_of
 from busbw.model.plan import Plan
 from busbw.model.record import Method, WorldInfo
 from busbw.model.result import FIELD_WORDS, CaseResult, not_run
+from busbw.model.soak import SOAK_CHECK
 from busbw.report import rows, table
 from busbw.report.console import CleanConsole, columns, print_lines
 from busbw.report.display import Display, who_lines
 from busbw.report.events import SEVERITY_WORDS, finding_lines, read_result
 from busbw.report.fields import UNBOUND
-from busbw.report.soak import end_words, is_of_soak, level_words, share_done, soak_lines
+from busbw.report.soak import end_words, level_words, share_done, soak_lines
 from busbw.units import counted, format_duration
 
 if TYPE_CHECKING:
@@ -269,7 +270,9 @@ class SoakDisplay(TableDisplay):
                 self._result(plan, result, final=True)
             super()._take(item)
             self._print(soak_lines(record, columns(UNBOUND, self._out)))
-        elif kind != EventKind.CASE and not (kind == EventKind.FINDING and is_of_soak(item["finding"])):
+        elif kind == EventKind.FINDING and item["finding"]["check"] == SOAK_CHECK:
+            pass  # below the table, with all that was found
+        elif kind != EventKind.CASE:
             super()._take(item)
 
     def _window(self, item: Event, plan: Plan) -> None:
