@@ -19,7 +19,7 @@ from busbw.machine.nccl_ras import read_answer
 from busbw.model.hang import Communicator, HangAnswer, JobSeen, ProcessSeen
 from busbw.plan.flags.hang import HangSettings
 from busbw.report.console import print_lines
-from busbw.report.hang import hang_lines
+from busbw.report.events import hang_lines
 
 
 @dataclass(frozen=True)

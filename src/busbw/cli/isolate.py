@@ -20,7 +20,7 @@ from busbw.launch.variables import read_here
 from busbw.machine.visible import VISIBLE, gpu_named, words_of_gpus
 from busbw.model.event import Event, EventKind
 from busbw.model.finding import Finding, Severity
-from busbw.record.exclude import LOST, hint_of_lost
+from busbw.record.findings import LOST, hint_of_lost
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

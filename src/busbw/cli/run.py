@@ -348,7 +348,7 @@ def run_delivered(
     from busbw.rank.process import emit
     from busbw.rank.rank0 import Request
     from busbw.rank.watcher import begin
-    from busbw.record.deliver import Delivery
+    from busbw.record.arrive import Delivery
     from busbw.report.live import unless_nobody_reads
 
     identity = identify(os.environ)

@@ -222,7 +222,7 @@ def _print(record: RunRecord, part: Part, digests: Rows) -> None:
 
 
 def _histogram_lines(record: RunRecord, spread: Distribution, digests: Rows) -> Iterator[str]:
-    from busbw.report.histogram import histogram
+    from busbw.report.plots_of_run import histogram
     from busbw.report.text_plots import drawing
 
     # A result's mean leaves out what its median leaves out, and the bins do not.

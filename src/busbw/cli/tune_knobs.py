@@ -16,7 +16,8 @@ from busbw.judge.knobs import leader
 from busbw.plan.knobs_file import read_knobs
 from busbw.plan.setups import Setup
 from busbw.report.console import print_lines
-from busbw.report.tune import remark
+from busbw.report.fields import remark
+from busbw.report.tune import COLUMNS
 from busbw.units import counted, format_share, format_size
 
 # Launches the setups in turn, the first being how it is, and compares them.
@@ -54,7 +55,7 @@ def tune_knobs(path: Path, compare: Compare, format_name: str) -> ExitCode:
         )
     else:
         remarks = (_answer(taken, final), *(f"tried: {each}" for each in told))
-        print_lines([*(line for each in remarks for line in remark(each)), *_next(taken, final)])
+        print_lines([*(line for each in remarks for line in remark(each, COLUMNS)), *_next(taken, final)])
     return ExitCode.OK
 
 

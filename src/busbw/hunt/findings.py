@@ -12,7 +12,7 @@ from busbw.hunt.verdict import Decision, HuntVerdict, Suspect
 from busbw.model.finding import Finding, Severity
 from busbw.model.hunt import BANDWIDTH, LATENCY, QUICKEST, RESENT
 from busbw.model.record import HostInfo
-from busbw.record.exclude import excluding
+from busbw.record.findings import excluding
 from busbw.units import first_of
 
 CHECK: Final = "isolate"

@@ -295,8 +295,8 @@ class _Watcher:
         that then.
         """
         from busbw.model.record import RunStatus
+        from busbw.record.arrive import remove_scratch
         from busbw.record.close import close, read_status
-        from busbw.record.deliver import remove_scratch
 
         if not self._ends_ranks and read_status(folder) is RunStatus.RUNNING:
             rank, how = self._blamed or (0, ENDED)

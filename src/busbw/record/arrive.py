@@ -1,4 +1,8 @@
-"""The front process's side: a run folder made of an event stream, whole at every moment.
+"""A record on its way from rank 0 to the front process, through the event stream: both ends of it.
+
+Where the front process's run folder is shared with rank 0's host, rank 0 writes into it and sends nothing.
+Else it writes to a temporary folder and sends the finished files, within a bound, and the front makes a run
+folder of the stream that is whole at every moment.
 
 Each event counts once, by its number, so a stream may be read again from its start or repeat lines after a
 reconnection. Events are kept in log/stream.jsonl: a follower that attaches later starts from what was heard
@@ -8,15 +12,19 @@ before.
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import os
+import shutil
+import tempfile
+import threading
 import zlib
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from busbw.model.event import Event, EventKind, decode, encode
+from busbw.model.event import PART_BYTES, Emit, Event, EventKind, decode, encode, event
 from busbw.model.plain import from_plain
 from busbw.model.plan import Plan
 from busbw.model.record import RunRecord
@@ -25,17 +33,96 @@ from busbw.record.close import requested
 from busbw.record.folder import (
     DIGESTS_FILE,
     NCCL_FILES,
+    REQUEST_FILE,
     RESULTS_FILE,
     ROUNDS_FILE,
     RUN_FILE,
     SAMPLES_FILE,
     STREAM_FILE,
+    TICKET_FILE,
+    create,
 )
 from busbw.record.results import GrowingFile, append_line, append_round, forget_results
 from busbw.record.write import write_record
 
-# What may be written below a run folder by a stream, which other programs of the job can write to as well.
-_WANTED: Final = frozenset({RUN_FILE, str(DIGESTS_FILE), str(SAMPLES_FILE), *NCCL_FILES})
+# What is sent, in this order, and what may be written below a run folder by a stream, which other programs of
+# the job can write to as well.
+_SENT: Final = (RUN_FILE, *NCCL_FILES, str(DIGESTS_FILE), str(SAMPLES_FILE))
+# The samples of a large run stay where they are: the channel is a log.
+MOST_BYTES: Final = 4 << 20
+_SCRATCH: Final = "busbw-delivery-"
+
+
+class Delivery:
+    """Numbers rank 0's events, and sends the record just before the last one.
+
+    ``home`` is the front process's run folder as it names it; its last part is the run's id.
+    """
+
+    def __init__(self, home: Path, emit: Emit) -> None:
+        self.run_id = home.name
+        self.is_shared = _has_ticket(home)
+        self._scratch = None if self.is_shared else Path(tempfile.mkdtemp(prefix=_SCRATCH))
+        self.folder = home if self._scratch is None else create(self._scratch, self.run_id)
+        self._emit = emit
+        self._numbers = itertools.count()
+        self._lock = threading.Lock()
+
+    def asked(self) -> tuple[tuple[str, ...], dict[str, Any]] | None:
+        """The user's own command line and settings, where the folder is shared; else the front knows them."""
+        if not self.is_shared:
+            return None
+        fields = json.loads((self.folder / REQUEST_FILE).read_text())
+        return tuple(fields["argv"]), fields["settings"]
+
+    def emit(self, item: Event) -> None:
+        """Pass an event on. The record is whole once END comes (``rank.rank0``), and travels before it."""
+        with self._lock:
+            if item["event"] == EventKind.END and self._scratch is not None:
+                for packet in packets(self.folder):
+                    self._send(packet)
+                remove_scratch(self.folder)
+            self._send(item)
+
+    def _send(self, item: Event) -> None:
+        self._emit({**item, "seq": next(self._numbers)})
+
+
+def remove_scratch(folder: Path) -> None:
+    """Remove a run folder from which the record was to be sent; others stay."""
+    if folder.parent.name.startswith(_SCRATCH):
+        shutil.rmtree(folder.parent, ignore_errors=True)
+
+
+def _has_ticket(home: Path) -> bool:
+    """The ticket holds the run's id, so an older folder or another host's of the same name is not taken."""
+    try:
+        return (home / TICKET_FILE).read_text().strip() == home.name
+    except OSError:
+        return False
+
+
+def packets(folder: Path, most_bytes: int = MOST_BYTES) -> Iterator[Event]:
+    """The files of a record as events, the record itself first; what would exceed ``most_bytes`` (of
+    compressed data) is named in an event without data.
+    """
+    left = most_bytes
+    for name in _SENT:
+        path = folder / name
+        if not path.is_file():
+            continue
+        data = zlib.compress(path.read_bytes())
+        if len(data) > left and name != RUN_FILE:
+            yield event(EventKind.RECORD, path=name, part=0, parts=0, data="", bytes=len(data))
+            continue
+        left -= len(data)
+        parts = [data[at : at + PART_BYTES] for at in range(0, len(data), PART_BYTES)]
+        for number, part in enumerate(parts):
+            text = base64.b85encode(part).decode()
+            yield event(EventKind.RECORD, path=name, part=number, parts=len(parts), data=text)
+
+
+# ---- the front's end --------------------------------------------------------------------------------------
 
 
 class _Numbers:
@@ -147,7 +234,7 @@ class Arrival:
 
     def _file(self, item: Event) -> None:
         name = str(item["path"])
-        if name not in _WANTED:
+        if name not in _SENT:
             return
         if not item["parts"]:
             self.left_out = (*self.left_out, name)
@@ -173,7 +260,6 @@ class Arrival:
 
     def _own_words(self, data: bytes) -> bytes:
         """The user typed the front's command line, not the one that the job's ranks were given."""
-        fields = json.loads(data)
-        own = asdict(requested(self._folder))
-        fields.update({name: own[name] for name in ("argv", "settings", "run_id")})
+        own = requested(self._folder)
+        fields = {**json.loads(data), "argv": own.argv, "settings": own.settings, "run_id": own.run_id}
         return (json.dumps(fields, indent=1) + "\n").encode()

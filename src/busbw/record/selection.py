@@ -12,7 +12,7 @@ import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from busbw.errors import UsageError
 from busbw.record.folder import ID
@@ -21,7 +21,7 @@ from busbw.units import parse_duration
 _AGE: Final = re.compile(r"\d+(\.\d+)?(s|min|m|h|d)")
 _DAY: Final = r"\d{4}-\d\d-\d\d"
 _PERIOD: Final = re.compile(f"({_DAY})?(:)?({_DAY})?")
-_WORDS: Final = ("tag", "host", "version")
+_WORDS: Final = {"tag": "tags", "host": "hosts", "version": "versions"}  # by the field of their values
 HINT: Final = "write tag:NAME, host:NAME, version:NUMBER, 30d, 2026-11-01: or a run's name"
 
 
@@ -86,11 +86,8 @@ def _with(found: Selection, term: str, now: datetime) -> Selection:
     if colon and kind in _WORDS:
         if not value:
             raise UsageError(f"{term!r} names no {kind}", hint=HINT)
-        if kind == "tag":
-            return replace(found, tags=(*found.tags, value))
-        if kind == "host":
-            return replace(found, hosts=(*found.hosts, value))
-        return replace(found, versions=(*found.versions, value))
+        more: dict[str, Any] = {_WORDS[kind]: (*getattr(found, _WORDS[kind]), value)}
+        return replace(found, **more)
     if _AGE.fullmatch(term):
         return replace(found, since=now - timedelta(seconds=parse_duration(term)))
     if _is_period(term):

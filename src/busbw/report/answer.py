@@ -11,7 +11,6 @@ from typing import Any, Final
 from busbw.judge.diagnose.variance import UNSTABLE
 from busbw.judge.expectation import Expectation, Judged, Judgement
 from busbw.judge.launch_history import EARLIER_RUNS
-from busbw.judge.references.reference import Reference
 from busbw.judge.scatter import assumption
 from busbw.model.case import Case
 from busbw.model.collective import Placement
@@ -19,12 +18,11 @@ from busbw.model.conclusion import Conclusion, Question
 from busbw.model.finding import Severity
 from busbw.model.record import RunRecord, RunStatus
 from busbw.model.result import CaseResult, Status
-from busbw.report.fields import folded
+from busbw.report.fields import remark
 from busbw.units import first_of, format_gb_per_s, format_share, format_size, were
 
 NO_REFERENCE: Final = "no saved reference matches this operation, job size and device"
 _COLUMNS: Final = 100
-_INDENT: Final = "#   "
 _PROFILED: Final = "a profiler was attached, so it is not compared"
 _ALONE: Final = "one rank copies within its own memory, and nothing travels"
 _MOST_PROBLEMS: Final = 2
@@ -108,7 +106,10 @@ def _verdict(expectation: Expectation, at_peak: Judged | None) -> tuple[str, str
     )
     good = [each for each in cases if each.answer is Judgement.EXPECTED]
     undecided = [each for each in cases if each.answer is Judgement.UNDECIDED]
-    against = ", ".join(dict.fromkeys(map(_name, expectation.references)))
+    names = [
+        each.source if each.name.startswith(EARLIER_RUNS) else each.name for each in expectation.references
+    ]
+    against = ", ".join(dict.fromkeys(names))
     known = len(below) + len(good) + len(undecided)
     if below:
         worst = below[0]
@@ -137,21 +138,16 @@ def _assumed(judged: Judged) -> str:
     return "" if judged.assumed is None else f"; {assumption(judged.assumed)}"
 
 
-def _name(reference: Reference) -> str:
-    return reference.source if reference.name.startswith(EARLIER_RUNS) else reference.name
-
-
 def _broken(record: RunRecord) -> Iterator[str]:
     """What has no number, the worst first."""
     cases = len(record.plan.cases)
     for status, words in (
         (Status.WRONG, "gave wrong data: do not use them"),
         (Status.FAILED, "failed"),
-        (Status.NOT_RUN, "not measured"),
+        (Status.NOT_RUN, "{were} not measured"),
     ):
         if count := sum(result.status is status for result in record.results):
-            verb = f"{were(count)} " if status is Status.NOT_RUN else ""
-            yield f"{count} of {cases} cases {verb}{words}"
+            yield f"{count} of {cases} cases {words.format(were=were(count))}"
 
 
 def _warned(conclusions: Sequence[Conclusion]) -> Iterator[str]:
@@ -186,4 +182,4 @@ def answer_lines(answer: Mapping[str, Any], columns: int = _COLUMNS) -> list[str
     if problems := answer["problems"]:
         texts.append(f"problem: {first_of(problems, _MOST_PROBLEMS, '; ')}")
     texts.append(f"next: `{answer['next']}` {why}")
-    return [line for text in texts for line in folded(text, columns, "# ", _INDENT)]
+    return [line for text in texts for line in remark(text, columns)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from statistics import median
 from typing import Final
@@ -10,7 +10,7 @@ from typing import Final
 from busbw.judge.beside import Judged, judged
 from busbw.model.case import Case
 from busbw.model.mark import LEAST_OVERLAP, PART_ALONE
-from busbw.model.neighbour import Beside, Factor
+from busbw.model.neighbour import Factor
 from busbw.model.plan import Plan
 from busbw.model.result import CaseResult
 from busbw.report import curves
@@ -36,11 +36,22 @@ _DURING: Final = (
 
 def lines(plan: Plan, results: Sequence[CaseResult]) -> list[str]:
     """A table and an answer for every neighbour; nothing where none ran."""
-    found = judged(plan, results)
-    text = [line for own in found for line in ("", *_of_neighbour(own))]
-    if found:
-        notes = dict.fromkeys(note for own in found for note in _notes(own))
-        text += ["", *(line for note in notes for line in folded(note, _COLUMNS))]
+    text: list[str] = []
+    notes: dict[str, None] = {}
+    for found in judged(plan, results):
+        first, head = found[0].beside, _head(found)
+        rates = [rate for each in found for rate in each.beside.work_alone]
+        alone = f"; by itself {format_number(median(rates))} {first.unit} a rank" if any(rates) else ""
+        text += ["", *folded(f"beside {first.what}: {first.how}{alone}", _COLUMNS, rest="  ")]
+        rows: list[tuple[str, ...]] = []
+        for operation, own in groupby(found, key=lambda each: each.case.collective):
+            rows.append((operation, *head))  # its cases below its name
+            rows += ((format_size(each.case.size_bytes), *_row(each, head)) for each in own)
+        text += aligned(rows, range(len(rows[0])))
+        text += folded(answer(found), _COLUMNS, rest="  ")
+        notes |= dict.fromkeys(_notes(found))
+    text += [""] if notes else []
+    text += (line for note in notes for line in folded(note, _COLUMNS))
     return [f"# {line}".rstrip() for line in text]
 
 
@@ -52,19 +63,18 @@ def answer(found: Sequence[Judged]) -> str:
     if not decided:
         return f"{where}: too few rounds to say: raise --case-time"
     slower = [each for each in decided if each.is_slower]
-    text = f"{where}: {_of_worst(max(slower or decided, key=lambda each: each.beside.mean.value))}"
+    worst = max(slower or decided, key=lambda each: each.beside.mean.value)
+    of = worst.beside
+    text = f"{where}: {_name(worst.case)} takes {_interval(of.mean)} times as long"
+    text += f", {_interval(of.median)} at the median"
+    if of.left is not None:
+        work = "memory bandwidth" if of.unit == "GB/s" else "compute"
+        text += f", and leaves {100 * of.left.value:.0f} % of the {work}"
+    text += f", {PART_ALONE}" if worst.is_part_alone else ""
     if len(moving) > 1:
         text += f"; slower in {len(slower)} of {counted(len(moving), 'case')}"
     undecided = len(moving) - len(decided)
     return f"{text}, {undecided} with too few rounds to say" if undecided else text
-
-
-def _of_worst(worst: Judged) -> str:
-    found = worst.beside
-    text = f"{_name(worst.case)} takes {_interval(found.mean)} times as long"
-    text += f", {_interval(found.median)} at the median"
-    text += "" if found.left is None else f", and leaves {100 * found.left.value:.0f} % of the {_work(found)}"
-    return text + (f", {PART_ALONE}" if worst.is_part_alone else "")
 
 
 def plot_beside(of: tuple[str, ...], title: str, found: Sequence[Sequence[Judged]]) -> Plot:
@@ -91,25 +101,6 @@ def plot_beside(of: tuple[str, ...], title: str, found: Sequence[Sequence[Judged
     return Plot("curve", of, "beside", title, note, tuple(rows), table, words)
 
 
-def _of_neighbour(found: Sequence[Judged]) -> Iterator[str]:
-    first = found[0].beside
-    rates = [rate for each in found for rate in each.beside.work_alone]
-    alone = f"; by itself {format_number(median(rates))} {first.unit} a rank" if any(rates) else ""
-    yield from folded(f"beside {first.what}: {first.how}{alone}", _COLUMNS, rest="  ")
-    yield from _table(found)
-    yield from folded(answer(found), _COLUMNS, rest="  ")
-
-
-def _table(found: Sequence[Judged]) -> list[str]:
-    """The cases of an operation below its name."""
-    head = _head(found)
-    rows: list[tuple[str, ...]] = []
-    for operation, own in groupby(found, key=lambda each: each.case.collective):
-        rows.append((operation, *head))
-        rows += ((format_size(each.case.size_bytes), *_row(each, head)) for each in own)
-    return aligned(rows, range(len(rows[0])))
-
-
 def _head(found: Sequence[Judged]) -> tuple[str, ...]:
     clocks = ("clock MHz",) if any(each.beside.clocks_mhz for each in found) else ()
     return (*_ALWAYS, *((*_OF_LOADS, *clocks) if found[0].beside.unit else _OF_OPERATIONS))
@@ -125,18 +116,13 @@ def _interval(found: Factor | None, scale: int = 1) -> str:
     if found is None:
         return "n/a"
     form = _digits if scale == 1 else "{:.0f}".format
-    if found.low is None or found.high is None:
-        return f"{form(scale * found.value)} (n/a)"
-    return f"{form(scale * found.value)} ({form(scale * found.low)}-{form(scale * found.high)})"
+    ends = [scale * end for end in (found.low, found.high) if end is not None]
+    return f"{form(scale * found.value)} ({'-'.join(map(form, ends)) if len(ends) > 1 else 'n/a'})"
 
 
 def _digits(value: float) -> str:
     """Three, at most two of them decimals."""
     return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f}"
-
-
-def _during(each: Judged) -> str:
-    return f"{100 * each.during:.0f}" + (f" {PART_ALONE}" if each.is_part_alone else "")
 
 
 _CELLS: Final[Mapping[str, Callable[[Judged], str]]] = {
@@ -147,17 +133,13 @@ _CELLS: Final[Mapping[str, Callable[[Judged], str]]] = {
     "p99": lambda each: _interval(each.beside.p99),
     "left %": lambda each: _interval(each.beside.left, 100),
     "sum": lambda each: "n/a" if each.beside.sum is None else f"{each.beside.sum.value:.2f}",
-    "during %": _during,
+    "during %": lambda each: f"{100 * each.during:.0f}" + (f" {PART_ALONE}" if each.is_part_alone else ""),
     "clock MHz": lambda each: " > ".join(map(str, each.beside.clocks_mhz)) or "n/a",  # alone, and beside
 }
 
 
 def _row(each: Judged, head: Iterable[str]) -> tuple[str, ...]:
     return tuple(_CELLS[name](each) for name in head)
-
-
-def _work(beside: Beside) -> str:
-    return "memory bandwidth" if beside.unit == "GB/s" else "compute"
 
 
 def _name(case: Case) -> str:

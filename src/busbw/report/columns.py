@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from statistics import median
-from typing import Final
+from typing import Any, Final
 
 from busbw.model.case import Case
 from busbw.model.plan import Plan
-from busbw.model.result import CaseResult, GroupResult, Status
+from busbw.model.result import CaseResult, Status
+from busbw.report.fields import Field, shown
 from busbw.units import NS_PER_US, first_of, format_share_short
 
 NOT_APPLICABLE: Final = "n/a"
 NOT_OBSERVED: Final = "not observed"
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column: two header lines, and its width."""
-
-    title: str
-    unit: str
-    width: int
-
-
-ResultColumn = tuple[Column, Callable[[CaseResult], str]]
 
 
 def format_time_us(time_ns: float) -> str:
@@ -73,16 +62,12 @@ def without_interval(result: CaseResult) -> tuple[str, str]:
     return "", ""
 
 
-def _bandwidth(value: float | None) -> str:
-    return NOT_APPLICABLE if value is None else f"{value:.2f}"
-
-
 def _bytes(value: int | None) -> str:
     return "" if value is None else str(value)
 
 
-def _share(value: float | None) -> str:
-    return NOT_APPLICABLE if value is None else format_share_short(value, 0)
+def _overlap(result: CaseResult) -> str:
+    return NOT_APPLICABLE if result.overlap is None else format_share_short(result.overlap, 0)
 
 
 def _algorithm(result: CaseResult) -> str:
@@ -98,10 +83,6 @@ def _channels(result: CaseResult) -> str:
 
 def _unobserved(result: CaseResult) -> str:
     return NOT_APPLICABLE if result.status is Status.NOT_APPLICABLE else NOT_OBSERVED
-
-
-def _wrong(result: CaseResult) -> str:
-    return "N/A" if result.wrong is None else str(result.wrong)
 
 
 def _statistic(word: str, result: CaseResult) -> str:
@@ -121,62 +102,58 @@ def _statistic(word: str, result: CaseResult) -> str:
     return "" if result.time_ns is None else NOT_APPLICABLE
 
 
-FIRST: Final[tuple[ResultColumn, ...]] = (
-    (Column("time", "(us)", 10), lambda result: time_us(result.time_ns)),
-    (Column("+-", "95%", 6), _interval),
+FIRST: Final[tuple[Field[CaseResult], ...]] = (
+    Field("time", 10, lambda result: time_us(result.time_ns), unit="(us)"),
+    Field("+-", 6, _interval, unit="95%"),
 )
-LAST: Final[tuple[ResultColumn, ...]] = (
-    (Column("algbw", "(GB/s)", 7), lambda result: _bandwidth(result.algbw_gb_per_s)),
-    (Column("busbw", "(GB/s)", 7), lambda result: _bandwidth(result.busbw_gb_per_s)),
-    (Column("#wrong", "", 6), _wrong),
+LAST: Final[tuple[Field[CaseResult], ...]] = (
+    Field("algbw", 7, lambda result: shown(result.algbw_gb_per_s, ".2f"), unit="(GB/s)"),
+    Field("busbw", 7, lambda result: shown(result.busbw_gb_per_s, ".2f"), unit="(GB/s)"),
+    Field("#wrong", 6, lambda result: "N/A" if result.wrong is None else str(result.wrong)),
 )
 # Words that name a field rather than a statistic (model.result.FIELD_WORDS), and -S.
-_FIELDS: Final[dict[str, ResultColumn]] = {
-    "n": (Column("n", "", 5), lambda result: str(result.samples) if result.samples else ""),
-    "issue": (Column("issue", "(us)", 8), lambda result: time_us(result.issue_ns)),
-    "skew": (Column("skew", "(us)", 8), lambda result: time_us(result.skew_ns)),
-    "first": (Column("first", "(us)", 10), lambda result: time_us(result.first_call_ns)),
-    "in": (Column("in", "(B)", 11), lambda result: _bytes(result.input_bytes)),
-    "out": (Column("out", "(B)", 11), lambda result: _bytes(result.output_bytes)),
-    "algorithm": (Column("algorithm", "", 12), _algorithm),
-    "channels": (Column("channels", "", 12), _channels),
-    "overlap": (Column("overlap", "", 7), lambda result: _share(result.overlap)),
-    "timestamp": (Column("finished", "(UTC)", 12), lambda result: result.finished[11:23]),
+_FIELDS: Final[dict[str, Field[CaseResult]]] = {
+    "n": Field("n", 5, lambda result: str(result.samples or "")),
+    "issue": Field("issue", 8, lambda result: time_us(result.issue_ns), unit="(us)"),
+    "skew": Field("skew", 8, lambda result: time_us(result.skew_ns), unit="(us)"),
+    "first": Field("first", 10, lambda result: time_us(result.first_call_ns), unit="(us)"),
+    "in": Field("in", 11, lambda result: _bytes(result.input_bytes), unit="(B)"),
+    "out": Field("out", 11, lambda result: _bytes(result.output_bytes), unit="(B)"),
+    "algorithm": Field("algorithm", 12, _algorithm),
+    "channels": Field("channels", 12, _channels),
+    "overlap": Field("overlap", 7, _overlap),
+    "timestamp": Field("finished", 12, lambda result: result.finished[11:23], unit="(UTC)"),
 }
 _SHORT: Final = {"imbalance": "imb"}
-# Words of Plan.show that are lines below the table.
-_NO_COLUMN: Final = ("memory",)
 
 
-def result_columns(show: tuple[str, ...]) -> tuple[ResultColumn, ...]:
+def result_columns(show: tuple[str, ...]) -> tuple[Field[CaseResult], ...]:
     """The columns of one placement: time and its interval, what was asked for, bandwidths and the check."""
-    return (*FIRST, *(_column(word) for word in show if word not in _NO_COLUMN), *LAST)
-
-
-def _column(word: str) -> ResultColumn:
-    if word in _FIELDS:
-        return _FIELDS[word]
-    unit = "" if word == "cv" else "(us)"
-    return Column(_SHORT.get(word, word), unit, 8), partial(_statistic, word)
+    asked = [
+        _FIELDS.get(word)
+        or Field(_SHORT.get(word, word), 8, partial(_statistic, word), unit="" if word == "cv" else "(us)")
+        for word in show
+        if word != "memory"  # a line below the table
+    ]
+    return (*FIRST, *asked, *LAST)
 
 
 # Rows of groups of ranks, and what is said about who exchanges what. Pure.
 
-GROUP_COLUMN: Final = Column("group", "", 6)
+GROUP_WIDTH: Final = 6  # of the column of their names
 SUMMARY_NOTE: Final = (
     "groups: all = the slowest group of each sample; min, median, max = of each column over the groups, so"
     " time and bandwidth may come from different groups"
 )
-_SUMMARIES: Final[tuple[tuple[str, Callable[[Sequence[float]], float]], ...]] = (
-    ("min", min),
-    ("median", median),
-    ("max", max),
-)
-_OF_A_GROUP: Final = ("time_ns", "low_ns", "high_ns", "mean_ns", "algbw_gb_per_s", "busbw_gb_per_s", "wrong")
+_SUMMARIES: Final[Mapping[str, Callable[[Iterable[float]], float]]] = {
+    "min": min, "median": median, "max": max,
+}  # fmt: skip
+_SUMMARIZED: Final = ("time_ns", "algbw_gb_per_s", "busbw_gb_per_s", "wrong")
+_OF_A_GROUP: Final = (*_SUMMARIZED, "low_ns", "high_ns", "mean_ns")
 _SHOWN_GROUPS: Final = 4
 _SHOWN_RANKS: Final = 8
 
-GroupRow = tuple[str, int, int, list[CaseResult | None]]
+GroupRow = tuple[str, int, int, list[CaseResult]]
 
 
 def is_split(groups: Sequence[object]) -> bool:
@@ -186,19 +163,12 @@ def is_split(groups: Sequence[object]) -> bool:
 
 def group_rows(case: Case, results: Sequence[CaseResult]) -> Iterator[GroupRow]:
     """(name, size in bytes, count, results by placement) of each group, then of the summaries."""
-    numbers = max((len(result.groups) for result in results), default=0)
-    for number in range(numbers):
-        sides: list[CaseResult | None] = [_of_group(result, number) for result in results]
-        part = next(result.groups[number] for result in results if result.groups)
-        yield str(number), part.size_bytes, _count(case, part.ranks), sides
-    if not numbers:
-        return
-    for name, summary in _SUMMARIES:
+    parts = next((result.groups for result in results if result.groups), ())
+    for number, part in enumerate(parts):
+        count = case.count if case.row.variable is not None else case.shape(part.ranks).call_count
+        yield str(number), part.size_bytes, count, [_of_group(result, number) for result in results]
+    for name, summary in _SUMMARIES.items() if parts else ():
         yield name, case.size_bytes, case.count, [_summary(result, summary) for result in results]
-
-
-def _count(case: Case, ranks: int) -> int:
-    return case.count if case.row.variable is not None else case.shape(ranks).call_count
 
 
 def _of_group(result: CaseResult, number: int) -> CaseResult:
@@ -210,19 +180,13 @@ def _of_group(result: CaseResult, number: int) -> CaseResult:
     return replace(_bare(result), samples=result.samples, tau=result.tau, **numbers)
 
 
-def _summary(result: CaseResult, of: Callable[[Sequence[float]], float]) -> CaseResult:
-    def over(value: Callable[[GroupResult], float | None]) -> float | None:
-        values = [found for part in result.groups if (found := value(part)) is not None]
-        return of(values) if values else None
-
-    wrong = over(lambda part: part.wrong)
-    return replace(
-        _bare(result),
-        time_ns=over(lambda part: part.time_ns),
-        algbw_gb_per_s=over(lambda part: part.algbw_gb_per_s),
-        busbw_gb_per_s=over(lambda part: part.busbw_gb_per_s),
-        wrong=None if wrong is None else int(wrong),
-    )
+def _summary(result: CaseResult, of: Callable[[Iterable[float]], float]) -> CaseResult:
+    numbers: dict[str, Any] = {}
+    for name in _SUMMARIZED:
+        values = [found for part in result.groups if (found := getattr(part, name)) is not None]
+        if values:
+            numbers[name] = int(of(values)) if name == "wrong" else of(values)
+    return replace(_bare(result), **numbers)
 
 
 def _bare(result: CaseResult) -> CaseResult:

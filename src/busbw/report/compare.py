@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -14,12 +11,20 @@ from busbw.judge.compare import ComparedCase, Comparison, Verdict
 from busbw.judge.compare_arms import Arm, kind_words
 from busbw.judge.compare_regimes import ComparedRegime, compared_regimes
 from busbw.judge.scatter import assumption
-from busbw.report.fields import UNBOUND, Field, attributes, fitting, heading_of, row_of
+from busbw.report.fields import (
+    UNBOUND,
+    Field,
+    attributes,
+    csv_of,
+    fitting,
+    heading_of,
+    row_of,
+    shown,
+    values_of,
+)
 from busbw.units import NS_PER_US, format_number, format_share, format_size
 
 SCHEMA: Final = 2
-
-WORLD_COLUMNS = ("baseline", "nodes", "ranks", "version", "baseline_version")
 
 
 def table(comparison: Comparison, *, every_row: bool = False, columns: int = UNBOUND) -> Iterator[str]:
@@ -53,7 +58,14 @@ def evidence(comparison: Comparison, *, every_row: bool = False) -> Iterator[str
     judged = [row for row in comparison.rows if row.ratio is not None]
     if judged:
         yield f"# scatter  {_launches(judged)}; {_scatter(judged)}"
-    if wide := [row for row in judged if row.verdict is Verdict.AMBIGUOUS and _is_wide(row)]:
+    # Samples are what hides a difference, and not how launches scatter.
+    if wide := [
+        row
+        for row in judged
+        if row.verdict is Verdict.AMBIGUOUS
+        and row.known is not None
+        and (row.known.at_hand or row.sampling > row.known.deviation)
+    ]:
         own, by_size = max(row.sampling for row in wide), sorted(row.key.size_bytes for row in wide)
         where = sizes(by_size[0], by_size[-1])
         yield f"# samples  the runs' own intervals are up to +-{2 * own:.0%} at {where}: measure longer"
@@ -103,14 +115,10 @@ def regime_words(regime: ComparedRegime) -> str:
 
 def answer_words(regime: ComparedRegime) -> str:
     """The same without what it assumes."""
-    words = _answer(regime)
-    return f"{words}: {regime.why}" if regime.why else words
-
-
-def _answer(regime: ComparedRegime) -> str:
+    words = _without_difference(regime.verdict, regime.bound, regime.why) or regime.verdict.lower()
     if regime.least is not None and regime.most is not None:
-        return f"{regime.verdict.lower()} by {_span(regime.least, regime.most)}"
-    return _without_difference(regime.verdict, regime.bound, regime.why) or regime.verdict.lower()
+        words = f"{regime.verdict.lower()} by {_span(regime.least, regime.most)}"
+    return f"{words}: {regime.why}" if regime.why else words
 
 
 def row_words(row: ComparedCase) -> str:
@@ -170,11 +178,6 @@ def _scatter(rows: Sequence[ComparedCase]) -> str:
     return ", ".join(parts)
 
 
-def _is_wide(row: ComparedCase) -> bool:
-    """Whether samples are what hides a difference, and not how launches scatter."""
-    return row.known is not None and (row.known.at_hand or row.sampling > row.known.deviation)
-
-
 def _source(row: ComparedCase) -> str:
     if row.is_own or row.known is None:
         return "their own"
@@ -195,8 +198,7 @@ def _arm_words(arm: Arm, *, with_time: bool) -> str:
 
 
 def _every_row(comparison: Comparison, columns: int) -> Iterator[str]:
-    fields = fitting(_FIELDS, columns)
-    rule = comparison.rule
+    fields, rule = fitting(_FIELDS, columns), comparison.rule
     yield (
         f"# rule     FASTER, SLOWER: interval beyond +-{rule.delta / 2:.1%} and q < {rule.q:g};"
         f" SAME: within +-{max(rule.delta, rule.detect):.1%}"
@@ -209,84 +211,58 @@ def _every_row(comparison: Comparison, columns: int) -> Iterator[str]:
             yield title
             yield heading_of(fields)
             last = title
-        yield f"{row_of(fields, row)}  {row.verdict}{_why(row)}"
+        plain = _without_difference(row.verdict, row.bound, row.why)
+        words = "; ".join(filter(None, (plain, row.reasons, row.note and f"with {row.note}")))
+        yield f"{row_of(fields, row)}  {row.verdict}{words and f': {words}'}"
 
 
-def _n(row: ComparedCase) -> str:
-    counts = row.ratio.seen.n if row.ratio is not None else None
-    return (
-        "n/a" if counts is None else str(counts[0]) if counts[0] == counts[1] else f"{counts[0]}/{counts[1]}"
-    )
+def _launches_of(row: ComparedCase) -> str:
+    return "n/a" if row.ratio is None else "/".join(dict.fromkeys(map(str, row.ratio.seen.n)))
 
 
-def _interval(row: ComparedCase) -> str:
-    return "n/a" if row.interval is None else f"{row.interval[0]:.3f} to {row.interval[1]:.3f}"
+def _us(time_ns: float | None) -> str:
+    return "n/a" if time_ns is None else f"{time_ns / NS_PER_US:.{2 if time_ns < 1e7 else 0}f}"
+
+
+def _rate(gb_per_s: float | None) -> str:
+    return shown(gb_per_s, ".3f" if (gb_per_s or 0) < 10 else ".2f")
 
 
 _FIELDS: Final[tuple[Field[ComparedCase], ...]] = (
     Field("size", 10, lambda row: format_size(row.key.size_bytes)),
     Field("before us", 11, lambda row: _us(row.baseline_ns)),
     Field("now us", 11, lambda row: _us(row.time_ns)),
-    Field("GB/s", 9, lambda row: _number(row.baseline_busbw_gb_per_s), detail=True),
-    Field("GB/s", 9, lambda row: _number(row.busbw_gb_per_s), detail=True),
-    Field("speed", 7, lambda row: "n/a" if row.speedup is None else f"{row.speedup:.3f}"),
-    Field("95 % interval", 17, _interval),
-    Field("q", 8, lambda row: "n/a" if row.q is None else f"{row.q:.2g}", detail=True),
-    Field("n", 7, _n, detail=True),
+    Field("GB/s", 9, lambda row: _rate(row.baseline_busbw_gb_per_s), detail=True),
+    Field("GB/s", 9, lambda row: _rate(row.busbw_gb_per_s), detail=True),
+    Field("speed", 7, lambda row: shown(row.speedup, ".3f")),
+    Field("95 % interval", 17, lambda row: " to ".join(f"{end:.3f}" for end in row.interval or ()) or "n/a"),
+    Field("q", 8, lambda row: shown(row.q, ".2g"), detail=True),
+    Field("n", 7, _launches_of, detail=True),
     Field("rank", 5, lambda row: f"{row.rank}/{row.ranked}" if row.rank else "n/a", detail=True),
 )
-
-
-def _why(row: ComparedCase) -> str:
-    plain = _without_difference(row.verdict, row.bound, row.why)
-    words = "; ".join(filter(None, (plain, row.reasons, row.note and f"with {row.note}")))
-    return f": {words}" if words else ""
-
-
-def _us(time_ns: float | None) -> str:
-    if time_ns is None:
-        return "n/a"
-    return f"{time_ns / NS_PER_US:.2f}" if time_ns < 1e7 else f"{time_ns / NS_PER_US:.0f}"
-
-
-def _number(value: float | None) -> str:
-    return "n/a" if value is None else f"{value:.3f}" if value < 10 else f"{value:.2f}"
 
 
 def csv_text(comparisons: Iterable[Comparison]) -> str:
     """One line a row of all, with a heading."""
     rows = (
-        {**row_fields(row), **_world_fields(each.baseline, arm)}
+        {**values_of(_OF_ROW, row), **values_of(_OF_ARMS, (each.baseline, arm))}
         for each in comparisons
         for row in each.rows
         for arm in each.candidates
         if arm.name == row.arm
     )
-    return csv_of((*CSV_COLUMNS, *WORLD_COLUMNS), rows)
+    return csv_of((*_OF_ROW, *_OF_ARMS), rows)
 
 
-def csv_of(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
-    """A heading, and a line a row."""
-    out = io.StringIO()
-    writer = csv.DictWriter(out, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return out.getvalue()
-
-
-def _world_fields(baseline: Arm, arm: Arm) -> dict[str, Any]:
-    """What tells rows of several comparisons apart, by WORLD_COLUMNS. A setup that never ran has the
-    baseline's numbers of nodes and ranks.
-    """
-    return {
-        "baseline": baseline.name,
-        "nodes": arm.nodes or baseline.nodes or None,
-        "ranks": arm.ranks or baseline.ranks or None,
-        "version": arm.facts.get("version"),
-        "baseline_version": baseline.facts.get("version"),
-    }
-
-
+# Of a baseline and an arm, what tells rows of several comparisons apart. A setup that never ran has the
+# baseline's numbers of nodes and ranks.
+_OF_ARMS: Final[Mapping[str, Callable[[tuple[Arm, Arm]], Any]]] = {
+    "baseline": lambda arms: arms[0].name,
+    "nodes": lambda arms: arms[1].nodes or arms[0].nodes or None,
+    "ranks": lambda arms: arms[1].ranks or arms[0].ranks or None,
+    "version": lambda arms: arms[1].facts.get("version"),
+    "baseline_version": lambda arms: arms[0].facts.get("version"),
+}
 # Of a row, in the order of its columns.
 _OF_ROW: Final[Mapping[str, Callable[[ComparedCase], Any]]] = {
     **attributes("arm", "key.collective", "key.dtype", "key.op", "key.root", "key.placement"),
@@ -306,16 +282,9 @@ _OF_ROW: Final[Mapping[str, Callable[[ComparedCase], Any]]] = {
     "why": lambda row: row.reasons,
     **attributes("note", "key.pattern"),
 }
-CSV_COLUMNS: Final = tuple(_OF_ROW)
 
 
-def row_fields(row: ComparedCase) -> dict[str, Any]:
-    """One row as plain values, by CSV_COLUMNS."""
-    return {name: value(row) for name, value in _OF_ROW.items()}
-
-
-def regime_fields(regime: ComparedRegime) -> dict[str, Any]:
-    """One regime as plain values."""
+def _regime_fields(regime: ComparedRegime) -> dict[str, Any]:
     fields = {name: value for name, value in asdict(regime).items() if name != "of"}
     return {**fields, "kind": regime_kind(regime), "words": regime_words(regime)}
 
@@ -343,11 +312,6 @@ def comparison_fields(comparison: Comparison) -> dict[str, Any]:
         "differs": list(comparison.flags),
         "notes": list(comparison.notes),
         "counts": {verdict.value: comparison.count(verdict) for verdict in Verdict},
-        "regimes": [regime_fields(regime) for regime in compared_regimes(comparison)],
-        "rows": [row_fields(row) for row in comparison.rows],
+        "regimes": [_regime_fields(regime) for regime in compared_regimes(comparison)],
+        "rows": [values_of(_OF_ROW, row) for row in comparison.rows],
     }
-
-
-def json_text(comparison: Comparison) -> str:
-    """As JSON."""
-    return json.dumps(comparison_fields(comparison), indent=1) + "\n"

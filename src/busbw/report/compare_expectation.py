@@ -14,8 +14,17 @@ from busbw.judge.regimes import regimes
 from busbw.judge.scatter import DEVICE_BOUND, HOST_BOUND, Prior, assumption
 from busbw.judge.wires import Wires
 from busbw.model.case import LARGE
-from busbw.report.compare import csv_of
-from busbw.report.fields import UNBOUND, Field, attributes, fitting, heading_of, row_of
+from busbw.report.fields import (
+    UNBOUND,
+    Field,
+    attributes,
+    csv_of,
+    fitting,
+    heading_of,
+    row_of,
+    shown,
+    values_of,
+)
 from busbw.terminal import fit
 from busbw.units import format_size
 
@@ -34,8 +43,7 @@ def table(expectation: Expectation, *, rows: bool = False, columns: int = UNBOUN
         names = ", ".join(dict.fromkeys(case.reference for case in cases if case.reference))
         yield f"# {kind}" + (f", against {names}" if names else "")
         for regime in _regimes(cases):
-            lines = _regime(regime, said, on_device=expectation.prior.on_device)
-            yield from _wrapped(lines, columns)
+            yield from _wrapped(_regime(regime, said, on_device=expectation.prior.on_device), columns)
     counts = {answer: expectation.count(answer) for answer in Judgement}
     words = [f"{count} {answer}" for answer, count in counts.items() if count]
     if failures := expectation.arm.failures:
@@ -96,7 +104,8 @@ def _regime(regime: Sequence[Judged], said: set[str], *, on_device: bool) -> Ite
     answer, (lowest, highest, unseen) = regime[0].answer, _shares(regime)
     ends = dict.fromkeys((regime[0].key.size_bytes, regime[-1].key.size_bytes))
     sizes = f"  {' - '.join(map(format_size, ends)):17}"
-    words = f"{answer}, {_range(lowest, highest)}" if highest is not None else answer
+    ends_percent = dict.fromkeys(f"{100 * end:.0f}" for end in (lowest, highest) if end is not None)
+    words = f"{answer}, {'-'.join(ends_percent)}%" if ends_percent else answer
     if answer is Judgement.BELOW and unseen is not None:
         words += f" of the expected, where {1 - unseen:.0%} is the least"
     elif answer is Judgement.EXPECTED and unseen is not None:
@@ -128,11 +137,6 @@ def _cause(regime: Sequence[Judged], *, on_device: bool) -> str:
     if regime[0].key.size_bytes >= LARGE or not on_device:
         return "" if _assumed(regime) else f"launches differ by about {scatter:.0%}"
     return f"host-bound: launches differ by about {scatter:.0%}; -G leaves the host out"
-
-
-def _range(low: float | None, high: float | None) -> str:
-    """In percent, as 97-103%."""
-    return "-".join(dict.fromkeys(f"{100 * end:.0f}" for end in (low, high) if end is not None)) + "%"
 
 
 def _rows(kind: str, cases: Sequence[Judged], columns: int) -> Iterator[str]:
@@ -199,32 +203,26 @@ def _wires(wires: Wires) -> str:
     return f"{where}, {wires.rates} in one direction; {wires.source}"
 
 
+def _rate(gb_per_s: float | None) -> str:
+    return shown(gb_per_s, ".3g" if (gb_per_s or 0) < 10 else ".1f")
+
+
 def _interval(case: Judged) -> str:
-    if case.low_gb_per_s is None or case.high_gb_per_s is None:
-        return "n/a"
-    return f"{_number(case.low_gb_per_s)} to {_number(case.high_gb_per_s)}"
-
-
-def _percent(case: Judged) -> str:
-    limit = case.limit
-    return "n/a" if limit is None or limit.percent is None else f"{limit.percent:.0f}"
+    ends = case.low_gb_per_s, case.high_gb_per_s
+    return "n/a" if None in ends else " to ".join(map(_rate, ends))
 
 
 _FIELDS: Final[tuple[Field[Judged], ...]] = (
     Field("size", 10, lambda case: format_size(case.key.size_bytes)),
-    Field("busbw", 9, lambda case: _number(case.measured_gb_per_s)),
+    Field("busbw", 9, lambda case: _rate(case.measured_gb_per_s)),
     Field("95 % interval", 19, _interval, detail=True),
-    Field("expected", 9, lambda case: ("~" if case.interpolated else "") + _number(case.expected_gb_per_s)),
-    Field("share", 6, lambda case: "n/a" if case.ratio is None else f"{case.ratio:.0%}"),
-    Field("least", 9, lambda case: _number(case.bound_gb_per_s)),
-    Field("limit", 8, lambda case: _number(case.limit.busbw_gb_per_s if case.limit else None)),
-    Field("%", 5, _percent),
-    Field("wire", 8, lambda case: _number(case.limit.wire_gb_per_s if case.limit else None), detail=True),
+    Field("expected", 9, lambda case: ("~" if case.interpolated else "") + _rate(case.expected_gb_per_s)),
+    Field("share", 6, lambda case: shown(case.ratio, ".0%")),
+    Field("least", 9, lambda case: _rate(case.bound_gb_per_s)),
+    Field("limit", 8, lambda case: _rate(case.limit.busbw_gb_per_s if case.limit else None)),
+    Field("%", 5, lambda case: shown(case.limit.percent if case.limit else None, ".0f")),
+    Field("wire", 8, lambda case: _rate(case.limit.wire_gb_per_s if case.limit else None), detail=True),
 )
-
-
-def _number(value: float | None) -> str:
-    return "n/a" if value is None else f"{value:.3g}" if value < 10 else f"{value:.1f}"
 
 
 def _limits(expectation: Expectation) -> Iterator[str]:
@@ -242,7 +240,7 @@ def _limits(expectation: Expectation) -> Iterator[str]:
 
 def csv_text(expectation: Expectation) -> str:
     """One line a case, with a heading."""
-    return csv_of(CSV_COLUMNS, map(case_fields, expectation.cases))
+    return csv_of(_OF_CASE, (values_of(_OF_CASE, case) for case in expectation.cases))
 
 
 # Of a case, in the order of its columns.
@@ -258,12 +256,9 @@ _OF_CASE: Final[Mapping[str, Callable[[Judged], Any]]] = {
     "wire_gb_per_s": lambda case: case.limit and case.limit.wire_gb_per_s,
     **attributes("why", "key.pattern"),
 }
-CSV_COLUMNS: Final = tuple(_OF_CASE)
-
-
-def case_fields(case: Judged) -> dict[str, Any]:
-    """One case as plain values, by CSV_COLUMNS."""
-    return {name: value(case) for name, value in _OF_CASE.items()}
+_OF_REFERENCE: Final = attributes(
+    "name", "versions", "date", "source", "ranks", "ranks_stated", "root", "pattern", "launches"
+)
 
 
 def _regime_fields(regime: Sequence[Judged]) -> dict[str, Any]:
@@ -288,20 +283,7 @@ def expectation_fields(expectation: Expectation, gates: Sequence[str] = ()) -> d
         "nodes": expectation.arm.nodes or None,
         "definition": expectation.arm.definition,
         **dict(expectation.arm.facts),
-        "references": [
-            {
-                "name": reference.name,
-                "versions": dict(reference.versions),
-                "date": reference.date,
-                "source": reference.source,
-                "ranks": reference.ranks,
-                "ranks_stated": reference.ranks_stated,
-                "root": reference.root,
-                "pattern": reference.pattern,
-                "launches": reference.launches,
-            }
-            for reference in expectation.references
-        ],
+        "references": [values_of(_OF_REFERENCE, reference) for reference in expectation.references],
         "not_used": dict(expectation.unmatched),
         "notes": list(expectation.notes),
         "gates": list(gates),
@@ -310,5 +292,5 @@ def expectation_fields(expectation: Expectation, gates: Sequence[str] = ()) -> d
             for kind, cases in _by_kind(expectation).items()
             for regime in _regimes(cases)
         ],
-        "cases": [case_fields(case) for case in expectation.cases],
+        "cases": [values_of(_OF_CASE, case) for case in expectation.cases],
     }

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from busbw.judge.scaling import NAMES, ScalingRow
-from busbw.report.compare import csv_of
-from busbw.report.fields import Field, attributes, heading_of, row_of
+from busbw.report.fields import Field, attributes, csv_of, heading_of, row_of, shown, values_of
 from busbw.units import NS_PER_US, format_size
 
 
@@ -26,12 +25,15 @@ def table(rows: Sequence[ScalingRow]) -> Iterator[str]:
         yield row_of(_FIELDS, row) + failed + (f"  runs differ in {row.differs}" if row.differs else "")
 
 
-def _us(time_ns: float | None) -> str:
-    return "n/a" if time_ns is None else f"{time_ns / NS_PER_US:.2f}"
+Times = Callable[[ScalingRow], float | None]
 
 
-def _percentile(name: str) -> Field[ScalingRow]:
-    return Field(f"{name} us", 11, lambda row: _us(row.spread.get(name)))
+def _spread(name: str) -> Times:
+    return lambda row: row.spread.get(name)
+
+
+def _time(name: str, of: Times) -> Field[ScalingRow]:
+    return Field(f"{name} us", 11, lambda row: shown((ns := of(row)) and ns / NS_PER_US, ".2f"))
 
 
 _FIELDS: Final[tuple[Field[ScalingRow], ...]] = (
@@ -39,9 +41,9 @@ _FIELDS: Final[tuple[Field[ScalingRow], ...]] = (
     Field("nodes", 6, lambda row: str(row.nodes or "n/a")),
     Field("ranks", 6, lambda row: str(row.ranks or "n/a")),
     Field("runs", 5, lambda row: str(row.runs)),
-    Field("GB/s", 9, lambda row: "n/a" if row.busbw_gb_per_s is None else f"{row.busbw_gb_per_s:.2f}"),
-    Field("time us", 11, lambda row: _us(row.time_ns)),
-    *map(_percentile, NAMES),
+    Field("GB/s", 9, lambda row: shown(row.busbw_gb_per_s, ".2f")),
+    _time("time", lambda row: row.time_ns),
+    *(_time(name, _spread(name)) for name in NAMES),
 )
 
 
@@ -52,24 +54,16 @@ _OF_ROW: Final[Mapping[str, Callable[[ScalingRow], Any]]] = {
     "nodes": lambda row: row.nodes or None,
     "ranks": lambda row: row.ranks or None,
     **attributes("runs", "failed", "busbw_gb_per_s", "time_ns"),
-    "p50_ns": lambda row: row.spread.get("p50"),
-    "p95_ns": lambda row: row.spread.get("p95"),
-    "p99_ns": lambda row: row.spread.get("p99"),
-    "max_ns": lambda row: row.spread.get("max"),
+    **{f"{name}_ns": _spread(name) for name in NAMES},
     **attributes("why", "setup", "curve.pattern", "differs"),
 }
 
 
-def row_fields(row: ScalingRow) -> dict[str, Any]:
-    """One row as plain values."""
-    return {name: value(row) for name, value in _OF_ROW.items()}
-
-
 def csv_text(rows: Sequence[ScalingRow]) -> str:
     """One line a row, with a heading."""
-    return csv_of(tuple(_OF_ROW), map(row_fields, rows))
+    return csv_of(_OF_ROW, (values_of(_OF_ROW, row) for row in rows))
 
 
 def json_text(rows: Sequence[ScalingRow]) -> str:
     """As JSON."""
-    return json.dumps({"rows": [row_fields(row) for row in rows]}, indent=1) + "\n"
+    return json.dumps({"rows": [values_of(_OF_ROW, row) for row in rows]}, indent=1) + "\n"

@@ -1,8 +1,8 @@
-"""Events of a run as values and as lines of text: what every display needs."""
+"""Events of a run, findings and hangs as values and as lines of text: what every display needs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final, TextIO
 
@@ -13,11 +13,12 @@ from busbw.model.plain import from_plain
 from busbw.model.plan import Plan
 from busbw.model.record import Method, WorldInfo
 from busbw.model.result import CaseResult
-from busbw.report.fields import folded
-from busbw.report.hang import hang_lines
+from busbw.report.fields import aligned, folded
+from busbw.units import ranges
 
 _WIDTH: Final = 110
 _INDENT: Final = 9  # of what stands below a claim: as wide as the severity
+_MOST_ROWS: Final = 20  # of the ranks that hang
 SEVERITY_WORDS: Final = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 
 
@@ -39,6 +40,29 @@ def show_error(item: Event, err: TextIO) -> None:
         print(f"hint: {item['hint']}", file=err)
     if item.get("hang"):
         show_hang(from_plain(HangAnswer, item["hang"]), err)
+
+
+def hang_lines(answer: HangAnswer) -> Iterator[str]:
+    """Which ranks the others wait for, of our own runs and of other jobs alike: a table of ranks by
+    state, the evidence and what to do; what it comes to goes before.
+    """
+    if answer.states:
+        shown = answer.states[:_MOST_ROWS]
+        rows = [
+            ("ranks", "where", "state", "last operation"),
+            *((ranges(each.ranks), each.where, each.state, each.last) for each in shown),
+        ]
+        yield ""
+        yield from aligned(rows)
+        if answer.states != shown:
+            yield f"and {len(answer.states) - len(shown)} more lines"
+        yield ""
+    for words in answer.evidence:
+        yield f"# evidence {words}"
+    if answer.unseen:
+        yield f"# not seen {answer.unseen}"
+    if answer.next:
+        yield f"# next     {answer.next}"
 
 
 def show_hang(answer: HangAnswer, err: TextIO) -> None:

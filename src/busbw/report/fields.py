@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import textwrap
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Final, Generic, TypeVar
@@ -16,17 +18,25 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True)
 class Field(Generic[Row]):
-    """A column; a ``detail`` is left out where a terminal is narrow."""
+    """A column: its title and its ``unit`` above each other, and a row's cell; a ``detail`` is left out where
+    a terminal is narrow.
+    """
 
     title: str
     width: int
     cell: Callable[[Row], str]
     detail: bool = False
+    unit: str = ""
 
 
 def fitting(fields: Sequence[Field[Row]], columns: int) -> tuple[Field[Row], ...]:
     """Those that are shown on a terminal of so many columns."""
     return tuple(field for field in fields if columns >= _DETAILED or not field.detail)
+
+
+def shown(value: float | None, form: str) -> str:
+    """A number in a form of ``format``, or that there is none."""
+    return "n/a" if value is None else f"{value:{form}}"
 
 
 def heading_of(fields: Sequence[Field[Row]], last: str = "verdict") -> str:
@@ -50,9 +60,28 @@ def folded(text: str, columns: int, first: str = "", rest: str = "") -> list[str
     )  # fmt: skip
 
 
+def remark(text: str, columns: int) -> list[str]:
+    """Prose as lines that begin with # and fit so many columns."""
+    return folded(text, columns, "# ", "#   ")
+
+
 def attributes(*paths: str) -> dict[str, Callable[[Any], Any]]:
     """Columns for programs that are attributes of a row, by the last word of their path."""
     return {path.rpartition(".")[2]: attrgetter(path) for path in paths}
+
+
+def values_of(columns: Mapping[str, Callable[[Row], Any]], row: Row) -> dict[str, Any]:
+    """A row for programs, by the names of the columns."""
+    return {name: value(row) for name, value in columns.items()}
+
+
+def csv_of(columns: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> str:
+    """A heading, and a line a row."""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, tuple(columns), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return out.getvalue()
 
 
 def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:

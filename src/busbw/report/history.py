@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,9 +13,9 @@ from typing import Any, Final
 
 from busbw.model.history import Change, Launch, Level, Point, Series
 from busbw.report.curves import BANDWIDTH
-from busbw.report.fields import folded
+from busbw.report.fields import csv_of, folded
 from busbw.report.plots import Plot, Table
-from busbw.report.sparkline import sparkline
+from busbw.report.text_plots import sparkline
 from busbw.stats.change_points import KNOWN
 from busbw.units import (
     NS_PER_US,
@@ -97,8 +95,8 @@ def overview(told: Sequence[Told], most: int) -> Iterator[str]:
     """
     shown = left = 0
     for _, several in groupby(told, key=lambda each: (each.series.testbed.key, _curve(each))):
-        own = list(several)
-        regimes = list(_regimes(own))
+        own = sorted(several, key=lambda each: (each.series.case.size_bytes, each.series.case.kind))
+        regimes = [list(regime) for _, regime in groupby(own, key=_newest_change)]
         if shown >= most:
             left += len(regimes)
             continue
@@ -119,18 +117,12 @@ def _curve(told: Told) -> str:
     return kind
 
 
-def _regimes(told: Sequence[Told]) -> Iterator[list[Told]]:
-    by_size = sorted(told, key=lambda each: (each.series.case.size_bytes, each.series.case.kind))
-    for _, several in groupby(by_size, key=_newest_change):
-        yield list(several)
-
-
 def _newest_change(told: Told) -> tuple[object, ...]:
     """What tells the newest change of a series from another one, and what became of it."""
     change = told.level.change
     if change is None:
         return ()
-    when = change.explained or (_day(change.at),)
+    when = change.explained or (_time(change.at)[:10],)
     return when, change.speed > 0, told.level.is_lost
 
 
@@ -157,16 +149,12 @@ def change_words(told: Told, change: Change, speed: float | None = None) -> str:
     cause = ("one of " if len(change.explained) > 1 else "") + first_of(change.explained, _MOST_WORDS)
     cause = cause or f"from run {_run(told, change.launch)} on, no cause known"
     why = told.why(change)
-    return f"{share} since {_day(change.at)}: {cause}" + (f"; accepted: {why}" if why else "")
+    return f"{share} since {_time(change.at)[:10]}: {cause}" + (f"; accepted: {why}" if why else "")
 
 
 def _run(told: Told, number: int) -> str:
     launch = told.launches.get(number)
     return launch.run if launch is not None else ""
-
-
-def _day(at: int) -> str:
-    return _time(at)[:10]
 
 
 def _time(at: int) -> str:
@@ -182,7 +170,7 @@ def detail(told: Told, columns: int, *, unicode: bool) -> Iterator[str]:
     first, last = told.points[0], told.points[-1]
     yield f"# {case.kind}, {format_flag_size(case.size_bytes)}: {testbed_words(told.series)}"
     yield (
-        f"# {counted(len(told.points), 'point')}, {_day(first.at)} to {_day(last.at)}:"
+        f"# {counted(len(told.points), 'point')}, {_time(first.at)[:10]} to {_time(last.at)[:10]}:"
         f" newest {told.speed(last.time_ns)}, level {told.speed(level.now_ns)}"
         + (f", launches differ by {format_share(level.deviation)}" if len(told.points) >= KNOWN else "")
     )
@@ -239,15 +227,13 @@ _COLUMNS: Final = ("operation", "kind", "size_bytes", "ranks", "nodes", "device"
 
 def csv_text(told: Sequence[Told]) -> str:
     """A line a point."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(_COLUMNS)
-    for each in told:
-        for point in fields(each)["points"]:
-            case, machine = each.series.case, each.series.testbed.machine
-            of_series = (*case, *(machine[name] for name in ("ranks", "nodes", "device", "network")))
-            writer.writerow((*of_series, each.series.testbed.key, *point.values()))
-    return out.getvalue()
+    rows = (
+        {**each.series.case._asdict(), "testbed": each.series.testbed.key, **point,
+         **{name: each.series.testbed.machine[name] for name in ("ranks", "nodes", "device", "network")}}
+        for each in told
+        for point in fields(each)["points"]
+    )  # fmt: skip
+    return csv_of(_COLUMNS, rows)
 
 
 def fields(told: Told) -> dict[str, Any]:
@@ -255,14 +241,12 @@ def fields(told: Told) -> dict[str, Any]:
     series, level = told.series, told.level
     starts = {change.at for change in told.changes}
 
-    def busbw(time_ns: float) -> float | None:
-        return None if series.bus_bytes is None else gb_per_s(series.bus_bytes, time_ns)
-
     def point(each: Point) -> dict[str, Any]:
-        launch = told.launches[each.launch]
+        launch, bus_bytes = told.launches[each.launch], series.bus_bytes
         return {
             "run": launch.run, "ended": launch.ended, "version": launch.version, "time_ns": each.time_ns,
-            "busbw_gb_per_s": busbw(each.time_ns), "begins_level": each.at in starts,
+            "busbw_gb_per_s": None if bus_bytes is None else gb_per_s(bus_bytes, each.time_ns),
+            "begins_level": each.at in starts,
         }  # fmt: skip
 
     return {

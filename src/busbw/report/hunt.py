@@ -15,18 +15,20 @@ from busbw.model.finding import Severity
 from busbw.model.hunt import BANDWIDTH, LATENCY, METRICS, Hunt
 from busbw.model.plan import Plan
 from busbw.model.record import Method, RunRecord, WorldInfo
-from busbw.record.exclude import LOST, with_lost
+from busbw.record.findings import LOST, with_lost
 from busbw.record.folder import RUN_FILE
 from busbw.report.console import columns
 from busbw.report.display import Display, who_lines
 from busbw.report.events import finding_lines
 from busbw.report.fields import UNBOUND, folded
-from busbw.report.hunt_tables import CSV_FIELDS, cut_lines, group_lines, rows
+from busbw.report.plots_of_hunt import CSV_FIELDS, cut_lines, group_lines, plots, rows
+from busbw.report.text_plots import drawing
 from busbw.units import counted, format_duration, format_size
 
 _WORDS: Final = {"healthy": "HEALTHY", "slow": "SLOW", "undecided": "COULD NOT DECIDE"}
 _COLUMNS: Final = 100  # of prose
 _RANKED_SHOWN: Final = 3
+_HEALTHY: Final = "nothing to do: no part is slow"
 _LEAST_RANKED: Final = 0.0005  # 0.1 % as it is printed
 
 
@@ -43,7 +45,10 @@ class HuntDisplay(Display):
 
     def _begin(self, header: Event, plan: Plan, world: WorldInfo, method: Method) -> None:
         self._hosts = tuple(rank.host for rank in world.ranks)
-        self._print(header_lines(plan, world, str(header["busbw_version"])))
+        assert plan.hunt is not None
+        self._print(who_lines(plan.hunt.kind, plan, world, str(header["busbw_version"])))
+        self._print([f"# nic      {plan.hunt.nic} of every host"] if plan.hunt.nic else [])
+        self._print([f"# test     {_test_words(plan.hunt)}"])
         if self._progress is not None:
             self._progress.start(1, "round 1")
 
@@ -90,8 +95,7 @@ class HuntDisplay(Display):
         print(line, file=self._err, flush=True)
 
     def _result(self, hunt: Hunt, folder: str) -> list[str]:
-        answers, details = self.verdict_lines()
-        lines = list(answers)
+        lines, details = self.verdict_lines()
         width = columns(UNBOUND, self._out)
         if hunt.kind == "rails":
             lines += group_lines(self._rounds, hunt.size_bytes, self._verdict.get("fields", ()))
@@ -105,10 +109,7 @@ class HuntDisplay(Display):
 
     def _maps(self, hunt: Hunt, width: int) -> Iterator[str]:
         """What was measured between ranks or hosts; less is drawn where not everything was asked for."""
-        from busbw.report import plots_of_hunt  # most runs hunt nothing
-        from busbw.report.text_plots import drawing
-
-        maps = plots_of_hunt.plots("", hunt.kind, hunt.size_bytes, self._hosts, self._rounds)
+        maps = plots("", hunt.kind, hunt.size_bytes, self._hosts, self._rounds)
         for at, plot in enumerate(maps):
             yield from ("#", f"# {plot.title}", *folded(plot.note, min(width, _COLUMNS), "# ", "# "))
             if self._whole or hunt.kind == "rails" or not at:
@@ -117,11 +118,9 @@ class HuntDisplay(Display):
     def _next_lines(self, hunt: Hunt, name: str) -> list[str]:
         """What to do now, and where the rest is."""
         steps = list(dict.fromkeys(each["hint"] for each in self._findings if each["hint"]))
-        if not steps and not self._verdict:
-            steps = ["hunt again: this one ended before its verdict"]
         if not steps:
-            is_map = hunt.kind == "pairs"
-            steps = ["`busbw isolate` finds what is slow" if is_map else "nothing to do: no part is slow"]
+            healthy = "`busbw isolate` finds what is slow" if hunt.kind == "pairs" else _HEALTHY
+            steps = [healthy if self._verdict else "hunt again: this one ended before its verdict"]
         if not self._whole:
             steps.append(f"`busbw show {name} --all` shows the rest")
         return [f"# {'' if at else 'next':<8} {step}" for at, step in enumerate(steps)]
@@ -130,20 +129,16 @@ class HuntDisplay(Display):
         """Of every field the answer, and what stands below its findings."""
         lost = any(finding["check"] == LOST for finding in self._findings)
         fields = with_lost(self._verdict, self._findings).get("fields", ())
-        return (
-            [answer_line(field, lost=lost) for field in fields],
-            [line for field in fields for line in _detail_lines(field, whole=self._whole)],
-        )
-
-
-def header_lines(plan: Plan, world: WorldInfo, version: str) -> list[str]:
-    """What hunts, with what, among whom."""
-    assert plan.hunt is not None
-    return [
-        *who_lines(plan.hunt.kind, plan, world, version),
-        *([f"# nic      {plan.hunt.nic} of every host"] if plan.hunt.nic else []),
-        f"# test     {_test_words(plan.hunt)}",
-    ]
+        details = []
+        for field in fields:
+            if (noise := noise_words(field)) and self._whole:
+                details.append(f"# noise    {noise}")
+            if ranked := ranking_words(field):  # where to look first
+                details.append(f"# slowest  {ranked}")
+            excluded = exclude_words(field)
+            shown = excluded if self._whole else excluded[:1]  # Kubernetes' words are long
+            details += [f"# {name:<8} {text}" for name, text in shown]
+        return [answer_line(field, lost=lost) for field in fields], details
 
 
 def _test_words(hunt: Hunt) -> str:
@@ -192,16 +187,6 @@ def answer_line(field: Mapping[str, Any], *, lost: bool) -> str:
     return f"# result   {verdict_words(field)}: {who}, {cost}"
 
 
-def _detail_lines(field: Mapping[str, Any], *, whole: bool) -> list[str]:
-    """The noise, where to look first, and whom to leave out."""
-    noise = noise_words(field)
-    lines = [f"# noise    {noise}"] if noise and whole else []
-    if ranked := ranking_words(field):
-        lines.append(f"# slowest  {ranked}")
-    excluded = exclude_words(field) if whole else exclude_words(field)[:1]  # Kubernetes' words are long
-    return lines + [f"# {name:<8} {text}" for name, text in excluded]
-
-
 def verdict_words(field: Mapping[str, Any]) -> str:
     """The verdict in a word; healthy is no more than what was tested."""
     word, pairs = _WORDS[field["decision"]], int(field.get("pairs", 0))
@@ -223,10 +208,8 @@ def noise_words(field: Mapping[str, Any]) -> str:
 
 def ranking_words(field: Mapping[str, Any]) -> str:
     """Where to look first after a hunt that could not decide; empty after any other."""
-    if field["decision"] != "undecided":
-        return ""
     slower = [each for each in field.get("ranking", ()) if each["loss"] >= _LEAST_RANKED]
-    if not slower:
+    if field["decision"] != "undecided" or not slower:
         return ""
     first = ", ".join(f"{each['name']} {each['loss']:.1%}" for each in slower[:_RANKED_SHOWN])
     return f"{first} less bandwidth than the others; a ranking, not an accusation"
@@ -234,12 +217,8 @@ def ranking_words(field: Mapping[str, Any]) -> str:
 
 def exclude_words(field: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Whom Slurm and Kubernetes are to leave out, in their words; empty where that is nobody."""
-    if not field["exclude"]:
-        return []
-    return [
-        ("slurm", str(field["exclude"]["slurm"])),
-        ("k8s", json.dumps(field["exclude"]["kubernetes"])),
-    ]
+    whom = field["exclude"]
+    return [("slurm", str(whom["slurm"])), ("k8s", json.dumps(whom["kubernetes"]))] if whom else []
 
 
 class _ForPrograms(HuntDisplay):

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import csv
-import io
 import os
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import TYPE_CHECKING, Final, TextIO
 
 from busbw.errors import BusbwError
 from busbw.model.case import Case
@@ -20,21 +19,14 @@ from busbw.model.finding import Severity
 from busbw.model.mark import conditions_of
 from busbw.model.plan import Plan
 from busbw.model.record import Method, WorldInfo
-from busbw.model.result import (
-    FIELD_WORDS,
-    CaseResult,
-    not_run,
-)
+from busbw.model.result import FIELD_WORDS, CaseResult, not_run
+from busbw.model.soak import SOAK_CHECK
 from busbw.report import rows, table
 from busbw.report.console import CleanConsole, columns, print_lines
 from busbw.report.display import Display, who_lines
-from busbw.report.events import (
-    SEVERITY_WORDS,
-    finding_lines,
-    read_result,
-)
+from busbw.report.events import SEVERITY_WORDS, finding_lines, read_result
 from busbw.report.fields import UNBOUND
-from busbw.report.soak import end_words, is_of_soak, level_words, share_done, soak_lines
+from busbw.report.soak import end_words, level_words, share_done, soak_lines
 from busbw.units import counted, format_duration
 
 if TYPE_CHECKING:
@@ -118,10 +110,10 @@ class TableDisplay(Display):
         self._layouts: dict[tuple[object, ...], rows.Layout] = {}
         self._results: list[CaseResult] = []
         self._memory_bytes: dict[str, int] = {}
-        self._head: list[str] = []  # of the table under way
+        self._heads: dict[int, list[str]] = {}  # of the table under way, by stream
         self._shown = 0  # results that are in a row already
         self._said: set[str] = set()  # conditions
-        self._tables: dict[int, list[str]] = {}  # of streams: the first is shown at once, the others later
+        self._later: dict[int, list[str]] = defaultdict(list)  # lines of all streams but the first
         self._passed: dict[int, CaseResult] = {}  # cases that are not final
 
     def _begin(self, header: Event, plan: Plan, world: WorldInfo, method: Method) -> None:
@@ -152,8 +144,8 @@ class TableDisplay(Display):
         for result in list(self._passed.values()):  # of a run that was ended: the record has them as they are
             self._result(plan, result, final=True)
         self._row(plan)
-        for number in sorted(self._tables):
-            self._print(self._tables[number])
+        for number in sorted(self._later):
+            self._print(self._later[number])
         folder, most = str(item["folder"]), self._memory_bytes
         if self._screen is not None:
             self._print(_scatter_lines(folder, plan, self._results))
@@ -181,12 +173,7 @@ class TableDisplay(Display):
             self._results.append(result)
             if self._progress is not None:
                 self._progress.step(len(self._results), self._under_way(plan, len(self._results)))
-            case = plan.cases[result.case]
-            if plan.streams:
-                self._stream_row(plan, case, result)
-            elif case.in_place or not self._is_followed_in_place(
-                plan, result
-            ):  # the second of the pair, or alone
+            if plan.streams or self._ends_row(plan, result):
                 self._row(plan)
         if self._progress is not None and self._passed:
             done = sum(len(each.pass_samples) / each.passes for each in self._passed.values())
@@ -200,46 +187,45 @@ class TableDisplay(Display):
         pair = self._results[self._shown :]
         for result in self._passed.values():
             pair = [*pair, result]
-            case = plan.cases[result.case]
-            if case.in_place or not self._is_followed_in_place(plan, result):
-                lines += self._lines(plan, case, pair)
+            if self._ends_row(plan, result):
+                case = plan.cases[result.case]
+                lines += rows.rows(self._layout(plan, case), plan, case, pair)
                 pair = []
         return lines
 
     def _under_way(self, plan: Plan, done: int) -> str:
         return table.describe_case(plan.cases[done]) if done < len(plan.cases) else "closing the record"
 
-    def _stream_row(self, plan: Plan, case: Case, result: CaseResult) -> None:
-        """A row of the first stream's table now; those of the others when all are through."""
-        self._shown += 1
-        self._print(self._new_conditions(plan, [result]))
-        lines = self._tables.setdefault(case.stream, ["#", *rows.heading(self._layout(plan, case))])
-        lines += self._lines(plan, case, [result])
-        if case.stream == 0:
-            self._print(lines)
-            lines.clear()
-
-    def _is_followed_in_place(self, plan: Plan, result: CaseResult) -> bool:
-        """Whether the same size comes again, in place: what nccom-test measures does not."""
+    def _ends_row(self, plan: Plan, result: CaseResult) -> bool:
+        """Whether it is the second of a pair, or alone: what nccom-test measures does not come in place."""
         case = plan.cases[result.case]
-        return any(
+        return case.in_place or not any(
             other.in_place and (other.collective, other.size_bytes) == (case.collective, case.size_bytes)
             for other in plan.cases[result.case + 1 : result.case + 2]
         )
 
     def _row(self, plan: Plan) -> None:
-        """The results since the last row; half a row where the run ended between two placements."""
+        """The results since the last row; half a row where the run ended between two placements. Rows of the
+        first stream are shown now, those of the others when all are through.
+        """
         results = self._results[self._shown :]
         if not results:
             return
         self._shown += len(results)
         case = plan.cases[results[0].case]
-        self._print(self._new_conditions(plan, results))
-        heading = rows.heading(self._layout(plan, case))
-        if heading != self._head:
-            self._head = heading
-            self._print(["#", *heading])
-        self._print(self._lines(plan, case, results))
+        found = conditions_of((plan.cases[result.case], result) for result in results)
+        new = [line for line in found if line not in self._said]
+        self._said.update(new)
+        self._print(f"# note     {line}" for line in new)
+        layout = self._layout(plan, case)
+        heading, lines = rows.heading(layout), rows.rows(layout, plan, case, results)
+        if heading != self._heads.get(case.stream):
+            self._heads[case.stream] = heading
+            lines = ["#", *heading, *lines]
+        if case.stream > 0:
+            self._later[case.stream] += lines
+        else:
+            self._print(lines)
 
     def _layout(self, plan: Plan, case: Case) -> rows.Layout:
         """Of the case's table: on a terminal it fits, unless all columns are shown."""
@@ -251,17 +237,6 @@ class TableDisplay(Display):
                 else rows.fitted(plan, case, self._screen.width)
             )
         return self._layouts[name]
-
-    def _lines(self, plan: Plan, case: Case, results: Sequence[CaseResult]) -> list[str]:
-        """Of one size."""
-        return rows.rows(self._layout(plan, case), plan, case, results)
-
-    def _new_conditions(self, plan: Plan, results: Sequence[CaseResult]) -> list[str]:
-        """Lines of conditions that hold from here on."""
-        found = conditions_of((plan.cases[result.case], result) for result in results)
-        lines = [line for line in found if line not in self._said]
-        self._said.update(lines)
-        return [f"# note     {line}" for line in lines]
 
     def _print(self, lines: Iterable[str]) -> None:
         print_lines(lines, self._out, whole=self._wide)
@@ -295,7 +270,9 @@ class SoakDisplay(TableDisplay):
                 self._result(plan, result, final=True)
             super()._take(item)
             self._print(soak_lines(record, columns(UNBOUND, self._out)))
-        elif kind != EventKind.CASE and not (kind == EventKind.FINDING and is_of_soak(item["finding"])):
+        elif kind == EventKind.FINDING and item["finding"]["check"] == SOAK_CHECK:
+            pass  # below the table, with all that was found
+        elif kind != EventKind.CASE:
             super()._take(item)
 
     def _window(self, item: Event, plan: Plan) -> None:
@@ -408,29 +385,10 @@ class PreflightDisplay(Display):
 
 CASE_FIELDS = ("collective", "dtype", "op", "root", "requested_bytes", "size_bytes", "count", "placement")
 RESULT_FIELDS = (
-    "status",
-    "time_ns",
-    "low_ns",
-    "high_ns",
-    "mean_ns",
-    "algbw_gb_per_s",
-    "busbw_gb_per_s",
-    "samples",
-    "calls_per_sample",
-    "warmup_calls",
-    "stop",
-    "wrong",
-    "issue_ns",
-    "skew_ns",
-    "first_call_ns",
-    "excluded",
-    "finished",
-    "marks",
-    "error",
-    "conditions",
+    *("status", "time_ns", "low_ns", "high_ns", "mean_ns", "algbw_gb_per_s", "busbw_gb_per_s", "samples"),
+    *("calls_per_sample", "warmup_calls", "stop", "wrong", "issue_ns", "skew_ns", "first_call_ns"),
+    *("excluded", "finished", "marks", "error", "conditions"),
 )
-
-
 STREAM_FIELDS = ("stream", "beside", "overlap")
 
 
@@ -445,7 +403,14 @@ class CsvDisplay(Display):
 
     def _begin(self, header: Event, plan: Plan, world: WorldInfo, method: Method) -> None:
         self._ranks = world.size
-        self._write([*CASE_FIELDS, "ranks", *RESULT_FIELDS, *_statistics(plan), *_more(plan), *_beside(plan)])
+        # Statistics that were asked for: times in ns, cv a ratio.
+        asked = (word for word in plan.show if word not in (*FIELD_WORDS, "timestamp", "memory"))
+        more = (*(STREAM_FIELDS if plan.streams else ()), *["even"] * any(case.even for case in plan.cases))
+        beside = (f"beside {each.text}" for each in plan.beside)
+        names = (*CASE_FIELDS, "ranks", *RESULT_FIELDS, *asked, *more, *beside)
+        self._rows = csv.DictWriter(self._out, names, extrasaction="ignore", lineterminator="\n")
+        self._rows.writeheader()
+        self._out.flush()
 
     def _take(self, item: Event) -> None:
         if item["event"] == EventKind.FINDING and item["finding"]["severity"] != Severity.INFO:
@@ -461,42 +426,14 @@ class CsvDisplay(Display):
 
     def _result(self, plan: Plan, result: CaseResult) -> None:
         self._written += 1
-        case, values = asdict(plan.cases[result.case]), asdict(result)
-        values |= {"marks": " ".join(result.marks), "conditions": " ".join(result.conditions)}
-        together = {**case, **values, "beside": "; ".join(case["beside"])}
-        self._write(
-            [
-                *(case[name] for name in CASE_FIELDS),
-                self._ranks,
-                *(values[name] for name in RESULT_FIELDS),
-                *(result.stats.get(word) for word in _statistics(plan)),
-                *(together[name] for name in _more(plan)),
-                *_times_as_long(plan, result),
-            ]
-        )
-
-    def _write(self, values: list[Any]) -> None:
-        buffer = io.StringIO()
-        csv.writer(buffer, lineterminator="\n").writerow("" if value is None else value for value in values)
-        self._out.write(buffer.getvalue())
+        case = plan.cases[result.case]
+        lists = {
+            "marks": " ".join(result.marks),
+            "conditions": " ".join(result.conditions),
+            "beside": "; ".join(case.beside),
+        }
+        # How many times as long a call takes beside each neighbour.
+        longer = {f"beside {each.what}": each.mean.value for each in result.neighbours}
+        values = {**asdict(case), **asdict(result), "ranks": self._ranks, **lists, **result.stats, **longer}
+        self._rows.writerow(values)
         self._out.flush()
-
-
-def _statistics(plan: Plan) -> list[str]:
-    """Statistics that were asked for, as extra columns: times in ns, cv a ratio."""
-    return [word for word in plan.show if word not in (*FIELD_WORDS, "timestamp", "memory")]
-
-
-def _more(plan: Plan) -> tuple[str, ...]:
-    """What rows of operations at once, and of uneven ones, have more."""
-    return (*(STREAM_FIELDS if plan.streams else ()), *["even"] * any(case.even for case in plan.cases))
-
-
-def _beside(plan: Plan) -> list[str]:
-    """How many times as long a call takes beside each neighbour, as extra columns."""
-    return [f"beside {each.text}" for each in plan.beside]
-
-
-def _times_as_long(plan: Plan, result: CaseResult) -> list[float | None]:
-    found = {each.what: each.mean.value for each in result.neighbours}
-    return [found.get(each.text) for each in plan.beside]

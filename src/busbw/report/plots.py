@@ -1,4 +1,4 @@
-"""Plots as values, and their pictures: SVG and PNG by Vega-Lite (altair, vl-convert), without a browser.
+"""Plots as values, and their pictures: SVG and PNG by Vega-Lite (vl-convert), without a browser.
 
 A picture in a page takes its colours from the page's style sheet, so it follows light and dark; one in a
 file has them inside. Every mark that stands for a number has its words as ``aria-label``: screen readers read
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     Picture = alt.Chart | alt.LayerChart | alt.FacetChart
 
 Row = Mapping[str, Any]
+Spec = dict[str, Any]  # of a picture or a part of it, in the words of Vega-Lite
 
 WIDTH: Final = 390  # small enough that a telephone's screen leaves its text legible
 HEIGHT: Final = 250
@@ -153,7 +154,7 @@ def svg(plot: Plot, colour: Colour, scale: str = "") -> str:
     require()
     import vl_convert
 
-    text: str = vl_convert.vegalite_to_svg(_spec(plot, colour, scale), vl_version=_version())
+    text: str = vl_convert.vegalite_to_svg(_spec(plot, colour, scale))
     return text
 
 
@@ -162,7 +163,7 @@ def png(plot: Plot) -> bytes:
     require()
     import vl_convert
 
-    data: bytes = vl_convert.vegalite_to_png(_spec(plot, on_paper, ""), vl_version=_version(), scale=_SCALE)
+    data: bytes = vl_convert.vegalite_to_png(_spec(plot, on_paper, ""), scale=_SCALE)
     return data
 
 
@@ -192,43 +193,27 @@ def require() -> None:
         )
 
 
-def _version() -> str:
-    import altair as alt
-
-    return ".".join(alt.SCHEMA_VERSION.split(".")[:2])
-
-
-def _spec(plot: Plot, colour: Colour, scale: str) -> dict[str, Any]:
+def _spec(plot: Plot, colour: Colour, scale: str) -> Spec:
     if scale:
         plot = replace(plot, words={**plot.words, "scales": (scale,)})
-    chart = CHARTS[plot.kind](plot, colour).properties(padding=_PADDING)
-    if colour is not in_page:  # there the title stands above the picture, and can be copied
-        chart = chart.properties(title=plot.title)
-    soft, ink, grid = colour("soft"), colour("ink"), colour("grid")
-    chart = chart.configure(background="transparent" if colour is in_page else colour("paper"))
-    chart = chart.configure_title(color=ink, anchor="start", fontSize=15, offset=12)
-    chart = chart.configure_view(stroke=None).configure_legend(
-        labelColor=ink,
-        titleColor=soft,
-        orient="top",
-        title=None,
-        labelFontSize=13,
-        labelLimit=1000,
-        columns=2,
-        columnPadding=28,
-    )
-    chart = chart.configure_axis(
-        labelColor=ink, titleColor=soft, gridColor=grid, domainColor=soft, tickColor=soft,
-        labelFontSize=13, titleFontSize=13, titleFontWeight="normal", labelFont="sans-serif",
-    )  # fmt: skip
-    spec: dict[str, Any] = chart.to_dict()
-    return spec
-
-
-def _data(rows: Iterable[Row]) -> alt.InlineData:
-    import altair as alt
-
-    return alt.InlineData(values=[dict(row) for row in rows])
+    soft, ink = colour("soft"), colour("ink")
+    config = {
+        "background": "transparent" if colour is in_page else colour("paper"),
+        "title": {"color": ink, "anchor": "start", "fontSize": 15, "offset": 12},
+        "view": {"stroke": None},
+        "legend": {
+            "labelColor": ink, "titleColor": soft, "orient": "top", "title": None, "labelFontSize": 13,
+            "labelLimit": 1000, "columns": 2, "columnPadding": 28,
+        },
+        "axis": {
+            "labelColor": ink, "titleColor": soft, "gridColor": colour("grid"), "domainColor": soft,
+            "tickColor": soft, "labelFontSize": 13, "titleFontSize": 13, "titleFontWeight": "normal",
+            "labelFont": "sans-serif",
+        },
+    }  # fmt: skip
+    # In a page the title stands above the picture, and can be copied.
+    title = {} if colour is in_page else {"title": plot.title}
+    return {"padding": _PADDING, **title, "config": config, **CHARTS[plot.kind](plot, colour)}
 
 
 # ---- axes -------------------------------------------------------------------------------------------------
@@ -280,81 +265,107 @@ def value_label(of: str, value: float) -> str:
     return (number.rstrip("0").rstrip(".") if "." in number else number) + space + unit
 
 
-def _axis(ticks: Sequence[float], words: Sequence[str], *, grid: bool) -> alt.Axis:
+def _axis(ticks: Sequence[float], words: Sequence[str], *, grid: bool) -> Spec:
     """An axis with these words at these ticks."""
-    import altair as alt
-
     label = f"{list(words)}[indexof({list(ticks)}, datum.value)]"
-    return alt.Axis(
-        values=list(ticks),
-        labelExpr=label,
-        grid=grid,
-        labelFlush=False,
-        labelOverlap=True,
-        titlePadding=_TITLE if grid else 4,
-    )
+    return {
+        "values": list(ticks), "labelExpr": label, "grid": grid, "labelFlush": False, "labelOverlap": True,
+        "titlePadding": _TITLE if grid else 4,
+    }  # fmt: skip
 
 
 # ---- kinds of plots ---------------------------------------------------------------------------------------
 
 
-def _curve(plot: Plot, colour: Colour) -> Picture:
+def _picture(rows: Iterable[Row], height: int, *layers: Spec, width: float = WIDTH) -> Spec:
+    """Layers above each other, of ``rows`` where they have no data of their own."""
+    return {"data": _data(rows), "layer": list(layers), "width": width, "height": height}
+
+
+def _data(rows: Iterable[Row]) -> Spec:
+    return {"values": [dict(row) for row in rows]}
+
+
+def _layer(mark: str, how: Spec, encoding: Spec, only: str = "") -> Spec:
+    """Marks of one kind; a mark is read out where it has a description. ``only`` is a condition on rows."""
+    silent = {} if "description" in encoding else {"aria": False}
+    kept = {"transform": [{"filter": only}]} if only else {}
+    return {**kept, "mark": {"type": mark, **silent, **how}, "encoding": encoding}
+
+
+def _quantity(field: str, **how: Any) -> Spec:  # noqa: ANN401 (what Vega-Lite takes)
+    return {"field": field, "type": "quantitative", **how}
+
+
+def _name(field: str, **how: Any) -> Spec:  # noqa: ANN401 (what Vega-Lite takes)
+    """In the order in which they come."""
+    return {"field": field, "type": "nominal", "sort": None, **how}
+
+
+def _looks(names: Iterable[str], values: Iterable[Any]) -> Spec:
+    """Which of the names looks how."""
+    return {"domain": list(names), "range": list(values)}
+
+
+def _binned(plot: Plot, colour: Colour) -> Spec:
+    """The colours of the words of ``bins``."""
+    bins: Mapping[str, str] = plot.words["bins"]
+    return _looks(bins, map(colour, bins.values()))
+
+
+_TEXT: Final[Spec] = {"field": "text", "type": "nominal"}
+_PART: Final[Spec] = {"field": "part", "type": "nominal"}
+
+
+def _curve(plot: Plot, colour: Colour) -> Spec:
     """Rows: x, y, low, high (null without interval), series, kind (measured, reference, limit), ``part``: no
     line goes from one to the next. Words: x, y, and ``scales`` that y may have.
     """
-    import altair as alt
-
     is_log = plot.scales[0] == LOG
     rows = [_above_zero(row) for row in plot.rows if row["y"] > 0 or not is_log] if is_log else plot.rows
-    names = list(dict.fromkeys(row["series"] for row in rows))
     kinds = {row["series"]: row["kind"] for row in rows}
-    measured = [kinds[name] == "measured" for name in names]
-    looks = list(zip(names, measured, range(len(names)), strict=True))
-    colours = [colour(SERIES[at % len(SERIES)] if own else kinds[name]) for name, own, at in looks]
-    dashes = [DASHES[at % len(DASHES)] if own else [3, 3] for _, own, at in looks]
-    points = [_POINTS[at % len(_POINTS)] if own else _LINE for _, own, at in looks]
-    x = alt.X(
-        "x:Q", title=plot.words["x"], scale=alt.Scale(type="log", base=2, nice=False), axis=_across(plot)
-    )
-    low, high = value_ends(rows, is_log=is_log)
+    looks = [(kind, kind == "measured", at) for at, kind in enumerate(kinds.values())]
+    colours = _looks(kinds, (colour(SERIES[at % len(SERIES)] if own else kind) for kind, own, at in looks))
+    dashes = _looks(kinds, (DASHES[at % len(DASHES)] if own else [3, 3] for _, own, at in looks))
+    points = _looks(kinds, (_POINTS[at % len(_POINTS)] if own else _LINE for _, own, at in looks))
+    # The legend is of the points: that of lines would have their dashes around the symbols.
+    legend = {"symbolOpacity": 1, "symbolSize": 70, "columns": 1 if max(map(len, kinds)) > _SHORT else 2}
+    fill, stroke = _name("series", scale=colours, legend=legend), _name("series", scale=colours, legend=None)
+    dash = _name("series", scale=dashes, legend=None)
+    shape = _name("series", scale=points, legend=legend)
+    of, (low, high) = plot.words["y"], value_ends(rows, is_log=is_log)
     kind = {"type": "log", "nice": False} if is_log else {"nice": True}
-    vertical = alt.Scale(domain=[low, high], clamp=True, **kind)
-    of = plot.words["y"]
-    axis = alt.Axis(format=".3~r", tickCount=6, titlePadding=_TITLE)
+    vertical = {"domain": [low, high], "clamp": True, **kind}
+    axis: Spec = {"format": ".3~r", "tickCount": 6, "titlePadding": _TITLE}
     if is_log:
         ticks = value_ticks(low, high)
         axis = _axis(ticks, [value_label(of, tick) for tick in ticks], grid=True)
-    y = alt.Y("y:Q", title=of, scale=vertical, axis=axis)
-    columns = 1 if max(map(len, names)) > _SHORT else 2
-    legend = alt.Legend(symbolOpacity=1, symbolSize=70, columns=columns)
-    # The legend is of the points: that of lines would have their dashes around the symbols.
-    of_series = alt.Scale(domain=names, range=colours)
-    fill = alt.Fill("series:N", scale=of_series, sort=None, legend=legend)
-    stroke = alt.Stroke("series:N", scale=of_series, sort=None, legend=None)
-    dash = alt.StrokeDash("series:N", scale=alt.Scale(domain=names, range=dashes), sort=None, legend=None)
-    shape = alt.Shape("series:N", scale=alt.Scale(domain=names, range=points), sort=None, legend=legend)
-    base = alt.Chart(_data(rows))
-    own = base.transform_filter(alt.datum.kind == "measured")
-    # A point without an interval ends the band, which goes on behind it.
-    band = own.mark_area(opacity=0.22, aria=False, invalid=_BREAK).encode(
-        x=x, y=alt.Y("low:Q", scale=vertical), y2="high:Q", fill=fill, detail="part:N"
-    )
+    horizontal = {"type": "log", "base": 2, "nice": False}
+    x = _quantity("x", title=plot.words["x"], scale=horizontal, axis=_across(plot))
+    y = _quantity("y", title=of, scale=vertical, axis=axis)
+    ends = {"x": x, "y": _quantity("low", scale=vertical), "y2": {"field": "high"}}
     parts = Counter((row["series"], row.get("part")) for row in rows)
     alone = [row for row in rows if row["kind"] == "measured" and parts[row["series"], row.get("part")] == 1]
+    # A point without an interval ends the band, which goes on behind it.
+    band = _layer("area", {"opacity": 0.22, "invalid": _BREAK}, {**ends, "fill": fill, "detail": _PART}, _OWN)
     # What would be a band, were it wider.
-    bars = (
-        alt.Chart(_data(alone))
-        .mark_rule(strokeWidth=2, opacity=0.22, aria=False)
-        .encode(x=x, y=alt.Y("low:Q", scale=vertical), y2="high:Q", stroke=stroke)
-    )
-    line = base.mark_line(strokeWidth=2, aria=False).encode(
-        x=x, y=y, stroke=stroke, strokeDash=dash, detail="part:N"
-    )
-    marks = own.mark_point(filled=True, size=40, opacity=1).encode(
-        x=x, y=y, fill=fill, shape=shape, description="text:N"
-    )
-    apart = alt.Resolve(legend=alt.LegendResolveMap(stroke="independent", strokeDash="independent"))
-    return alt.layer(band, bars, line, marks, resolve=apart).properties(width=WIDTH, height=HEIGHT)
+    bars = _layer("rule", {"strokeWidth": 2, "opacity": 0.22}, {**ends, "stroke": stroke})
+    line = {"x": x, "y": y, "stroke": stroke, "strokeDash": dash, "detail": _PART}
+    marks = {"x": x, "y": y, "fill": fill, "shape": shape, "description": _TEXT}
+    return {
+        **_picture(
+            rows,
+            HEIGHT,
+            band,
+            {**bars, "data": _data(alone)},
+            _layer("line", {"strokeWidth": 2}, line),
+            _layer("point", {"filled": True, "size": 40, "opacity": 1}, marks, _OWN),
+        ),
+        "resolve": {"legend": {"stroke": "independent", "strokeDash": "independent"}},
+    }
+
+
+_OWN: Final = "datum.kind === 'measured'"
 
 
 def _above_zero(row: Row) -> Row:
@@ -362,19 +373,17 @@ def _above_zero(row: Row) -> Row:
     return row if row["low"] is None or row["low"] > 0 else {**row, "low": None, "high": None}
 
 
-def _across(plot: Plot) -> alt.Axis:
+def _across(plot: Plot) -> Spec:
     values = sorted({row["x"] for row in plot.rows})
     ticks = size_ticks(values) if plot.words["x"] == "size" else values
     words = map(format_size, ticks) if plot.words["x"] == "size" else map(str, ticks)
     return _axis(ticks, list(words), grid=False)
 
 
-def _heat(plot: Plot, colour: Colour) -> Picture:
+def _heat(plot: Plot, colour: Colour) -> Spec:
     """Rows: x, y (names, in order), bin (a word of ``words['bins']``, colour by word), ``cell``: its
     number.
     """
-    import altair as alt
-
     bins: Mapping[str, str] = plot.words["bins"]
     across, down = names_of(plot)
     least = _LETTER * max(len(row["cell"]) for row in plot.rows) + 8
@@ -383,134 +392,92 @@ def _heat(plot: Plot, colour: Colour) -> Picture:
     each = max(least, names if is_upright else 0, min(_WIDEST, WIDTH / len(across)))
     is_upright = is_upright or names <= each
     width = each * len(across)
-    scale = alt.Scale(domain=list(bins), range=[colour(name) for name in bins.values()])
+    plain = {"labelLimit": 1000, "domain": False, "ticks": False}
+    slant = {
+        "labelAngle": 0 if is_upright else _SLANT, "orient": "top",
+        "minExtent": 0 if is_upright else names * abs(math.sin(math.radians(_SLANT))),
+    }  # fmt: skip
+    place = {
+        "x": _name("x", sort=across, title=plot.words["x"], axis={**plain, **slant}),
+        "y": _name("y", sort=down, title=plot.words["y"], axis={**plain, "titlePadding": 10}),
+    }
     fits = 1 if width < _NARROW else 2 if max(map(len, bins)) > _THIRD else 3
-    base = alt.Chart(_data({**row, "strong": bins[row["bin"]] in _STRONG} for row in plot.rows))
-    x = alt.X(
-        "x:N",
-        sort=across,
-        title=plot.words["x"],
-        axis=alt.Axis(
-            labelAngle=0 if is_upright else _SLANT,
-            labelLimit=1000,
-            minExtent=0 if is_upright else names * abs(math.sin(math.radians(_SLANT))),
-            domain=False,
-            ticks=False,
-            orient="top",
-        ),
+    legend = {"columns": fits, "orient": "bottom", "offset": 12}
+    shade = _name("bin", scale=_binned(plot, colour), legend=legend)
+    on = {"condition": {"test": "datum.strong", "value": colour("paper")}, "value": colour("ink")}
+    edge = {"stroke": colour("paper"), "strokeWidth": 1}
+    return _picture(
+        ({**row, "strong": bins[row["bin"]] in _STRONG} for row in plot.rows),
+        _ROW * len(down),
+        _layer("rect", edge, {**place, "color": shade, "description": _TEXT}),
+        _layer("text", {"fontSize": 11}, {**place, "text": _name("cell"), "color": on}),
+        width=width,
     )
-    y = alt.Y(
-        "y:N",
-        sort=down,
-        title=plot.words["y"],
-        axis=alt.Axis(labelLimit=1000, titlePadding=10, domain=False, ticks=False),
-    )
-    cells = base.mark_rect(stroke=colour("paper"), strokeWidth=1).encode(
-        x=x,
-        y=y,
-        color=alt.Color(
-            "bin:N", scale=scale, sort=None, legend=alt.Legend(columns=fits, orient="bottom", offset=12)
-        ),
-        description="text:N",
-    )
-    on = alt.condition("datum.strong", alt.value(colour("paper")), alt.value(colour("ink")))
-    numbers = base.mark_text(fontSize=11, aria=False).encode(x=x, y=y, text="cell:N", color=on)
-    return alt.layer(cells, numbers).properties(width=width, height=_ROW * len(down))
 
 
-def _bars(plot: Plot, colour: Colour) -> Picture:
+def _bars(plot: Plot, colour: Colour) -> Spec:
     """Rows: y (name), x, state (a word of ``words['bins']``, colour by word), rate (null where unknown),
     ``cell``: its number.
     """
-    import altair as alt
-
-    bins: Mapping[str, str] = plot.words["bins"]
-    scale = alt.Scale(domain=list(bins), range=[colour(name) for name in bins.values()])
-    y = alt.Y("y:N", sort=None, title=None, axis=alt.Axis(labelLimit=1000, domain=False, ticks=False))
-    base = alt.Chart(_data(plot.rows))
-    x = alt.X("x:Q", title=plot.words["x"], scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=7))
-    bars = base.mark_bar(height=_ROW - 6, stroke=colour("soft"), strokeWidth=0.5).encode(
-        x=x,
-        y=y,
-        color=alt.Color("state:N", scale=scale, sort=None),
-        description="text:N",
+    y = _name("y", title=None, axis={"labelLimit": 1000, "domain": False, "ticks": False})
+    x = _quantity("x", title=plot.words["x"], scale={"zero": True}, axis={"tickCount": 7})
+    state = _name("state", scale=_binned(plot, colour))
+    edge = {"height": _ROW - 6, "stroke": colour("soft"), "strokeWidth": 0.5}
+    tick = {"color": colour("limit"), "thickness": 2, "size": _ROW - 4}
+    number = {"align": "left", "fontSize": 12, "color": colour("ink")}
+    return _picture(
+        plot.rows,
+        max(60, _ROW * len(plot.rows)),
+        _layer("bar", edge, {"x": x, "y": y, "color": state, "description": _TEXT}),
+        _layer("tick", tick, {"x": _quantity("rate"), "y": y}, "datum.rate != null"),
+        # In a column of their own, where no bar and no line rate is.
+        _layer("text", number, {"x": {"value": WIDTH + 8}, "y": y, "text": _name("cell")}),
     )
-    rates = base.transform_filter("datum.rate != null").mark_tick(
-        color=colour("limit"), thickness=2, size=_ROW - 4, aria=False
-    )
-    # In a column of their own, where no bar and no line rate is.
-    numbers = base.mark_text(align="left", fontSize=12, aria=False, color=colour("ink")).encode(
-        x=alt.value(WIDTH + 8), y=y, text="cell:N"
-    )
-    chart = alt.layer(bars, rates.encode(x="rate:Q", y=y), numbers)
-    return chart.properties(width=WIDTH, height=max(60, _ROW * len(plot.rows)))
 
 
-def _histogram(plot: Plot, colour: Colour) -> Picture:
+def _histogram(plot: Plot, colour: Colour) -> Spec:
     """Rows: low, high, zero, count. Words: x, ``marks`` (name, value, colour by name), ``scales`` of x."""
-    import altair as alt
-
-    scale = alt.Scale(type="log" if plot.scales[0] == LOG else "linear", zero=False, nice=False)
-    marks = [{"series": name, "x": value} for name, value, _ in plot.words["marks"]]
-    names = [name for name, _, _ in plot.words["marks"]]
-    colours = [colour(word) for _, _, word in plot.words["marks"]]
-    bars = (
-        alt.Chart(_data(plot.rows))
-        .mark_rect(color=colour("c1"), opacity=0.75, stroke=colour("paper"), strokeWidth=1)
-        .encode(
-            x=alt.X(
-                "low:Q",
-                title=plot.words["x"],
-                scale=scale,
-                axis=alt.Axis(grid=False, labelOverlap=True, labelSeparation=14, format=".4~r"),
-            ),
-            x2="high:Q",
-            y=alt.Y(
-                "zero:Q",
-                title="samples",
-                scale=alt.Scale(zero=True),
-                axis=alt.Axis(tickMinStep=1, titlePadding=_TITLE),
-            ),
-            y2="count:Q",
-            description="text:N",
-        )
+    scale = {"type": plot.scales[0], "zero": False, "nice": False}
+    names, values, words = zip(*plot.words["marks"], strict=True) if plot.words["marks"] else ((), (), ())
+    colours = _looks(names, map(colour, words))
+    dashes = _looks(names, ([1, 0], [5, 3], [2, 2])[: len(names)])
+    ticks = {"grid": False, "labelOverlap": True, "labelSeparation": 14, "format": ".4~r"}
+    counts = {"tickMinStep": 1, "titlePadding": _TITLE}
+    bars = {
+        "x": _quantity("low", title=plot.words["x"], scale=scale, axis=ticks), "x2": {"field": "high"},
+        "y": _quantity("zero", title="samples", scale={"zero": True}, axis=counts), "y2": {"field": "count"},
+        "description": _TEXT,
+    }  # fmt: skip
+    rules = {
+        "x": _quantity("x", scale=scale),
+        "color": _name("series", scale=colours),
+        "strokeDash": _name("series", scale=dashes),
+    }
+    edge = {"color": colour("c1"), "opacity": 0.75, "stroke": colour("paper"), "strokeWidth": 1}
+    marks = _data({"series": name, "x": value} for name, value in zip(names, values, strict=True))
+    return _picture(
+        plot.rows,
+        HEIGHT - 60,
+        _layer("rect", edge, bars),
+        {**_layer("rule", {"strokeWidth": 2}, rules), "data": marks},
     )
-    rules = (
-        alt.Chart(_data(marks))
-        .mark_rule(strokeWidth=2, aria=False)
-        .encode(
-            x=alt.X("x:Q", scale=scale),
-            color=alt.Color("series:N", scale=alt.Scale(domain=names, range=colours), sort=None),
-            strokeDash=alt.StrokeDash(
-                "series:N",
-                scale=alt.Scale(domain=names, range=[[1, 0], [5, 3], [2, 2]][: len(names)]),
-                sort=None,
-            ),
-        )
-    )
-    return alt.layer(bars, rules).properties(width=WIDTH, height=HEIGHT - 60)
 
 
-def _history(plot: Plot, colour: Colour) -> Picture:
+def _history(plot: Plot, colour: Colour) -> Spec:
     """Rows: x (number of the launch), y, level, ``part``: launches of one level. Words: x, y."""
-    import altair as alt
-
-    base = alt.Chart(_data(plot.rows))
-    x = alt.X("x:Q", title=plot.words["x"], scale=alt.Scale(nice=False), axis=alt.Axis(tickMinStep=1))
-    scale, axis = alt.Scale(zero=False), alt.Axis(tickCount=6, titlePadding=_TITLE)
-    points = base.mark_point(color=colour("c1"), size=26, filled=True).encode(
-        x=x, y=alt.Y("y:Q", title=plot.words["y"], scale=scale, axis=axis), description="text:N"
+    x = _quantity("x", title=plot.words["x"], scale={"nice": False}, axis={"tickMinStep": 1})
+    scale, axis = {"zero": False}, {"tickCount": 6, "titlePadding": _TITLE}
+    y = _quantity("y", title=plot.words["y"], scale=scale, axis=axis)
+    point = {"color": colour("c1"), "size": 26, "filled": True}
+    level = {"x": x, "y": _quantity("level", scale=scale), "detail": _PART}
+    return _picture(
+        plot.rows,
+        HEIGHT - 60,
+        _layer("line", {"color": colour("c2"), "strokeWidth": 2}, level),
+        _layer("point", point, {"x": x, "y": y, "description": _TEXT}),
     )
-    levels = base.mark_line(color=colour("c2"), strokeWidth=2, aria=False).encode(
-        x=x, y=alt.Y("level:Q", scale=scale), detail="part:N"
-    )
-    return alt.layer(levels, points).properties(width=WIDTH, height=HEIGHT - 60)
 
 
-CHARTS: Final[Mapping[str, Callable[[Plot, Colour], Picture]]] = {
-    "curve": _curve,
-    "heat": _heat,
-    "bars": _bars,
-    "histogram": _histogram,
-    "history": _history,
-}
+CHARTS: Final[Mapping[str, Callable[[Plot, Colour], Spec]]] = {
+    "curve": _curve, "heat": _heat, "bars": _bars, "histogram": _histogram, "history": _history,
+}  # fmt: skip

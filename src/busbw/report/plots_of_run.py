@@ -4,25 +4,27 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from itertools import groupby
-from typing import Any, Final
+from itertools import groupby, pairwise
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from busbw.judge.beside import judged
 from busbw.judge.compare_arms import LAUNCH_TIMES, key_of
-from busbw.judge.samples import distributions
-from busbw.judge.traffic import Fellows, LinkUse, byte_paths, traffic
+from busbw.judge.samples import Distribution, Scale, distributions, nccl_tests_mean_ns
+from busbw.judge.traffic import byte_paths, traffic
 from busbw.model.case import Case
 from busbw.model.conclusion import Answer, Question
+from busbw.model.result import CaseResult
 from busbw.report import curves, history, sizes
 from busbw.report.beside import plot_beside
 from busbw.report.columns import NOT_APPLICABLE
-from busbw.report.histogram import histogram
-from busbw.report.plots import Plot, Table
-from busbw.report.reported import Kind, Reported
+from busbw.report.plots import LINEAR, LOG, Plot, Table
+from busbw.report.ranks import flagged_words
+from busbw.report.reported import Reported
 from busbw.report.sizes import Pair
 from busbw.units import (
+    NS_PER_US,
     counted,
     format_approximate_size,
     format_duration,
@@ -30,7 +32,11 @@ from busbw.units import (
     format_share,
     format_share_short,
     format_size,
+    format_time,
 )
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 _MOST_ROWS: Final = 48  # of a heat map or of bars: more are grouped or left out, and said
 _MOST_HISTOGRAMS: Final = 2
@@ -51,61 +57,45 @@ _FLOOR: Final = 0.01  # what differs by less is drawn alike, however precisely i
 _MUCH: Final = 3.0  # times the noise
 _FEW: Final = 5  # units of time that an axis has at least
 _UNITS: Final = ((3600.0, "hours"), (60.0, "minutes"))
+_MANY_US: Final = 1e7  # ns from which times are shown in milliseconds
+_DIGITS: Final = range(4, 13)
 _LINKS: Final = {"carried traffic": "c1", "carried nothing": "limit"}
 
 
 def curves_of(run: Reported) -> Iterator[Plot]:
-    """Bandwidth and time of every kind of case."""
-    return (plot for kind in run.kinds for plot in _curves(run, kind))
+    """Of every kind of case bandwidth and time beside each other, above one table."""
+    for kind in run.kinds:
+        word, of, series = " ".join(filter(None, kind)), (run.name, *kind), defaultdict[str, list[Pair]](list)
+        for case, result in run.every_of_kind(kind):
+            cycle = f", cycle {case.cycle + 1}" if case.cycle else ""
+            series[case.placement.value + cycle].append((case, result))
+        points = {label: curves.points(own) for label, own in series.items()}
+        keys = {key_of(case) for own in series.values() for case, _ in own}
+        expected = [each for each in run.expectation.cases if each.key.plain in keys]
+        yield from curves.curves(of, word, points, sizes.table(run, kind), expected)
+        beside = judged(run.record.plan, [result for _, result in run.of_kind(kind)])
+        for what, is_load in (("loads", True), ("operations", False)):
+            if own := [each for each in beside if bool(each[0].beside.unit) is is_load]:
+                yield plot_beside(of, f"Beside {word}: {what}", own)
 
 
 def evidence_of(run: Reported) -> Iterator[Plot]:
     """In the order of the questions that they answer."""
     for kind in run.kinds:
-        yield from _evidence(run, kind)
+        every, word, of = list(run.of_kind(kind)), " ".join(filter(None, kind)), (run.name, *kind)
+        # Each size once: out-of-place where that was measured, of the first cycle.
+        found = [(case, own) for case, own in every if not case.in_place and not case.cycle] or every
+        drawn = (
+            _launches(of, f"Launches of {word}", found),
+            _ranks(run, of, f"Ranks of {word}", found),
+            curves.spread(of, f"Spread of {word}", [case for case, _ in found], run.spreads),
+        )
+        yield from filter(None, drawn)
     yield from _links(run)
     yield from _histograms(run)
     yield from _windows(run)
     for told in run.history:
         yield history.plot((run.name, told.series.case.operation), told)
-
-
-def _curves(run: Reported, kind: Kind) -> Iterator[Plot]:
-    """Bandwidth and time beside each other, above one table."""
-    found = list(run.every_of_kind(kind))
-    word, of, table = " ".join(filter(None, kind)), (run.name, *kind), sizes.table(run, kind)
-    series = {label: curves.points(own) for label, own in _by_placement(found).items()}
-    keys = {key_of(case) for case, _ in found}
-    expected = [each for each in run.expectation.cases if each.key.plain in keys]
-    yield from curves.curves(of, word, series, table, expected)
-    beside = judged(run.record.plan, [result for _, result in run.of_kind(kind)])
-    for what, is_load in (("loads", True), ("operations", False)):
-        if own := [each for each in beside if bool(each[0].beside.unit) is is_load]:
-            yield plot_beside(of, f"Beside {word}: {what}", own)
-
-
-def _evidence(run: Reported, kind: Kind) -> Iterator[Plot]:
-    found, word, of = _first(list(run.of_kind(kind))), " ".join(filter(None, kind)), (run.name, *kind)
-    drawn = (
-        _launches(of, f"Launches of {word}", found),
-        _ranks(run, of, f"Ranks of {word}", found),
-        curves.spread(of, f"Spread of {word}", [case for case, _ in found], run.spreads),
-    )
-    yield from filter(None, drawn)
-
-
-def _by_placement(found: Sequence[Pair]) -> dict[str, list[Pair]]:
-    series: dict[str, list[Pair]] = defaultdict(list)
-    for case, result in found:
-        series[case.placement.value + (f", cycle {case.cycle + 1}" if case.cycle else "")].append(
-            (case, result)
-        )
-    return series
-
-
-def _first(found: Sequence[Pair]) -> list[Pair]:
-    """Each size once: out-of-place where that was measured, of the first cycle."""
-    return [(case, result) for case, result in found if not case.in_place and not case.cycle] or list(found)
 
 
 def _launches(of: tuple[str, ...], title: str, found: Sequence[Pair]) -> Plot | None:
@@ -128,8 +118,14 @@ def _ranks(run: Reported, of: tuple[str, ...], title: str, found: Sequence[Pair]
     """How far each rank's median is from the median rank's. Beyond so many ranks, a column is a group of
     neighbours, and shows the one of them that is furthest away.
     """
-    cells = [(case, *_of_ranks(run, case), result.half_width) for case, result in found]
-    cells = [column for column in cells if len(column[1]) > 1]
+    cells = []
+    for case, result in found:
+        first, end = np.searchsorted(run.digests["case"], (case.index, case.index + 1))
+        mine = run.digests[first:end]
+        if len(mine) > 1:
+            middle = float(np.median(mine["median_ns"]))
+            relative = mine["median_ns"] / middle - 1 if middle else np.zeros(len(mine))
+            cells.append((case, relative, list(mine["rank"]), result.half_width))
     if not cells:
         return None
     ranks = [int(rank) for rank in cells[0][2]]
@@ -184,14 +180,6 @@ def _percent(share: float) -> str:
     return f"{100 * share:.{0 if abs(share) >= _WHOLE else 1}f}" if abs(share) >= _SHOWN else "0"
 
 
-def _of_ranks(run: Reported, case: Case) -> tuple[Any, Any]:
-    """Of every rank's median from the median rank's, relative; the ranks."""
-    first, end = np.searchsorted(run.digests["case"], (case.index, case.index + 1))
-    mine = run.digests[first:end]
-    middle = float(np.median(mine["median_ns"])) if len(mine) else 0.0
-    return mine["median_ns"] / middle - 1 if middle else np.zeros(len(mine)), mine["rank"]
-
-
 def _bin(deviation: float, noise: float | None) -> str:
     if noise is None:
         return _UNKNOWN
@@ -239,6 +227,19 @@ def _links(run: Reported) -> Iterator[Plot]:
         shown = sorted(every, key=lambda pair: pair[1].share)[:_MOST_ROWS]
         shown = [pair for pair in every if pair in shown]
         left = f" The {_MOST_ROWS} that carried least of {len(every)}." if len(shown) < len(every) else ""
+        rows, cells = [], []
+        for group, use in shown:
+            label, rate = f"{group.host} {use.link.name}", format_gb_per_s(use.gb_per_s)
+            state = "carried traffic" if use.carried else "carried nothing"
+            share = "" if use.of_rate is None else f", {format_share(use.of_rate, decimals=0)}"
+            text = f"{label}: {rate} GB/s{share and f'{share} of its rate'}, {state}"
+            rows.append({"y": label, "x": use.gb_per_s, "state": state, "rate": use.link.gb_per_s,
+                         "text": text, "cell": f"{rate} GB/s{share}"})  # fmt: skip
+            of_rate = NOT_APPLICABLE if use.of_rate is None else format_share(use.of_rate)
+            moved = map(format_approximate_size, (use.sent_bytes, use.received_bytes))
+            cells.append((group.host, use.link.name, use.link.kind, rate, of_rate, format_share(use.share),
+                          *moved))  # fmt: skip
+        head = ("host", "link", "kind", "GB/s", "of line rate", "of even share", "sent", "received")
         yield Plot(
             "bars",
             (run.name, case.collective, case.dtype, ""),
@@ -246,41 +247,10 @@ def _links(run: Reported) -> Iterator[Plot]:
             f"Links during {case.collective}, {format_size(case.size_bytes)}",
             "Counters before and after an untimed burst, the busier direction; the tick is the line rate."
             + left,
-            tuple(_link_row(group, use) for group, use in shown),
-            Table(
-                ("host", "link", "kind", "GB/s", "of line rate", "of even share", "sent", "received"),
-                tuple(_link_cells(group, use) for group, use in shown),
-                keys=2,
-            ),
+            tuple(rows),
+            Table(head, tuple(cells), keys=2),
             {"x": "GB/s", "bins": _LINKS},
         )
-
-
-def _rate(use: LinkUse) -> str:
-    return format_gb_per_s(use.gb_per_s)
-
-
-def _state(use: LinkUse) -> str:
-    return "carried traffic" if use.carried else "carried nothing"
-
-
-def _link_row(group: Fellows, use: LinkUse) -> dict[str, Any]:
-    label = f"{group.host} {use.link.name}"
-    share = "" if use.of_rate is None else f", {format_share(use.of_rate, decimals=0)}"
-    rate = share and f"{share} of its rate"
-    return {
-        "y": label, "x": use.gb_per_s, "state": _state(use), "rate": use.link.gb_per_s,
-        "text": f"{label}: {_rate(use)} GB/s{rate}, {_state(use)}",
-        "cell": f"{_rate(use)} GB/s{share}",
-    }  # fmt: skip
-
-
-def _link_cells(group: Fellows, use: LinkUse) -> tuple[str, ...]:
-    of_rate = NOT_APPLICABLE if use.of_rate is None else format_share(use.of_rate)
-    return (
-        group.host, use.link.name, use.link.kind, _rate(use), of_rate, format_share(use.share),
-        format_approximate_size(use.sent_bytes), format_approximate_size(use.received_bytes),
-    )  # fmt: skip
 
 
 def _windows(run: Reported) -> Iterator[Plot]:
@@ -327,3 +297,65 @@ def _histograms(run: Reported) -> Iterator[Plot]:
             spread = distributions(index, run.record.plan.timing.time, own)[0]
             if spread.edges_ns[-1] > spread.edges_ns[0]:
                 yield histogram(run.name, run.record.plan.cases[index], results[index], spread, run.digests)
+
+
+def histogram(
+    name: str, case: Case, result: CaseResult | None, spread: Distribution, digests: npt.NDArray[np.void]
+) -> Plot:
+    """A bar a bin, with the times that are made of the samples; ``name`` is the run's. ``digests`` are those
+    of its ranks.
+    """
+    edges = spread.edges_ns
+    unit, unit_ns = ("ms", 1000 * NS_PER_US) if edges[-1] >= _MANY_US else ("us", NS_PER_US)
+    # As many digits as the edges take to differ.
+    texts = [[format_time(edge, digits) for edge in edges] for digits in _DIGITS]
+    words = next((each for each in texts if len(set(each)) == len(edges)), texts[0])
+    bins = zip(pairwise(edges), pairwise(words), spread.counts, strict=True)
+    rows = tuple(
+        {"low": low / unit_ns, "high": high / unit_ns, "zero": 0, "count": count,
+         "text": f"{first} to {last}: {count} samples"}
+        for (low, high), (first, last), count in bins
+    )  # fmt: skip
+    # What else is made of the case's samples, with its colour.
+    made = {
+        "median": (result.time_ns if result is not None else None, "c2"),
+        "mean of all": (result.mean_ns if result is not None else None, "c3"),
+        "mean over ranks (nccl-tests prints it)": (nccl_tests_mean_ns(digests, case.index), "c4"),
+    }
+    marks = [(name, value, colour) for name, (value, colour) in made.items() if value is not None]
+    size = format_size(case.size_bytes)
+    calls = "one call" if spread.calls_per_sample == 1 else f"{spread.calls_per_sample} calls"
+    note = f"{spread.samples} samples of {calls} each."
+    note += " A separate pass, which the run's number does not use." if spread.single_calls else ""
+    if spread.flagged:
+        left_out = "; they are in the bins but not in the percentiles" if spread.kept < spread.samples else ""
+        note += f" Flagged: {flagged_words(spread.flagged)}{left_out}."
+    facts = [(name, format_time(value, 4)) for name, value, _ in marks]
+    return Plot(
+        "histogram",
+        (name, case.collective, case.dtype, case.op),
+        f"histogram-{size.replace(' ', '')}-{case.placement.value}",
+        f"Samples of {case.collective} {case.dtype}, {size}, {case.placement.value}",
+        note,
+        rows,
+        Table(("of the samples", "value"), (*_of_samples(spread), *facts, *_of_modes(spread))),
+        {
+            "x": f"time of a call ({unit})",
+            "marks": [(name, value / unit_ns, colour) for name, value, colour in marks],
+            "scales": (LOG if spread.scale is Scale.LOG else LINEAR,),
+        },
+    )
+
+
+def _of_samples(spread: Distribution) -> Iterator[tuple[str, str]]:
+    yield from (("samples", str(spread.samples)), ("calls a sample", str(spread.calls_per_sample)))
+    if spread.kept < spread.samples:
+        yield "samples of the percentiles", str(spread.kept)
+    for each in spread.percentiles:
+        needs = f"needs {each.needed} samples"
+        yield f"p{each.percent:g}", needs if each.value_ns is None else format_time(each.value_ns, 4)
+
+
+def _of_modes(spread: Distribution) -> Iterator[tuple[str, str]]:
+    for mode in spread.modes:
+        yield f"mode near {format_time(mode.centre_ns, 4)}", format_share(mode.share, decimals=0)

@@ -8,38 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from busbw.model.case import Case
 from busbw.model.collective import Placement
 from busbw.model.mark import MARKS
 from busbw.model.plan import Plan
 from busbw.model.result import CaseResult, Status
-from busbw.report.columns import (
-    FIRST,
-    GROUP_COLUMN,
-    LAST,
-    Column,
-    ResultColumn,
-    group_rows,
-    is_split,
-    result_columns,
-)
+from busbw.report.columns import FIRST, GROUP_WIDTH, LAST, group_rows, is_split, result_columns
+from busbw.report.fields import Field, row_of
 from busbw.units import format_share, format_size
 
 if TYPE_CHECKING:
     from busbw.judge.scatter import Prior
 
-CaseColumn = tuple[Column, Callable[[Case], str]]
 Sides = Sequence[tuple[Placement, CaseResult]]
 """The results of one size that there are."""
 
-CASE_COLUMNS: Final[tuple[CaseColumn, ...]] = (
-    (Column("size", "(B)", 12), lambda case: str(case.size_bytes)),
-    (Column("count", "(elements)", 12), lambda case: str(case.count)),
-    (Column("type", "", 9), lambda case: case.dtype),
-    (Column("redop", "", 6), lambda case: case.op or "none"),
-    (Column("root", "", 5), lambda case: str(case.root)),
+CASE_COLUMNS: Final[tuple[Field[Case], ...]] = (
+    Field("size", 12, lambda case: str(case.size_bytes), unit="(B)"),
+    Field("count", 12, lambda case: str(case.count), unit="(elements)"),
+    Field("type", 9, lambda case: case.dtype),
+    Field("redop", 6, lambda case: case.op or "none"),
+    Field("root", 5, lambda case: str(case.root)),
 )
 _TIME_WIDTH, _INTERVAL_WIDTH = 8, 7  # "12345678" and "<0.1%"
 _BANDWIDTHS: Final = 2  # columns at the end
@@ -57,8 +48,8 @@ class Layout:
     """
 
     name: str
-    cases: tuple[CaseColumn, ...]
-    results: tuple[ResultColumn, ...]
+    cases: tuple[Field[Case], ...]
+    results: tuple[Field[CaseResult], ...]
     placements: tuple[Placement, ...]
     grouped: bool
     marks: Callable[[Case, Sides], str]
@@ -67,20 +58,15 @@ class Layout:
     left_out: tuple[str, ...] = ()
 
     @property
-    def left(self) -> list[Column]:
-        """The columns before those of results."""
-        return [column for column, _ in self.cases] + ([GROUP_COLUMN] if self.grouped else [])
-
-    @property
     def left_width(self) -> int:
         """Of what stands before the results."""
         names = 0 if self.beside else max(map(len, _SIDES.values())) + 1
-        return _width(self.left) + names
+        return _width(self.cases) + (GROUP_WIDTH + 1) * self.grouped + names
 
     @property
     def side_width(self) -> int:
         """Of one placement's columns."""
-        return _width([column for column, _ in self.results])
+        return _width(self.results)
 
     @property
     def width(self) -> int:
@@ -89,7 +75,7 @@ class Layout:
         return self.left_width + sides * (self.side_width + len(self.gap)) + _MARK
 
 
-def _width(columns: Sequence[Column]) -> int:
+def _width(columns: Sequence[Field[Any]]) -> int:
     return sum(column.width + 1 for column in columns)
 
 
@@ -120,11 +106,11 @@ def fitted(plan: Plan, first: Case, width: int) -> Layout:
     """The layout of the table that begins with the case ``first``, for so many columns of a terminal."""
     cases = [case for case in plan.cases if table_of(case) == table_of(first)]
     words = (f"stream {first.stream}:" if first.stream >= 0 else "", first.collective, first.op, first.dtype)
-    size = Column("size", "", max(5, *(len(format_size(case.size_bytes)) for case in cases)))
+    width_of_size = max(5, *(len(format_size(case.size_bytes)) for case in cases))
     columns = _columns(plan.show if shows_statistics(plan) else ())
     wide = Layout(
         " ".join(filter(None, words)) + (f", root {first.root}" if first.root >= 0 else ""),
-        ((size, lambda case: format_size(case.size_bytes)),),
+        (Field("size", width_of_size, lambda case: format_size(case.size_bytes)),),
         columns,
         tuple(dict.fromkeys(case.placement for case in cases)),
         is_split(plan.of_case(first).groups),
@@ -134,23 +120,20 @@ def fitted(plan: Plan, first: Case, width: int) -> Layout:
     if wide.width <= width:
         return wide
     layout = replace(wide, beside=False)
-    extra = columns[len(FIRST) : -_BANDWIDTHS]
-    while layout.width > width and extra:
-        *kept, (dropped, _) = extra
-        extra = tuple(kept)
-        shown = (*columns[: len(FIRST)], *extra, *columns[-_BANDWIDTHS:])
-        layout = replace(layout, results=shown, left_out=(dropped.title, *layout.left_out))
+    for at in range(len(columns) - _BANDWIDTHS - 1, len(FIRST) - 1, -1):
+        if layout.width > width:
+            shown = (*columns[:at], *columns[-_BANDWIDTHS:])
+            layout = replace(layout, results=shown, left_out=(columns[at].title, *layout.left_out))
     return layout
 
 
-def _columns(show: tuple[str, ...]) -> tuple[ResultColumn, ...]:
+def _columns(show: tuple[str, ...]) -> tuple[Field[CaseResult], ...]:
     """As of all columns, without the count of wrong elements."""
     widths = {"time": _TIME_WIDTH, "+-": _INTERVAL_WIDTH}
-    wrong, _ = LAST[_BANDWIDTHS]
     return tuple(
-        (replace(column, unit=column.unit.strip("()"), width=widths.get(column.title, column.width)), value)
-        for column, value in result_columns(show)
-        if column is not wrong
+        replace(column, unit=column.unit.strip("()"), width=widths.get(column.title, column.width))
+        for column in result_columns(show)
+        if column is not LAST[_BANDWIDTHS]
     )
 
 
@@ -163,11 +146,12 @@ def heading(layout: Layout) -> list[str]:
         if len(lines[0]) >= layout.left_width:
             lines.append("#")
         lines[-1] = lines[-1].ljust(layout.left_width) + names.rstrip()
-    for word in ("title", "unit"):
+    for word, group in (("title", "group"), ("unit", "")):
         left, side = (
             "".join(f" {getattr(column, word):>{column.width}}" for column in columns)
-            for columns in (layout.left, [column for column, _ in layout.results])
+            for columns in (layout.cases, layout.results)
         )
+        left += f" {group:>{GROUP_WIDTH}}" if layout.grouped else ""
         line = left.ljust(layout.left_width) + layout.gap.join([side] * sides)
         lines.append(f"#{line[1:]}".rstrip())
     if layout.left_out:
@@ -182,19 +166,14 @@ def rows(layout: Layout, plan: Plan, case: Case, results: Sequence[CaseResult]) 
     placements = [plan.cases[result.case].placement for result in results]
     lines = list(_lines(layout, case, list(zip(placements, results, strict=True)), "all"))
     for name, size_bytes, count, sides in group_rows(case, results) if layout.grouped else ():
-        there = [(at, side) for at, side in zip(placements, sides, strict=True) if side is not None]
         of_group = replace(case, size_bytes=size_bytes, count=count, beside=())
-        lines += _lines(layout, of_group, there, name)
+        lines += _lines(layout, of_group, list(zip(placements, sides, strict=True)), name)
     return lines
 
 
 def _lines(layout: Layout, case: Case, sides: Sides, group: str) -> Iterator[str]:
-    left = "".join(f" {value(case):>{column.width}}" for column, value in layout.cases)
-    left += f" {group:>{GROUP_COLUMN.width}}" if layout.grouped else ""
-    cells = {
-        placement: "".join(f" {value(result):>{column.width}}" for column, value in layout.results)
-        for placement, result in sides
-    }
+    left = f" {row_of(layout.cases, case)}" + (f" {group:>{GROUP_WIDTH}}" if layout.grouped else "")
+    cells = {placement: f" {row_of(layout.results, result)}" for placement, result in sides}
     if layout.beside:
         empty = " " * layout.side_width
         line = layout.gap.join(cells.get(placement, empty) for placement in layout.placements)
@@ -238,7 +217,10 @@ def worst_mark(case: Case, sides: Sides) -> str:  # noqa: ARG001 (as every_mark)
     wrong = [each for _, each in sides if each.status is Status.WRONG]
     if wrong:
         return f" WRONG {max(each.wrong or 0 for each in wrong) or ''}"
-    marks = {placement: (*_ended(each), *each.marks) for placement, each in sides}
+    marks = {
+        placement: (*([_ENDED[each.status]] if each.status in _ENDED else []), *each.marks)
+        for placement, each in sides
+    }
     worst = min((mark for own in marks.values() for mark in own), key=_rank, default="")
     first = worst[: _MARK - len("(out)")]
     having = [_SIDES[placement] for placement, own in marks.items() if any(m.startswith(first) for m in own)]
@@ -249,10 +231,6 @@ def _rank(mark: str) -> int:
     """How bad it is, 0 first; how a case ended comes before its marks, and one of a newer version last."""
     order = (*_ENDED.values(), *(mark.name for mark in MARKS))
     return order.index(mark) if mark in order else len(order)
-
-
-def _ended(result: CaseResult) -> tuple[str, ...]:
-    return (_ENDED[result.status],) if result.status in _ENDED else ()
 
 
 def scatter_line(prior: Prior, plan: Plan, results: Sequence[CaseResult]) -> list[str]:

@@ -45,18 +45,14 @@ def level_words(case: Case, result: CaseResult) -> str:
     return f"{case.short} {format_time(result.time_ns) if result.time_ns else ''}".rstrip()
 
 
-def is_of_soak(finding: Mapping[str, Any]) -> bool:
-    """Whether it is one of its windows', rather than of preflight."""
-    return str(finding["check"]) == SOAK_CHECK
-
-
 def soak_lines(record: RunRecord, width: int) -> Iterator[str]:
     """How much was done, what was found, and what would have been seen."""
     if not record.soak:
         return
     yield f"# calls    {call_words(record.soak)}"
-    for finding in filter(is_of_soak, map(asdict, record.findings)):
-        yield from finding_lines(finding, width)
+    for finding in record.findings:
+        if finding.check == SOAK_CHECK:
+            yield from finding_lines(asdict(finding), width)
     yield from (f"# {line}" for line in power_lines(record.soak, record.plan.cases))
 
 
@@ -83,24 +79,21 @@ def power_lines(soak: Mapping[str, Any], cases: Sequence[Case]) -> Iterator[str]
     if checks and least_often(checks) > 1:
         seen = f"would have been seen (probability {_PROBABILITY})"
         yield f"wrong data in 1 of {least_often(checks)} calls {seen}"
-    yield _loss_words(soak, cases)
-
-
-def _loss_words(soak: Mapping[str, Any], cases: Sequence[Case]) -> str:
-    """Of several cases, in the one where the least would have been seen."""
     powers = soak["power"]
     if not powers:
-        return "no window ended, so no loss would have been seen"
-    blind = next((each for each in powers if each["loss"] is None), None)
-    worst = blind or max(powers, key=lambda each: (each["loss"], each["seconds"]))
+        yield "no window ended, so no loss would have been seen"
+        return
+    # Of several cases, in the one where the least would have been seen.
+    worst = next((each for each in powers if each["loss"] is None), None)
+    worst = worst or max(powers, key=lambda each: (each["loss"], each["seconds"]))
     of = "" if len(powers) == 1 else f" in {cases[worst['case']].short}"
-    if blind is not None:
-        return f"no loss{of} would have been seen for certain: too few windows, or too much scatter"
-    loss, probability = format_share(worst["loss"], decimals=0), worst["probability"]
-    lasting = _at_least(float(worst["seconds"]))
-    blind = _at_least(float(worst["blind_s"]))
-    seen = f"would have been seen after the first {blind} (probability {probability:g})"
-    return f"a loss of {loss}{of} that lasts {lasting} {seen}"
+    if worst["loss"] is None:
+        yield f"no loss{of} would have been seen for certain: too few windows, or too much scatter"
+        return
+    loss = format_share(worst["loss"], decimals=0)
+    lasting, blind = _at_least(worst["seconds"]), _at_least(worst["blind_s"])
+    seen = f"would have been seen after the first {blind} (probability {worst['probability']:g})"
+    yield f"a loss of {loss}{of} that lasts {lasting} {seen}"
 
 
 def _at_least(seconds: float) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from busbw.model.case import Case
 from busbw.model.mark import meaning
 from busbw.model.network import said_by, said_words
-from busbw.model.plan import Limits, Plan, Stream
+from busbw.model.plan import Plan, Stream
 from busbw.model.record import NOT_STATED, TWO_RANKS, Method, RankInfo, WorldInfo
 from busbw.model.result import CaseResult, Status, StopReason, WrongData
 from busbw.report import columns
@@ -104,23 +104,17 @@ def _sampling(plan: Plan) -> str:
     limits = plan.limits
     if limits.calls == 0:
         return "nothing is timed (-n 0)"
-    if limits.calls is not None:
-        return _rounds(limits)
+    if limits.calls is not None:  # with -n, in rounds where they are repeated (--outer-iters)
+        untimed = limits.outer_warmup_iters
+        before = f" after {counted(untimed, 'untimed round')}" if untimed else ""
+        times = f"{limits.outer_iters} x " if limits.outer_iters else ""
+        return f"{times}{limits.calls} calls a case{before if times else ''}"
     if plan.soak is not None:
         return f"sampled in windows of {limits.case_seconds:g} s"
     same = limits.small_precision == limits.precision
     small = "" if same else f" ({_percent(limits.small_precision)} below 50 us)"
     budget = "" if limits.budget_seconds is None else f", {limits.budget_seconds:g} s for all cases"
     return f"sampled to +-{_percent(limits.precision)}{small} or {limits.case_seconds:g} s a case{budget}"
-
-
-def _rounds(limits: Limits) -> str:
-    """With -n: how many calls, and in how many rounds where -n calls are repeated (--outer-iters)."""
-    calls, untimed = limits.calls, limits.outer_warmup_iters
-    if not limits.outer_iters:
-        return f"{calls} calls a case"
-    before = f" after {counted(untimed, 'untimed round')}" if untimed else ""
-    return f"{limits.outer_iters} x {calls} calls a case{before}"
 
 
 def _percent(share: float) -> str:
@@ -130,10 +124,8 @@ def _percent(share: float) -> str:
 
 
 def _clock(method: Method) -> str:
-    if method.clock_error_ns is None:
-        return ""
-    if method.clock_error_ns == 0:
-        return "; the ranks share their host's clock"
+    if not method.clock_error_ns:
+        return "" if method.clock_error_ns is None else "; the ranks share their host's clock"
     return f"; the ranks' clocks agree within {format_time_us(TWO_RANKS * method.clock_error_ns)} us"
 
 
@@ -171,27 +163,28 @@ def footer(
     for result in results:
         if result.status is Status.WRONG:
             case = plan.cases[result.case]
-            count = (
-                "an unknown number of elements" if result.wrong is None else counted(result.wrong, "element")
-            )
+            unknown = "an unknown number of elements"
+            count = unknown if result.wrong is None else counted(result.wrong, "element")
             lines.append(f"WRONG {describe_case(case)}: {count}")
             lines.extend(f"      rank {at.rank} on {at.host}: {_found(at)}" for at in result.wrong_at[:8])
-    lines += (
-        [SUMMARY_NOTE]
-        if any(map(is_split, (plan.groups, *(stream.groups for stream in plan.streams))))
-        else []
-    )
+    if any(map(is_split, (plan.groups, *(stream.groups for stream in plan.streams)))):
+        lines.append(SUMMARY_NOTE)
     lines += [OVERLAP_NOTE] if "overlap" in plan.show else []
     lines += explanations(results, statistics=statistics)
-    lines += _host_bound(plan, results)
-    lines += _nothing_done(plan, results)
+    # Which sizes are not those of the fabric.
+    if bound := [plan.cases[each.case].size_bytes for each in results if each.evidence.get("host_bound")]:
+        sizes = " to ".join(dict.fromkeys(map(format_size, (min(bound), max(bound)))))
+        why = "issuing a call takes as long as the call; a CUDA graph (-G) leaves it out"
+        lines.append(f"host-bound at {sizes}: {why}")
+    if any(result.stop is StopReason.CHECK_ONLY for result in results):
+        lines.append(f"{NOT_APPLICABLE}: nothing was timed (-n 0)")
+        lines += [] if plan.checks else ["N/A: nothing was checked (-c 0)"]
     missing = len(plan.cases) - len(results)
     if missing:
         lines.append(f"{missing} of {len(plan.cases)} cases {were(missing)} not measured")
-    if any(result.wrong is not None for result in results) and not any(
-        result.status is Status.WRONG for result in results
-    ):
-        left_out = missing or any(result.status is Status.NOT_RUN for result in results)
+    ends = {result.status for result in results}
+    if any(result.wrong is not None for result in results) and Status.WRONG not in ends:
+        left_out = missing or Status.NOT_RUN in ends
         lines.append("no wrong data in the finished cases" if left_out else "no wrong data")
     if memory_bytes and "memory" in plan.show:
         most = ", ".join(f"{use} {format_approximate_size(size)}" for use, size in memory_bytes.items())
@@ -238,22 +231,6 @@ def _single_calls(results: Sequence[CaseResult]) -> list[str]:
             + (f" (median of {cases} cases)" if cases > 1 else "")
         )
     return lines
-
-
-def _host_bound(plan: Plan, results: Sequence[CaseResult]) -> list[str]:
-    """Which sizes are not those of the fabric: one line."""
-    sizes = [plan.cases[result.case].size_bytes for result in results if result.evidence.get("host_bound")]
-    if not sizes:
-        return []
-    of = format_size(min(sizes)) + (f" to {format_size(max(sizes))}" if max(sizes) > min(sizes) else "")
-    return [f"host-bound at {of}: issuing a call takes as long as the call; a CUDA graph (-G) leaves it out"]
-
-
-def _nothing_done(plan: Plan, results: Sequence[CaseResult]) -> list[str]:
-    """Why rows that could be measured have no time, with -n 0, and no word on their data, with -c 0."""
-    only_checked = any(result.stop is StopReason.CHECK_ONLY for result in results)
-    lines = [f"{NOT_APPLICABLE}: nothing was timed (-n 0)"] if only_checked else []
-    return [*lines, "N/A: nothing was checked (-c 0)"] if only_checked and plan.checks == 0 else lines
 
 
 def describe_case(case: Case) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from statistics import median
 from typing import Final
 
 import numpy as np
 
 from busbw.report.plots import LOG, Plot, Row, names_of, value_ends, value_label
-from busbw.report.sparkline import scale, sparkline
 from busbw.units import format_size
 
 # Cells by their colour, lines by their kind.
@@ -28,6 +28,22 @@ _MOST_NAME, _LEAST_NAME = 32, 6
 _WIDEST: Final = 8  # columns of a cell without its number
 _MOST_CURVE: Final = 110  # columns
 _BAR: Final = 32
+_SPARKS: Final = (" .:-=+*#", "▁▂▃▄▅▆▇█")
+
+
+def scale(values: Sequence[float], most: int) -> Callable[[float], int]:
+    """From a value to a place between 0 and ``most``."""
+    low, high = min(values), max(values)
+    return lambda value: round(most * (value - low) / (high - low)) if high > low else round(most / 2)
+
+
+def sparkline(values: Sequence[float], columns: int, *, unicode: bool) -> str:
+    """The course of values in one line: a letter each, or for the median of several."""
+    width = min(columns, len(values))
+    parts = [values[len(values) * at // width : len(values) * (at + 1) // width] for at in range(width)]
+    middles, letters = [median(part) for part in parts], _SPARKS[unicode]
+    up = scale(middles, len(letters) - 1)
+    return "".join(letters[up(middle)] for middle in middles)
 
 
 class _Grid:

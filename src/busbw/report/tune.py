@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 from busbw.judge.tune import LEAST_GAIN, Tuned, Tuning
 from busbw.model.arm import Arm
-from busbw.report.fields import aligned, folded
+from busbw.report.fields import aligned, remark
 from busbw.units import counted, first_of, format_share, format_size, format_time
 
-_COLUMNS: Final = 100
-
-
-def remark(text: str) -> list[str]:
-    """As lines that begin with # and fit."""
-    return folded(text, _COLUMNS, "# ", "#   ")
+COLUMNS: Final = 100  # of prose
 
 
 def lines(tuning: Tuning, name: str) -> list[str]:
     """The whole text; ``name`` is how commands call the run."""
-    text = remark(answer(tuning))
+    text = remark(answer(tuning), COLUMNS)
     if found := rows(tuning):
         text += ["#", *(f"# {line}" for line in aligned([HEAD, *found]))]
-    text += [line for each in remarks(tuning) for line in remark(each)]
+    text += [line for each in remarks(tuning) for line in remark(each, COLUMNS)]
     if any(each.confirmed is not None for each in tuning.tuned):
         emit = f"busbw tune {name} --emit nccl-csv --output table.csv"
         text.append(f"# next: `{emit}`, then start any NCCL job with")
@@ -54,46 +49,39 @@ HEAD: Final = ("operation", "size", "NCCL", "best", "time", "gain in the race %"
 
 def rows(tuning: Tuning) -> list[tuple[str, ...]]:
     """Below HEAD: a row a size with something to gain."""
-    return [_row(each) for each in tuning.winners]
+    return [
+        (
+            each.operation,
+            format_size(each.size_bytes),
+            format_time(each.default_ns),
+            Arm.of(each.arm).short,
+            format_time(each.time_ns or 0.0),
+            f"{100 * each.gain:.1f} ({100 * each.gain_low:.1f} to {100 * each.gain_high:.1f})",
+            each.verdict.lower() or "not tried" if each.confirmed is None else format_share(each.confirmed),
+        )
+        for each in tuning.winners
+    ]
 
 
 def remarks(tuning: Tuning) -> Iterator[str]:
     """Sizes with nothing to gain, and what was left out of the race."""
-    tuned = tuning.tuned
-    yield from _nothing(tuned)
-    wrong = [f"{each.operation} {format_size(each.size_bytes)} {arm}" for each in tuned for arm in each.wrong]
-    if wrong:
-        yield f"wrong data, and so out: {first_of(wrong, 4)}"
-    if tuning.lost:
-        yield f"did not come back, and so out: {', '.join(tuning.lost)}"
-
-
-def _row(each: Tuned) -> tuple[str, ...]:
-    gain = f"{100 * each.gain:.1f} ({100 * each.gain_low:.1f} to {100 * each.gain_high:.1f})"
-    fresh = (
-        format_share(each.confirmed) if each.confirmed is not None else each.verdict.lower() or "not tried"
-    )
-    return (
-        each.operation,
-        format_size(each.size_bytes),
-        format_time(each.default_ns),
-        Arm.of(each.arm).short,
-        format_time(each.time_ns or 0.0),
-        gain,
-        fresh,
-    )
-
-
-def _nothing(tuned: Sequence[Tuned]) -> Iterator[str]:
-    """Sizes without a winner, by operation, and how much they may have hidden."""
     without: dict[str, list[Tuned]] = defaultdict(list)
-    for each in tuned:
+    for each in tuning.tuned:
         if not each.arm:
             without[each.operation].append(each)
     for operation, sizes in without.items():
         tried = max(each.tried for each in sizes)
-        bounds = (
+        bounds = (  # how much they may have hidden
             f"{format_share(max(LEAST_GAIN, each.hidden))} at {format_size(each.size_bytes)}"
             for each in sizes
         )
         yield f"{operation}: nothing to gain beyond {', '.join(bounds)} ({tried} other ways tried)"
+    wrong = [
+        f"{each.operation} {format_size(each.size_bytes)} {arm}"
+        for each in tuning.tuned
+        for arm in each.wrong
+    ]
+    if wrong:
+        yield f"wrong data, and so out: {first_of(wrong, 4)}"
+    if tuning.lost:
+        yield f"did not come back, and so out: {', '.join(tuning.lost)}"

@@ -18,24 +18,22 @@ _COLUMNS: Final = 98  # behind "# "
 def lines(plan: Plan, results: Sequence[CaseResult]) -> list[str]:
     """A table and an answer; nothing where no case has an even one beside it."""
     found = list(uneven(plan, results))
-    table = aligned([_HEAD, *map(_row, found)], range(len(_HEAD)))
-    return [f"# {line}".rstrip() for line in ("", *table, *_answer(found))] if found else []
-
-
-def _row(each: Uneven) -> tuple[str, ...]:
-    times = format_time(each.even_ns), format_time(each.time_ns)
-    return (_name(each), *times, _ratio(each), f"{each.imbalance:.2f}")
-
-
-def _answer(found: Sequence[Uneven]) -> list[str]:
-    """The case that suffers most, of those that do by more than chance."""
+    if not found:
+        return []
+    rows = [
+        (_name(each), format_time(each.even_ns), format_time(each.time_ns), _ratio(each),
+         f"{each.imbalance:.2f}")
+        for each in found
+    ]  # fmt: skip
+    # The case that suffers most, of those that do by more than chance.
     slower = [each for each in found if each.low is not None and each.low > 1]
     worst = max(slower or found, key=lambda each: each.ratio)
     text = (
         f"uneven counts: {_name(worst)} takes {_ratio(worst)} times as long as the same bytes evenly spread;"
         f" its busiest rank moves {worst.imbalance:.2f} times the mean"
     )
-    return folded(text, _COLUMNS, rest="  ")
+    table = aligned([_HEAD, *rows], range(len(_HEAD)))
+    return [f"# {line}".rstrip() for line in ("", *table, *folded(text, _COLUMNS, rest="  "))]
 
 
 def _ratio(each: Uneven) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from busbw.judge.compare import Comparison, Verdict
-from busbw.judge.compare_regimes import ComparedRegime, compared_regimes
+from busbw.judge.compare_regimes import compared_regimes
 from busbw.judge.compare_setups import ComparedSeries
 from busbw.judge.diagnose.engine import decisive
 from busbw.judge.expectation import Judgement
@@ -21,7 +21,7 @@ from busbw.model.result import Status
 from busbw.model.soak import SOAK_CHECK
 from busbw.report import compare as plain
 from busbw.report import compare_setups as words
-from busbw.report import plots_of_comparison, plots_of_hunt, plots_of_run, plots_over_runs, soak, tune
+from busbw.report import plots_of_hunt, plots_of_run, plots_over_runs, soak, tune
 from busbw.report.answer import RunAnswer, answer_of
 from busbw.report.diagnosis import describe_run
 from busbw.report.hunt import exclude_words, noise_words, ranking_words, verdict_words
@@ -134,18 +134,14 @@ def view(shown: Sequence[Shown], comparisons: Sequence[Comparison] = ()) -> Repo
     """
     parts = [_part(each) for each in shown]
     measured = [each for each in shown if isinstance(each, Reported)]
+    title = " and ".join(each.name for each in shown) if len(shown) < 3 else f"{len(shown)} runs"
     if len(measured) < 2:
-        return _finished(
-            ReportView(parts[0].headline.text if len(parts) == 1 else _title(shown), tuple(parts))
-        )
+        title = parts[0].headline.text if len(parts) == 1 else title
+        return _finished(ReportView(title, tuple(parts)))
     lead = _together(measured, comparisons)
     others = [part for part, each in zip(parts, shown, strict=True) if not isinstance(each, Reported)]
     runs = [part for part, each in zip(parts, shown, strict=True) if isinstance(each, Reported)]
-    return _finished(ReportView(_title(shown), (lead, *others), tuple(runs)))
-
-
-def _title(shown: Sequence[Shown]) -> str:
-    return " and ".join(each.name for each in shown) if len(shown) < 3 else f"{len(shown)} runs"
+    return _finished(ReportView(title, (lead, *others), tuple(runs)))
 
 
 def _finished(report: ReportView) -> ReportView:
@@ -188,10 +184,17 @@ def _of_run(run: Reported) -> Part:
     problems = tuple(filter(None, (status, *(each for each in answer.problems if each not in status))))
     headline = _headline(run, answer)
     if run.record.status is RunStatus.FAILED or any(each.status in _NO_NUMBER for each in run.record.results):
-        headline, problems = _failed(headline, problems[0]), problems[1:]
+        # What went wrong is the answer; the numbers that there are come second.
+        verdict = ": ".join(filter(None, (headline.text, headline.verdict)))
+        headline, problems = Headline(problems[0], verdict), problems[1:]
+    seen: list[tuple[str, str]] = []  # what a soak would have seen
     if run.record.soak:
-        headline = replace(headline, verdict=soak.call_words(run.record.soak), tone=_soaked(run.record))
+        # Slow calls are problems to look at; only wrong data and a lost level fail a soak.
+        worse = any(each["after_ns"] > each["before_ns"] for each in run.record.soak["changes"])
+        tone = Answer.NO if run.record.soak["wrong_windows"] or worse else Answer.YES
+        headline = replace(headline, verdict=soak.call_words(run.record.soak), tone=tone)
         problems += tuple(each.claim for each in run.record.findings if each.check == SOAK_CHECK)
+        seen = [("soak", line) for line in soak.power_lines(run.record.soak, run.record.plan.cases)]
     return Part(
         run.whole_name,
         headline,
@@ -200,33 +203,15 @@ def _of_run(run: Reported) -> Part:
         checks=tuple(each for each in checks if each.tone is not Answer.NOT_OBSERVABLE),
         unseen="; ".join(each.claim for each in checks if each.tone is Answer.NOT_OBSERVABLE and each.claim),
         evidence=tuple(plots_of_run.evidence_of(run)),
-        facts=(*_facts(run.record, wires), *_seen(run.record)),
+        facts=(*_facts(run.record, wires), *seen),
     )
-
-
-def _seen(record: RunRecord) -> Iterator[tuple[str, str]]:
-    """What a soak would have seen."""
-    if record.soak:
-        yield from (("soak", line) for line in soak.power_lines(record.soak, record.plan.cases))
 
 
 _TONES: Final = {
     Judgement.EXPECTED: Answer.YES, Judgement.BELOW: Answer.NO, Judgement.UNDECIDED: Answer.UNDECIDED,
 }  # fmt: skip
 
-
 _NO_NUMBER: Final = (Status.WRONG, Status.FAILED)
-
-
-def _failed(headline: Headline, problem: str) -> Headline:
-    """What went wrong is the answer of a run in which something did; the numbers that it has come second."""
-    return Headline(problem, ": ".join(filter(None, (headline.text, headline.verdict))))
-
-
-def _soaked(record: RunRecord) -> Answer:
-    """Slow calls are problems to look at; only wrong data and a lost level fail a soak."""
-    worse = any(each["after_ns"] > each["before_ns"] for each in record.soak["changes"])
-    return Answer.NO if record.soak["wrong_windows"] or worse else Answer.YES
 
 
 def _headline(run: Reported, answer: RunAnswer) -> Headline:
@@ -255,11 +240,9 @@ def _checks(run: Reported) -> Iterator[Check]:
         own = worst_first([each for each in run.conclusions if each.question is question])
         answer = run.answers.get(question, Answer.NOT_OBSERVABLE)
         decides = decisive(question, answer, run.conclusions)
-        notes = tuple(each for each in own if each is not decides)
-        claim = decides.claim if decides is not None else ""
-        if decides is not None and (decides.evidence or decides.hint):
-            notes = (decides, *notes)
-        yield Check(text, answer.value, answer, claim, notes)
+        first = (decides,) if decides is not None and (decides.evidence or decides.hint) else ()
+        notes = (*first, *(each for each in own if each is not decides))
+        yield Check(text, answer.value, answer, decides.claim if decides is not None else "", notes)
 
 
 def _facts(record: RunRecord, wires: str) -> tuple[tuple[str, str], ...]:
@@ -329,10 +312,15 @@ _VERDICT_TONES: Final = {
 def _better(comparisons: Sequence[Comparison], runs: int) -> Headline:
     """The differences; where there is none, that, or that none can be seen."""
     regimes = [(each, regime) for each in comparisons for regime in compared_regimes(each)]
+    several = len({plain.regime_kind(regime) for _, regime in regimes}) > 1
     for verdicts in ((Verdict.FASTER, Verdict.SLOWER), (Verdict.SAME,), (Verdict.AMBIGUOUS,)):
         told = [(each, regime) for each, regime in regimes if regime.verdict in verdicts]
         if told:
-            texts = [_regime_words(regime, several=_kinds(regimes) > 1) for _, regime in told]
+            texts = [
+                f"{regime.arm}{f' {plain.regime_kind(regime)}' if several else ''} at"
+                f" {plain.sizes(regime.first_bytes, regime.last_bytes)}: {plain.answer_words(regime)}"
+                for _, regime in told
+            ]
             bounds = [regime.bound for _, regime in told if regime.bound is not None and not regime.why]
             if verdicts == (Verdict.AMBIGUOUS,) and len(bounds) == len(told):
                 texts = [f"No difference seen; one below {format_share(max(bounds))} would not show"]
@@ -341,16 +329,6 @@ def _better(comparisons: Sequence[Comparison], runs: int) -> Headline:
             tone = tones.pop() if len(tones) == 1 else Answer.UNDECIDED
             return Headline(first_of(texts, _MOST_ANSWERS, "; "), f"against {', '.join(against)}", tone)
     return Headline(f"{runs} runs", "none can be compared with another")
-
-
-def _kinds(regimes: Sequence[tuple[Comparison, ComparedRegime]]) -> int:
-    return len({plain.regime_kind(regime) for _, regime in regimes})
-
-
-def _regime_words(regime: ComparedRegime, *, several: bool) -> str:
-    of = f" {plain.regime_kind(regime)}" if several else ""
-    where = plain.sizes(regime.first_bytes, regime.last_bytes)
-    return f"{regime.arm}{of} at {where}: {plain.answer_words(regime)}"
 
 
 def _answers(comparisons: Sequence[Comparison], nodes: Sequence[int] = ()) -> Table:
@@ -392,8 +370,8 @@ def _of_series(shown: SeriesReport) -> Part:
     curves, maps = [], []
     for nodes, each in shown.compared.comparisons:
         where = f" on {nodes} nodes" if nodes else ""
-        maps += list(plots_of_comparison.plots(shown.name, each, where))
-        curves += list(plots_of_comparison.curves_of(shown.name, each, where))
+        maps += list(plots_over_runs.verdicts(shown.name, each, where))
+        curves += list(plots_over_runs.curves_of(shown.name, each, where))
     text = f"Take {first_of(taken, _MOST_ANSWERS, '; ')}" if taken else "Take none: the default has no number"
     default = comparisons[0].baseline.name
     gains = any(each.setup != default for _, each in shown.compared.choices)
@@ -416,17 +394,11 @@ def _setups(shown: SeriesReport) -> Iterator[Check]:
     """What each sets, why, and how far it came."""
     for setup in shown.compared.setups:
         reached = [each for each in shown.compared.reached if each.setup == setup.name]
-        failed = any(each.failed or each.wrong for each in reached)
+        failed = [each for each in reached if each.failed or each.wrong]
         notes = [Finding(Severity.INFO, setup.why)] if setup.why else []
-        notes += [
-            Finding(
-                Severity.INFO,
-                words.reach(each).removeprefix(f"{setup.name}: "),
-                evidence=" | ".join(each.words),
-            )
-            for each in reached
-            if each.failed or each.wrong
-        ]
+        for each in failed:
+            said = words.reach(each).removeprefix(f"{setup.name}: ")
+            notes.append(Finding(Severity.INFO, said, evidence=" | ".join(each.words)))
         tone = Answer.NO if failed else Answer.NOT_OBSERVABLE
         yield Check(setup.name, "failed" if failed else "ran", tone, words.changes(setup), tuple(notes))
 
@@ -456,11 +428,10 @@ def _of_hunt(shown: HuntReport) -> Part:
         plots = tuple(plots_of_hunt.plots(shown.name, hunt.kind, hunt.size_bytes, hosts, shown.rounds))
     fields = (record.hunt or {}).get("fields", ())
     warned = [each for each in record.findings if each.severity is not Severity.INFO]
-    headline = (
-        _hunted(fields)
-        if fields
-        else Headline(plots[0].words.get("headline", plots[0].title) if plots else shown.name)
-    )
+    headline = Headline(plots[0].words.get("headline", plots[0].title) if plots else shown.name)
+    if fields:  # the verdict of isolate on each: hosts, or the ranks of a host
+        tone = min((_HUNT_TONES[field["decision"]] for field in fields), key=_WORST_FIRST.index)
+        headline = Headline("; ".join(map(_hunted_words, fields)), "", tone)
     return Part(
         shown.name,
         headline,
@@ -473,13 +444,6 @@ def _of_hunt(shown: HuntReport) -> Part:
             *(("next", hint) for hint in dict.fromkeys(each.hint for each in warned if each.hint)),
         ),
     )
-
-
-def _hunted(fields: Sequence[Mapping[str, Any]]) -> Headline:
-    """The verdict of isolate on each field: hosts, or the ranks of a host."""
-    texts = list(map(_hunted_words, fields))
-    worst = min((_HUNT_TONES[field["decision"]] for field in fields), key=_WORST_FIRST.index)
-    return Headline("; ".join(texts), "", worst)
 
 
 def _hunted_words(field: Mapping[str, Any]) -> str:

@@ -15,8 +15,7 @@ from busbw.model.record import RunRecord, RunStatus
 from busbw.model.result import CaseResult, Status, not_run
 from busbw.record import close
 from busbw.record.absent import absent_files
-from busbw.record.arrive import Arrival
-from busbw.record.deliver import Delivery, packets
+from busbw.record.arrive import Arrival, Delivery, packets
 from busbw.record.folder import (
     DIGESTS_FILE,
     NCCL_FILES,

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from busbw.model.finding import Finding, Severity
-from busbw.record.exclude import LOST, excluding, hint_of_lost, with_lost
-from busbw.record.findings import keep, merge
+from busbw.record.findings import LOST, excluding, hint_of_lost, keep, merge, with_lost
 from busbw.report.hunt import HuntDisplay
 
 

@@ -30,7 +30,7 @@ def shown(word: str, result: CaseResult) -> str:
     """The value under the one column that ``word`` adds."""
     plain, more = result_columns(()), result_columns((word,))
     (column,) = (column for column in more if column not in plain)
-    return column[1](result)
+    return column.cell(result)
 
 
 @pytest.mark.parametrize(
@@ -80,17 +80,17 @@ def test_what_does_not_exist_says_so(word: str) -> None:
 
 @pytest.mark.parametrize("word", [*WORDS, *FIELD_WORDS, "timestamp"])
 def test_every_word_is_one_column_between_time_and_bandwidth(word: str) -> None:
-    titles = [column.title for column, _ in result_columns((word,))]
+    titles = [column.title for column in result_columns((word,))]
     assert titles[:2] == ["time", "+-"]
     assert titles[3:] == ["algbw", "busbw", "#wrong"]
-    column = result_columns((word,))[2][0]
+    column = result_columns((word,))[2]
     assert len(column.title) <= column.width
     assert len(column.unit) <= column.width
 
 
 @pytest.mark.parametrize("time_ns", [0.0, None])
 def test_an_interval_needs_a_time(time_ns: float | None) -> None:
-    interval = result_columns(())[1][1]
+    interval = result_columns(())[1].cell
     assert interval(TIMED) == "2.0%"
     assert interval(replace(TIMED, time_ns=time_ns)) == ""
 
@@ -129,4 +129,4 @@ def test_no_interval_says_how_many_samples_it_takes(
 ) -> None:
     _, interval = result_columns(())[:2]
     few = replace(TIMED, low_ns=None, high_ns=None, samples=samples, stop=stop, tau=tau)
-    assert interval[1](few) == words
+    assert interval.cell(few) == words

@@ -11,8 +11,8 @@ from busbw.judge.samples import Distribution, ModeShare, Percentile, Scale
 from busbw.model.plan import Plan
 from busbw.model.result import CaseResult, Status
 from busbw.model.sample import DIGEST_DTYPE
-from busbw.report.histogram import histogram
 from busbw.report.plots import Plot
+from busbw.report.plots_of_run import histogram
 from busbw.report.text_plots import drawing
 
 SPREAD = Distribution(

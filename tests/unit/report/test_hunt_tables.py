@@ -6,8 +6,7 @@ from typing import Any
 
 from busbw.model.hunt import BANDWIDTH, BOTH_WAYS, LATENCY, Hunt
 from busbw.report.hunt import rounds_of
-from busbw.report.hunt_tables import cut_lines, group_lines, matrix
-from busbw.report.plots_of_hunt import plots
+from busbw.report.plots_of_hunt import cut_lines, group_lines, matrix, plots
 from busbw.report.text_plots import drawing
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from busbw.report.hunt_tables import edges, fold, levels
+from busbw.report.plots_of_hunt import edges, fold, levels
 
 
 def test_noise_looks_alike() -> None:

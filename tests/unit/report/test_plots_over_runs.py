@@ -14,7 +14,7 @@ from busbw.judge.wires import Wires
 from busbw.model.layout import Placement
 from busbw.model.record import RunRecord
 from busbw.model.sample import DIGEST_DTYPE, SAMPLE_DTYPE
-from busbw.report import plots_of_comparison, plots_over_runs
+from busbw.report import plots_over_runs
 from busbw.report.plots import DASHES, SERIES, Plot, Table, on_paper, svg
 from busbw.report.reported import Reported
 
@@ -95,7 +95,7 @@ def test_runs_are_drawn_with_the_verdicts_of_compare() -> None:
 
 def test_one_launch_has_no_range() -> None:
     (comparison,) = compared_runs((run("a", 2, 10.0), run("b", 2, 11.0)))
-    curves = list(plots_of_comparison.curves_of("", comparison))
+    curves = list(plots_over_runs.curves_of("", comparison))
     assert {(row["low"], row["high"]) for plot in curves for row in plot.rows} == {(None, None)}
     assert not any("band" in plot.note for plot in curves)
 
