@@ -1,34 +1,23 @@
 """The settings of ``busbw list``: which runs it lists."""
 
-# No postponed annotations here: cyclopts would look the names up in the module of the class that inherits.
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Literal
 
-from cyclopts import Parameter
-
-from busbw.plan.flags.flag import Group
+from busbw.plan.flags.flag import Flags, settings
 from busbw.plan.flags.values import Between, Ranged, Seconds
 
-LIST = Group("Which runs", sort_key=1)
+of_list = Flags("Which runs", 1)
 StatusName = Literal["complete", "wrong", "running", "failed", "interrupted", "killed", "not started"]
 
 
-@Parameter(name="*", group=LIST)
-@dataclass(frozen=True)
+@settings
 class ListSettings(Ranged):
     """Filters; a run is listed where all of them fit."""
 
-    tag: Annotated[tuple[str, ...], Parameter(help="With this tag. May be repeated.")] = ()
-    operation: Annotated[
-        str,
-        Parameter(
-            name=["--operation", "--op"],
-            help="With this operation, or isolate, pairs, rails, preflight, exec.",
-        ),
-    ] = ""
-    status: Annotated[StatusName | None, Parameter(help="With this status; wrong means wrong data.")] = None
-    since: Annotated[Seconds | None, Parameter(help="No older than this: 7d, 12h, 30min.")] = None
-    limit: Annotated[int, Between(1), Parameter(name=["--limit", "-n"], help="Show at most this many.")] = 20
+    tag: tuple[str, ...] = of_list((), "With this tag. May be repeated.")
+    operation: str = of_list("", "With this operation, or isolate, pairs, rails, preflight, exec.", "--op")
+    status: StatusName | None = of_list(None, "With this status; wrong means wrong data.")
+    since: Seconds | None = of_list(None, "No older than this: 7d, 12h, 30min.")
+    limit: int = of_list(20, "Show at most this many.", "-n", Between(1))
 
     @property
     def terms(self) -> tuple[str, ...]:

@@ -1,17 +1,13 @@
 """How a user calls a run: one name, and any number of tags."""
 
-# No postponed annotations here: cyclopts would look the names up in the module of the class that inherits.
 import re
-from dataclasses import dataclass
-from typing import Annotated, Final
-
-from cyclopts import Parameter
+from typing import Final
 
 from busbw.errors import UsageError
-from busbw.plan.flags.flag import Group
+from busbw.plan.flags.flag import Flags, settings
 from busbw.plan.flags.values import Ranged
 
-NAME: Final = Group("Name", sort_key=8)
+of_name = Flags("Name", 8)
 # It becomes part of a folder's name, and must not look like another word of a command line.
 _WORD: Final = re.compile(r"[A-Za-z0-9][\w.+-]{0,63}", re.ASCII)
 _TAKEN: Final = ("last",)
@@ -30,21 +26,13 @@ class Words:
                 )
 
 
-@Parameter(name="*")
-@dataclass(frozen=True)
+@settings
 class NameSettings(Ranged):
     """Kept in the record; the name is also part of the run's id."""
 
-    name: Annotated[
-        str,
-        Words(),
-        Parameter(
-            group=NAME,
-            help="Name of the run, as in `busbw show NAME`. If several runs have it, it means the newest.",
-        ),
-    ] = ""
-    tag: Annotated[
-        tuple[str, ...],
-        Words(),
-        Parameter(group=NAME, help="A word to find the run by with `busbw list --tag`. May be repeated."),
-    ] = ()
+    name: str = of_name(
+        "", "Name of the run, as in `busbw show NAME`. If several runs have it, it means the newest.", Words()
+    )
+    tag: tuple[str, ...] = of_name(
+        (), "A word to find the run by with `busbw list --tag`. May be repeated.", Words()
+    )

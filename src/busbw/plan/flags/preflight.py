@@ -1,13 +1,12 @@
 """Settings of ``busbw run`` about what is checked before anything is measured."""
 
-# No postponed annotations here: cyclopts would look the names up in the module of the class that inherits.
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Literal
 
-from cyclopts import Parameter
+from busbw.plan.flags.flag import Flags, settings
+from busbw.plan.flags.ranks import of_busbw, of_preflight
 
-from busbw.plan.flags.ranks import PREFLIGHT
-
+of_presets = Flags(show=False)
 LevelName = Literal["", "only", "deep"]
 
 
@@ -29,39 +28,24 @@ class Asked:
         return ",".join([*counts, *(["shared"] if self.shared else [])])
 
 
-@Parameter(name="*")
-@dataclass(frozen=True)
+@settings
 class PreflightSettings:
     """Settings of one run; see ``settings.run.RunSettings``."""
 
-    preflight: Annotated[
-        bool,
-        Parameter(
-            negative="--no-preflight",
-            group=PREFLIGHT,
-            help="Compare ranks, versions, variables, GPUs and NICs before anything is measured.",
-        ),
-    ] = True
-    strict: Annotated[
-        bool, Parameter(group=PREFLIGHT, help="End the run after a warning of preflight, as after an error.")
-    ] = False
-    expect_use: Annotated[
-        tuple[str, ...],
-        Parameter(
-            group=PREFLIGHT,
-            help="End the run unless NCCL uses this, and warn if its log does not show it: net=ofi (ib,"
-            " socket, NAME), provider=efa (cxi, verbs), gdr=1, collnet=1, nvls=1, mnnvl=1, gdrcopy=1,"
-            " tuner=NAME, gpus=1 (not CPU memory), nics=8 (active fabric ports of each host; 0: any). May be"
-            " repeated.",
-        ),
-    ] = ()
-    stop_after: Annotated[
-        LevelName, Parameter(parse=False)  # of `busbw preflight`: how much to check before it stops
-    ] = ""
-    presets_used: Annotated[
-        tuple[str, ...], Parameter(show=False, help="Written by busbw: presets with their dates.")
-    ] = ()
-    overridden: Annotated[
-        tuple[str, ...],
-        Parameter(show=False, help="Written by busbw: presets' variables that do not hold, and why."),
-    ] = ()
+    preflight: bool = of_preflight(
+        True,
+        "Compare ranks, versions, variables, GPUs and NICs before anything is measured.",
+        negative="--no-preflight",
+    )
+    strict: bool = of_preflight(False, "End the run after a warning of preflight, as after an error.")
+    expect_use: tuple[str, ...] = of_preflight(
+        (),
+        "End the run unless NCCL uses this, and warn if its log does not show it: net=ofi (ib, socket,"
+        " NAME), provider=efa (cxi, verbs), gdr=1, collnet=1, nvls=1, mnnvl=1, gdrcopy=1, tuner=NAME, gpus=1"
+        " (not CPU memory), nics=8 (active fabric ports of each host; 0: any). May be repeated.",
+    )
+    stop_after: LevelName = of_busbw("")  # of `busbw preflight`: how much to check before it stops
+    presets_used: tuple[str, ...] = of_presets((), "Written by busbw: presets with their dates.")
+    overridden: tuple[str, ...] = of_presets(
+        (), "Written by busbw: presets' variables that do not hold, and why."
+    )

@@ -7,11 +7,10 @@ plain numbers stand beside their flags (``Between``, ``OneOf``, ...) and are che
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from cyclopts import Parameter, Token
 
@@ -266,34 +265,15 @@ class Countable:
         countable_seconds(value, flag)
 
 
-def _typed(name: str, metadata: Iterable[object]) -> str:
-    """A setting as users write it: ``-n`` where it has a letter, else its first long name."""
-    names = [each for mark in metadata if isinstance(mark, Parameter) for each in mark.name or ()]
-    letter = next((each for each in names if re.fullmatch(r"-\w", each)), "")
-    return letter or next(iter(names), flag_of(name))
-
-
-@cache
-def _checks(kind: type[DataclassInstance]) -> tuple[tuple[str, str, Check], ...]:
-    """Of each setting with a range: its name, its flag and the range."""
-    hints = get_type_hints(kind, include_extras=True)
-    return tuple(
-        (each.name, _typed(each.name, hints[each.name].__metadata__), mark)
-        for each in fields(kind)
-        for mark in getattr(hints[each.name], "__metadata__", ())
-        if hasattr(mark, "check")
-    )
-
-
 class Ranged:
     """Settings some of which have a range."""
 
     def __post_init__(self) -> None:
         """Raises UsageError for a value outside of its flag's range."""
-        for name, flag, check in _checks(type(self)):  # type: ignore[arg-type]  # a dataclass of settings
-            value = getattr(self, name)
-            if value is not None:
-                check.check(flag, value)
+        for each in fields(self):  # type: ignore[arg-type]  # a dataclass of settings
+            value = getattr(self, each.name)
+            for check in each.metadata.get("ranges", ()) if value is not None else ():
+                check.check(each.metadata["typed"], value)
 
 
 # ---- settings to plain values, and back ---------------------------------------------------------------
