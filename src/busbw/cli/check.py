@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import redirect_stdout
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -116,8 +116,7 @@ def _failed(code: ExitCode, message: str) -> Checked:
 def _planned(
     operations: tuple[str, ...], own: CheckSettings, ranks: CheckRanks, launch: LaunchSettings
 ) -> tuple[tuple[str, ...], RunSettings]:
-    values: dict[str, Any] = {each.name: getattr(ranks, each.name) for each in fields(ranks)}
-    values |= _sizes(ranks, launch) | {"budget": BUDGET}
+    values = {**vars(ranks), **_sizes(ranks, launch), "budget": BUDGET}
     if own.plan is not None:
         said = _read_plan(own.plan)
         operations = operations or tuple(said.pop("operations", "").replace(",", " ").split())

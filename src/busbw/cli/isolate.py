@@ -7,7 +7,7 @@ import os
 import shlex
 import sys
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TextIO
 
 from busbw.cli.run import run, starts_ranks
@@ -54,7 +54,7 @@ def hunt_command(
     """A run that hunts."""
     from busbw.plan.flags.run import RunSettings
 
-    settings = RunSettings(hunt=own, **{each.name: getattr(ranks, each.name) for each in fields(ranks)})
+    settings = RunSettings(hunt=own, **vars(ranks))
     return RunCommand((own.kind,), settings, launch, argv)
 
 

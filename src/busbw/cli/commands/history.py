@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from cyclopts import Parameter
-
-from busbw.cli.app import FLAGS, SELECTION, CleanApp, RunName, app, examples
+from busbw.cli.app import SELECTION, CleanApp, RunName, app, command, examples, flag, word
 from busbw.errors import ExitCode
 from busbw.plan.flags.history import HistorySettings
 
@@ -24,9 +22,7 @@ app.command(history)
 
 @history.default
 def show_history(
-    *what: Annotated[
-        str, Parameter(help=f"Operations, and launches for which all of these hold: {SELECTION}.")
-    ],
+    *what: Annotated[str, word(f"Operations, and launches for which all of these hold: {SELECTION}.")],
     settings: HistorySettings = HistorySettings(),
 ) -> ExitCode:
     """Show how results changed from launch to launch: levels, trends, and what changed with them."""
@@ -35,12 +31,12 @@ def show_history(
     return history_command(what, settings)
 
 
-@history.command(help_epilogue=examples('busbw history accept last --why "the new firmware costs 3 percent"'))
+@command('busbw history accept last --why "the new firmware costs 3 percent"', of=history)
 def accept(
     run: RunName,
     /,
     *,
-    why: Annotated[str, Parameter(group=FLAGS, help="The reason; empty takes it back.")],
+    why: Annotated[str, flag("The reason; empty takes it back.")],
 ) -> ExitCode:
     """Take the level of a run as the new one: what comes is held against it."""
     from busbw.cli.history import say
@@ -48,14 +44,12 @@ def accept(
     return say(run, "accepted", why)
 
 
-@history.command(
-    help_epilogue=examples('busbw history exclude 20261121-1815 --why "another job used the links"')
-)
+@command('busbw history exclude 20261121-1815 --why "another job used the links"', of=history)
 def exclude(
     run: RunName,
     /,
     *,
-    why: Annotated[str, Parameter(group=FLAGS, help="The reason; empty takes it back.")],
+    why: Annotated[str, flag("The reason; empty takes it back.")],
 ) -> ExitCode:
     """Leave a run out of its series, and of what later ones are held against."""
     from busbw.cli.history import say

@@ -5,16 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from cyclopts import Parameter
-
-from busbw.cli.app import FLAGS, CleanApp, TextOrJson, app, examples
+from busbw.cli.app import CleanApp, TextOrJson, app, command, flag, word
 from busbw.errors import ExitCode
 
 
-@app.command(help_epilogue=examples("busbw devices", "busbw devices --nccl /opt/nccl/lib --format json"))
+@command("busbw devices", "busbw devices --nccl /opt/nccl/lib --format json")
 def devices(
     *,
-    nccl: Annotated[str, Parameter(group=FLAGS, help="Look at this libnccl.so (or its folder).")] = "",
+    nccl: Annotated[str, flag("Look at this libnccl.so (or its folder).")] = "",
     format: TextOrJson = "table",  # noqa: A002
 ) -> ExitCode:
     """List what a run would use here: GPUs, NICs, libraries; or why it cannot."""
@@ -29,7 +27,7 @@ presets = CleanApp(
 app.command(presets)
 
 
-@presets.command(name="list", help_epilogue=examples("busbw presets list"))
+@command("busbw presets list", of=presets, name="list")
 def list_presets(
     *,
     format: TextOrJson = "table",  # noqa: A002
@@ -40,9 +38,9 @@ def list_presets(
     return show_list(format)
 
 
-@presets.command(name="show", help_epilogue=examples("busbw presets show aws/p5.48xlarge@2024-04"))
+@command("busbw presets show aws/p5.48xlarge@2024-04", of=presets, name="show")
 def show_preset(
-    name: Annotated[str, Parameter(help="FAMILY/NAME, with @DATE for older values.")],
+    name: Annotated[str, word("FAMILY/NAME, with @DATE for older values.")],
     /,
     *,
     format: TextOrJson = "table",  # noqa: A002
@@ -53,15 +51,15 @@ def show_preset(
     return show_command(name, format)
 
 
-@presets.command(name="check", help_epilogue=examples("busbw presets check ours.yaml"))
-def check_presets(file: Annotated[Path, Parameter(help="A preset file of your own.")], /) -> ExitCode:
+@command("busbw presets check ours.yaml", of=presets, name="check")
+def check_presets(file: Annotated[Path, word("A preset file of your own.")], /) -> ExitCode:
     """Check a preset file of your own."""
     from busbw.cli.presets import check as check_command
 
     return check_command(file)
 
 
-@app.command(help_epilogue=examples("source <(busbw completion bash)", "busbw completion fish | source"))
-def completion(shell: Annotated[Literal["bash", "zsh", "fish"], Parameter(help="Whose words.")], /) -> None:
+@command("source <(busbw completion bash)", "busbw completion fish | source")
+def completion(shell: Annotated[Literal["bash", "zsh", "fish"], word("Whose words.")], /) -> None:
     """Print what completes commands, flags, runs and presets in your shell."""
     print(app.generate_completion(prog_name=app.name[0], shell=shell))

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from cyclopts import Parameter
-
-from busbw.cli.app import FLAGS, PRINTED, RunName, app, examples, run_names
+from busbw.cli.app import PRINTED, RunName, command, flag, run_names, word
 from busbw.errors import ExitCode
 from busbw.plan.flags.ranks import FormatName
 
 
-@app.command(help_epilogue=examples("busbw jobs", "busbw jobs --format json"))
+@command("busbw jobs", "busbw jobs --format json")
 def jobs(
     *,
     format: Annotated[  # noqa: A002
         Literal["table", "json", "csv"],
-        Parameter(group=FLAGS, help="How to print it; csv also has nodes, operations and ranks."),
+        flag("How to print it; csv also has nodes, operations and ranks."),
     ] = "table",
-    limit: Annotated[int, Parameter(group=FLAGS, help="Show no more than this many.")] = 20,
+    limit: Annotated[int, flag("Show no more than this many.")] = 20,
 ) -> ExitCode:
     """List the jobs that were submitted from here."""
     from busbw.cli.jobs import jobs as jobs_command
@@ -26,7 +24,7 @@ def jobs(
     return jobs_command(format, limit)
 
 
-@app.command(help_epilogue=examples("busbw attach", "busbw attach 20261121-1815 --format jsonl"))
+@command("busbw attach", "busbw attach 20261121-1815 --format jsonl")
 def attach(
     run: RunName = "last",
     /,
@@ -39,14 +37,12 @@ def attach(
     return attach_command(run, format)
 
 
-@app.command(help_epilogue=examples("busbw cancel last", "busbw cancel 20261121-1815 --now"))
+@command("busbw cancel last", "busbw cancel 20261121-1815 --now")
 def cancel(
     run: RunName = "",
     /,
     *,
-    now: Annotated[
-        bool, Parameter(group=FLAGS, help="Kill immediately; do not wait for final output.")
-    ] = False,
+    now: Annotated[bool, flag("Kill immediately; do not wait for final output.")] = False,
 ) -> ExitCode:
     """End a job; what it measured so far is kept."""
     from busbw.cli.jobs import cancel as cancel_command
@@ -54,9 +50,9 @@ def cancel(
     return cancel_command(run, now=now)
 
 
-@app.command(help_epilogue=examples("busbw clean", "busbw clean 20261121-1815"))
+@command("busbw clean", "busbw clean 20261121-1815")
 def clean(
-    run: Annotated[str, Parameter(help="One job. [default: all of them]", completer=run_names)] = "", /
+    run: Annotated[str, word("One job. [default: all of them]", completer=run_names)] = "", /
 ) -> ExitCode:
     """Fetch the records of ended jobs, then remove what they left on their engines."""
     from busbw.cli.jobs import clean as clean_command
