@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from busbw.files import write_output
+from busbw.plan.flags.compare import CiSettings
 from busbw.report.ci import Suite, benchmark_text, junit_text
-
-if TYPE_CHECKING:
-    from busbw.plan.flags.compare import CiSettings
 
 
 def write_for_ci(suites: Sequence[Suite], options: CiSettings) -> None:

@@ -8,7 +8,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from busbw.cli.ci import write_for_ci
 from busbw.cli.compare_inputs import (
@@ -21,13 +21,18 @@ from busbw.cli.compare_inputs import (
 )
 from busbw.cli.compare_series import exit_code, rule_of, show_series
 from busbw.cli.compare_trees import Tree, read_trees
+from busbw.cli.run_command import RunCommand
 from busbw.cli.samples import samples_and_digests
 from busbw.errors import ExitCode, UsageError
 from busbw.judge.compare import Comparison, compare_all
 from busbw.judge.compare_arms import Arm, lacking, make_arm, setup, without_cases
 from busbw.judge.scaling import Failed, Measured, Percentiles, over_launches, scaling, spreads
 from busbw.launch.series import is_series, read_each
+from busbw.model.record import RunRecord
+from busbw.plan.flags.compare import CompareSettings
 from busbw.plan.flags.flag import flag_of
+from busbw.plan.flags.launch import LaunchSettings
+from busbw.plan.flags.run import RunSettings
 from busbw.plan.flags.values import changed
 from busbw.record.folder import environ_home, find_run, launch_folders
 from busbw.record.read import read_record
@@ -35,13 +40,6 @@ from busbw.report import ci, compare_scaling
 from busbw.report import compare as report
 from busbw.report.console import columns, print_lines
 from busbw.report.fields import UNBOUND
-
-if TYPE_CHECKING:
-    from busbw.cli.run_command import RunCommand
-    from busbw.model.record import RunRecord
-    from busbw.plan.flags.compare import CompareSettings
-    from busbw.plan.flags.launch import LaunchSettings
-    from busbw.plan.flags.run import RunSettings
 
 _SPEC_ENDS = (".yaml", ".yml")
 _MEASURING = ("ops", "blocks", "order_seed", "one_at_a_time", "launch_timeout")

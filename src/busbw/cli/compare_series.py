@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from busbw.cli.ci import write_for_ci
 from busbw.cli.compare_inputs import known_scatter
@@ -20,17 +20,15 @@ from busbw.judge.compare_setups import (
     wrong_data,
 )
 from busbw.launch import series as setup_series
+from busbw.launch.series import Series
+from busbw.model.record import RunRecord
+from busbw.plan.flags.compare import CompareSettings
 from busbw.plan.setups import env_file, nccl_conf, over
 from busbw.report import ci
 from busbw.report import compare as plain
 from busbw.report import compare_setups as report
 from busbw.report.console import columns, print_lines
 from busbw.report.fields import UNBOUND
-
-if TYPE_CHECKING:
-    from busbw.launch.series import Series
-    from busbw.model.record import RunRecord
-    from busbw.plan.flags.compare import CompareSettings
 
 
 def show_series(folders: Sequence[Path], options: CompareSettings, format_name: str) -> ExitCode:

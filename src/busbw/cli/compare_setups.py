@@ -9,31 +9,28 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 from busbw.cli.compare_series import show_series
 from busbw.cli.on import node_counts, settled
 from busbw.cli.run import refuse_without_engine
+from busbw.cli.run_command import RunCommand
 from busbw.errors import ExitCode, SiteError, UsageError
 from busbw.launch import series as setup_series
+from busbw.launch.base import Command
+from busbw.launch.engine import JobRequest
 from busbw.launch.hosts.list import read_places
 from busbw.launch.series_job import follow_series, runs_in_one_job, show_job, submit_series
 from busbw.launch.series_plan import SeriesPlan, here_starter, hosts_starter
 from busbw.launch.settle import as_steps, job_around
-from busbw.plan.flags.compare import LAUNCH_SECONDS
+from busbw.plan.flags.compare import LAUNCH_SECONDS, CompareSettings
+from busbw.plan.flags.launch import LaunchSettings
+from busbw.plan.flags.run import RunSettings
 from busbw.plan.make import check_settings
 from busbw.plan.setup_file import read_setups
 from busbw.plan.setups import Setup, blocks, flags_typed, one_at_a_time, resolve, variables
 from busbw.redact import HIDDEN_NOTE
 from busbw.terminal import standard_error
-
-if TYPE_CHECKING:
-    from busbw.cli.run_command import RunCommand
-    from busbw.launch.base import Command
-    from busbw.launch.engine import JobRequest
-    from busbw.plan.flags.compare import CompareSettings
-    from busbw.plan.flags.launch import LaunchSettings
-    from busbw.plan.flags.run import RunSettings
 
 
 def measure_setups(path: Path, options: CompareSettings, command: RunCommand) -> ExitCode:

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from busbw.cli.expect import expected_of
 from busbw.cli.preset_values import user_files
@@ -17,19 +16,15 @@ from busbw.judge.diagnose.subject import Subject
 from busbw.judge.matching import made_with
 from busbw.judge.references import load
 from busbw.judge.traffic import byte_paths
-from busbw.judge.wires import wires_of, wires_of_node
-from busbw.model.conclusion import QUESTIONS
+from busbw.judge.wires import Wires, wires_of, wires_of_node
+from busbw.model.conclusion import QUESTIONS, Answer, Conclusion, Question
+from busbw.model.profile import Profile
 from busbw.model.record import RunRecord
 from busbw.record.absent import absent_files
 from busbw.record.folder import NSYS_FOLDER, launch_folders
 from busbw.record.read import read_record
 from busbw.report import diagnosis as report
 from busbw.report.console import columns, print_lines
-
-if TYPE_CHECKING:
-    from busbw.judge.wires import Wires
-    from busbw.model.conclusion import Answer, Conclusion, Question
-    from busbw.model.profile import Profile
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from busbw.cli.ci import write_for_ci
 from busbw.errors import ExitCode, UsageError
@@ -34,6 +34,7 @@ from busbw.judge.own_reference import (
     refuse_several_kinds,
 )
 from busbw.judge.references import load
+from busbw.judge.references.reference import Reference
 from busbw.judge.traffic import settings_of
 from busbw.judge.wires import Wires, wires_from_topology
 from busbw.model.collective import collective, known_collective
@@ -45,10 +46,6 @@ from busbw.report import compare_expectation as report
 from busbw.report.console import columns, print_lines
 from busbw.report.fields import UNBOUND
 from busbw.units import first_of, format_size, parse_size
-
-if TYPE_CHECKING:
-    from busbw.judge.references.reference import Reference
-
 
 _REPLACE_HINT: Final = "save it under another name, or add --replace"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from inspect import Parameter
 from typing import TYPE_CHECKING, Final, get_args, get_origin
 
@@ -10,8 +11,6 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from cyclopts import App, Group
     from cyclopts.argument import Argument
     from rich.console import RenderableType

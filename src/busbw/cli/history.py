@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from busbw.errors import ExitCode, UnknownWord, UsageError, nearest
 from busbw.judge import kept
@@ -16,7 +16,10 @@ from busbw.judge.levels import level_of
 from busbw.judge.run import started_folder
 from busbw.model.collective import COLLECTIVES
 from busbw.model.history import KeptCase, Launch, Series
+from busbw.model.record import RunRecord
+from busbw.plan.flags.history import HistorySettings
 from busbw.record.folder import environ_home
+from busbw.record.index import Index
 from busbw.record.selection import Selection, selection_of
 from busbw.report import history as report
 from busbw.report.console import columns, print_lines
@@ -24,11 +27,6 @@ from busbw.report.history import Told
 from busbw.stats.change_points import WINDOW
 from busbw.terminal import has_unicode
 from busbw.units import format_flag_size
-
-if TYPE_CHECKING:
-    from busbw.model.record import RunRecord
-    from busbw.plan.flags.history import HistorySettings
-    from busbw.record.index import Index
 
 _OPERATIONS: Final = frozenset(row.name for row in COLLECTIVES)
 _WIDTH: Final = 100

@@ -6,9 +6,10 @@ import io
 import os
 import shlex
 import sys
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import Final, TextIO
 
 from busbw.cli.run import run, starts_ranks
 from busbw.cli.run_command import RunCommand
@@ -20,13 +21,9 @@ from busbw.launch.variables import read_here
 from busbw.machine.visible import VISIBLE, gpu_named, words_of_gpus
 from busbw.model.event import Event, EventKind
 from busbw.model.finding import Finding, Severity
+from busbw.plan.flags.hunt import HuntRanks, HuntSettings
+from busbw.plan.flags.launch import LaunchSettings
 from busbw.record.exclude import LOST, hint_of_lost
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from busbw.plan.flags.hunt import HuntRanks, HuntSettings
-    from busbw.plan.flags.launch import LaunchSettings
 
 DOCUMENTS: Final = ("json", "csv")  # formats of which a reader takes one
 _LEAST_RANKS: Final = 2  # that a hunt begins again with

@@ -7,7 +7,7 @@ import csv
 import json
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from busbw.cli.on import print_line
 from busbw.cli.run_answer import Ended
@@ -24,9 +24,6 @@ from busbw.record.printed import Reading
 from busbw.report.console import print_lines
 from busbw.report.fields import aligned
 from busbw.terminal import standard_error
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 # Title -> field.
 _CSV_COLUMNS = {

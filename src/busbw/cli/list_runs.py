@@ -9,13 +9,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from busbw.errors import BusbwError, ExitCode, UnknownWord
 from busbw.judge import compare_arms
 from busbw.model.collective import COLLECTIVES
 from busbw.model.record import RunRecord, RunStatus
 from busbw.model.result import Status
+from busbw.plan.flags.list import ListSettings
 from busbw.record import folder as folders
 from busbw.record.close import requested
 from busbw.record.owner import is_abandoned
@@ -23,9 +24,6 @@ from busbw.record.read import read_record
 from busbw.record.selection import selection_of
 from busbw.report.run_list import Listed, fields, table
 from busbw.units import counted
-
-if TYPE_CHECKING:
-    from busbw.plan.flags.list import ListSettings
 
 NOT_STARTED = "not started"
 _STAMP = len("20261121-181502")

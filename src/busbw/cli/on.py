@@ -6,24 +6,29 @@ import contextlib
 import json
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from busbw.cli.run_answer import Ended
+from busbw.cli.run_command import RunCommand
 from busbw.cli.run_expect import check_references, judged
 from busbw.errors import BusbwError, ExitCode, SiteError, UsageError
 from busbw.launch import follow, submit
-from busbw.launch.engine import Job, JobRequest, Work, load, look_before
+from busbw.launch.engine import Handle, Job, JobRequest, Work, load, look_before
 from busbw.launch.interrupt import Interrupt
 from busbw.launch.settle import with_pbs_hosts
 from busbw.launch.variables import library_folders, read_variables
 from busbw.machine.environment import with_given
 from busbw.model.arrival import TRACE
 from busbw.model.event import Emit, EventKind, event
+from busbw.model.finding import Finding
 from busbw.plan.flags.engines import ENGINES
+from busbw.plan.flags.launch import LaunchSettings
 from busbw.plan.flags.preflight import Asked
+from busbw.plan.flags.run import RunSettings
 from busbw.plan.flags.skew import COUNTS
 from busbw.plan.flags.values import Between
 from busbw.plan.json_file import INLINE, read_text
@@ -33,19 +38,10 @@ from busbw.plan.streams import FILES, with_files
 from busbw.rank.preflight import refusal_of
 from busbw.record import folder as folders
 from busbw.record.findings import keep
+from busbw.record.printed import Line
 from busbw.redact import HIDDEN_NOTE
+from busbw.report.display import Display
 from busbw.report.live import create, display_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from busbw.cli.run_command import RunCommand
-    from busbw.launch.engine import Handle
-    from busbw.model.finding import Finding
-    from busbw.plan.flags.launch import LaunchSettings
-    from busbw.plan.flags.run import RunSettings
-    from busbw.record.printed import Line
-    from busbw.report.display import Display
 
 # A word of a command line has 128 KiB at most on Linux, and engines quote it.
 _MOST_FILE_CHARACTERS = 60_000

@@ -20,7 +20,7 @@ from busbw.errors import UsageError
 from busbw.launch.settle import PBS_NODES
 from busbw.launch.variables import LIBRARIES, lacking
 from busbw.plan.flags.flag import flag_of
-from busbw.plan.flags.launch import OF_NEW_JOB
+from busbw.plan.flags.launch import OF_NEW_JOB, LaunchSettings
 from busbw.plan.presets.preset import Preset, names_extending, read_preset
 from busbw.record.folder import user_folder
 from busbw.redact import redact
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from cyclopts import App
     from cyclopts.argument import Argument, ArgumentCollection
 
-    from busbw.plan.flags.launch import LaunchSettings
 
 FILES_VARIABLE: Final = "BUSBW_PRESET_FILES"
 _LISTS: Final = ("--env", "--set", "--expect-use")

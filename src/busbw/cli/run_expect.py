@@ -5,12 +5,9 @@ from __future__ import annotations
 import contextlib
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from busbw.errors import ExitCode, UsageError
-
-if TYPE_CHECKING:
-    from busbw.plan.flags.run import RunSettings
+from busbw.plan.flags.run import RunSettings
 
 
 def check_references(settings: RunSettings, files: tuple[Path, ...] | None = None) -> None:

@@ -7,21 +7,24 @@ import json
 import os
 import secrets
 import sys
+from collections.abc import Sequence
 from contextlib import redirect_stdout
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from busbw.cli.compare_series import compared
 from busbw.cli.compare_setups import measure_here, series_plan, starter
 from busbw.cli.kept_tuning import emit
 from busbw.cli.on import node_counts
 from busbw.cli.run import run
+from busbw.cli.run_command import RunCommand
 from busbw.cli.tune_knobs import launches, tune_knobs
 from busbw.errors import ExitCode, UsageError
 from busbw.files import store
 from busbw.judge import knobs
+from busbw.judge.compare import Comparison
 from busbw.judge.compare_setups import setup_arms
 from busbw.judge.tune import Tuning, confirmed, lost_arm, nodes_of, races, table_text
 from busbw.launch import series as setup_series
@@ -31,6 +34,7 @@ from busbw.machine.plugins import tuner_path
 from busbw.model.arm import FUNCTIONS
 from busbw.model.event import Event, EventKind
 from busbw.plan.flags.compare import CompareSettings
+from busbw.plan.flags.tune import TuneSettings
 from busbw.plan.setups import Setup
 from busbw.plan.swept import operation_names
 from busbw.rank.world.identity import identify
@@ -38,13 +42,6 @@ from busbw.record.folder import LAST, TUNING_FILE
 from busbw.record.read import read_record
 from busbw.report import tune as report
 from busbw.report.console import print_lines
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from busbw.cli.run_command import RunCommand
-    from busbw.judge.compare import Comparison
-    from busbw.plan.flags.tune import TuneSettings
 
 MOST_LOST: Final = 3  # arms; then it is not the arms
 DEFAULT, TUNED = "NCCL's own", "tuned"
