@@ -17,7 +17,6 @@ class Words:
     """One name, or several: letters, digits and ``. _ + -``."""
 
     def check(self, flag: str, value: str | tuple[str, ...]) -> None:
-        """See Check."""
         for word in filter(None, (value,) if isinstance(value, str) else value):
             if not _WORD.fullmatch(word) or word in _TAKEN:
                 raise UsageError(
