@@ -147,7 +147,7 @@ def compare(*words: Run | str | Path, **settings: Setting) -> Answer:
     from busbw.cli.ci import write_for_ci
     from busbw.cli.compare import compare_trees, comparison_fields, comparison_lines, refuse_measuring
     from busbw.cli.compare_series import exit_code
-    from busbw.cli.compare_trees import read_trees
+    from busbw.cli.compare_inputs import read_trees
     from busbw.plan.flags.compare import CompareSettings
     from busbw.plan.flags.launch import LaunchSettings
     from busbw.plan.flags.run import RunSettings

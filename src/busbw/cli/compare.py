@@ -13,14 +13,15 @@ from typing import Any
 from busbw.cli.ci import write_for_ci
 from busbw.cli.compare_inputs import (
     Given,
+    Tree,
     each_once,
     is_named,
     known_scatter,
     read_compared,
+    read_trees,
     setups_of,
 )
 from busbw.cli.compare_series import exit_code, rule_of, show_series
-from busbw.cli.compare_trees import Tree, read_trees
 from busbw.cli.run_command import RunCommand
 from busbw.cli.samples import samples_and_digests
 from busbw.errors import ExitCode, UsageError

@@ -17,7 +17,7 @@ from busbw.judge.run import started_folder
 from busbw.model.collective import COLLECTIVES
 from busbw.model.history import KeptCase, Launch, Series
 from busbw.model.record import RunRecord
-from busbw.plan.flags.history import HistorySettings
+from busbw.plan.flags.list import HistorySettings
 from busbw.record.folder import environ_home
 from busbw.record.index import Index
 from busbw.record.selection import Selection, selection_of

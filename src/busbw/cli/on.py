@@ -12,9 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from busbw.cli.run_answer import Ended
+from busbw.cli.run_answer import Ended, check_references, judged
 from busbw.cli.run_command import RunCommand
-from busbw.cli.run_expect import check_references, judged
 from busbw.errors import BusbwError, ExitCode, SiteError, UsageError
 from busbw.launch import follow, submit
 from busbw.launch.engine import Handle, Job, JobRequest, Work, load, look_before
@@ -27,7 +26,7 @@ from busbw.model.event import Emit, EventKind, event
 from busbw.model.finding import Finding
 from busbw.plan.flags.engines import ENGINES
 from busbw.plan.flags.launch import LaunchSettings
-from busbw.plan.flags.preflight import Asked
+from busbw.plan.flags.ranks import Asked
 from busbw.plan.flags.run import RunSettings
 from busbw.plan.flags.skew import COUNTS
 from busbw.plan.flags.values import Between

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from busbw.cli.preset_values import user_files
-from busbw.cli.run_expect import check_references
+from busbw.cli.run_answer import check_references
 from busbw.errors import BusbwError, ExitCode, UsageError
 from busbw.launch.hosts.list import read_places
 from busbw.plan.flags.launch import LaunchSettings

@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from busbw.cli.preset_values import lines_for_joined
-from busbw.cli.run_answer import Ended, load_answer
+from busbw.cli.run_answer import Ended, check_references, judged, load_answer
 from busbw.cli.run_command import RunCommand
-from busbw.cli.run_expect import check_references, judged
 from busbw.errors import BusbwError, ExitCode, LauncherMismatch, SiteError, UsageError
 from busbw.launch.variables import lacking, read_here
 from busbw.machine.backends import NCCL_VARIABLE, choose_backend

@@ -10,11 +10,10 @@ from busbw.errors import UsageError
 from busbw.model.counts import CountTable
 from busbw.plan.counts_file import read_matrix, read_metadata
 from busbw.plan.flags.run import RunSettings
-from busbw.plan.generated import spread_table
 from busbw.plan.groups import Groups, groups_of_size, read_groups, split_groups
 from busbw.plan.json_file import only_entry, rank_numbers, read_entries
 from busbw.plan.neighbours import left_by
-from busbw.plan.router import skew_tables
+from busbw.plan.router import skew_tables, spread_table
 
 # Of source and target.
 Pairs = tuple[tuple[int, int], ...]

@@ -1,14 +1,25 @@
-"""Commands that list, show, read and write runs."""
+"""Commands that list, show, read and write runs, and what is known of many of them."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated
 
-from busbw.cli.app import PRINTED, SELECTION, RunName, TextOrJson, command, flag, word
+from busbw.cli.app import (
+    PRINTED,
+    SELECTION,
+    CleanApp,
+    RunName,
+    TextOrJson,
+    app,
+    command,
+    examples,
+    flag,
+    word,
+)
 from busbw.errors import ExitCode
 from busbw.foreign.forms.formats import ExportFormat
-from busbw.plan.flags.list import ListSettings
+from busbw.plan.flags.list import HistorySettings, ListSettings
 from busbw.plan.flags.logs import ImportSettings
 from busbw.plan.flags.ranks import FormatName
 
@@ -101,3 +112,55 @@ def export(
     from busbw.cli.export import export as export_command
 
     return export_command(run, format, output=output, operation=op)
+
+
+# ---- what is known of many runs -----------------------------------------------------------------------
+
+
+history = CleanApp(
+    name="history",
+    help="Show how results changed from launch to launch: levels, trends, and what changed with them.",
+    help_epilogue=examples(
+        "busbw history",
+        "busbw history all_reduce --size 1G --since 30d",
+        "busbw history tag:nightly host:node7 --format csv",
+    ),
+)
+app.command(history)
+
+
+@history.default
+def show_history(
+    *what: Annotated[str, word(f"Operations, and launches for which all of these hold: {SELECTION}.")],
+    settings: HistorySettings = HistorySettings(),
+) -> ExitCode:
+    """Show how results changed from launch to launch: levels, trends, and what changed with them."""
+    from busbw.cli.history import history as history_command
+
+    return history_command(what, settings)
+
+
+@command('busbw history accept last --why "the new firmware costs 3 percent"', of=history)
+def accept(
+    run: RunName,
+    /,
+    *,
+    why: Annotated[str, flag("The reason; empty takes it back.")],
+) -> ExitCode:
+    """Take the level of a run as the new one: what comes is held against it."""
+    from busbw.cli.history import say
+
+    return say(run, "accepted", why)
+
+
+@command('busbw history exclude 20261121-1815 --why "another job used the links"', of=history)
+def exclude(
+    run: RunName,
+    /,
+    *,
+    why: Annotated[str, flag("The reason; empty takes it back.")],
+) -> ExitCode:
+    """Leave a run out of its series, and of what later ones are held against."""
+    from busbw.cli.history import say
+
+    return say(run, "excluded", why)

@@ -4,8 +4,7 @@ from pathlib import Path
 
 from busbw.plan.flags.compare import CiSettings, of_ci
 from busbw.plan.flags.flag import Flags, settings
-from busbw.plan.flags.preflight import PreflightSettings
-from busbw.plan.flags.ranks import RankSettings
+from busbw.plan.flags.ranks import PreflightSettings, RankSettings
 
 of_check = Flags("Check", 0)
 

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from busbw.plan.flags.flag import Flags, settings
-from busbw.plan.flags.preflight import PreflightSettings
-from busbw.plan.flags.ranks import RankSettings, of_output
+from busbw.plan.flags.ranks import PreflightSettings, RankSettings, of_output
 from busbw.plan.flags.values import Between, Fraction, Growth, LeavesTime, Ranged, Seconds, Size
 
 of_hunt = Flags("Hunt", 0)

@@ -3,7 +3,7 @@
 from typing import Literal
 
 from busbw.plan.flags.flag import Flags, settings
-from busbw.plan.flags.names import NameSettings
+from busbw.plan.flags.ranks import NameSettings
 from busbw.plan.flags.values import Between
 
 of_reading, of_labels, of_written = Flags("Reading", 1), Flags("Labels", 2), Flags("Output", 3)

@@ -11,8 +11,9 @@ from busbw.plan.flags.arrival import ArrivalText
 from busbw.plan.flags.flag import settings
 from busbw.plan.flags.hunt import HuntSettings
 from busbw.plan.flags.pattern import PatternSettings
-from busbw.plan.flags.preflight import Asked, PreflightSettings
 from busbw.plan.flags.ranks import (
+    Asked,
+    PreflightSettings,
     RankSettings,
     of_buffers,
     of_busbw,

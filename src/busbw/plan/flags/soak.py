@@ -1,8 +1,7 @@
 """Flags of ``busbw soak`` beside those of ``run``."""
 
 from busbw.plan.flags.flag import Flags, settings
-from busbw.plan.flags.preflight import PreflightSettings
-from busbw.plan.flags.ranks import RankSettings, of_method, of_sweep
+from busbw.plan.flags.ranks import PreflightSettings, RankSettings, of_method, of_sweep
 from busbw.plan.flags.values import (
     Countable,
     DataTypes,
