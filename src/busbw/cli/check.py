@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from busbw.cli.ci import write_for_ci
+from busbw.cli.output import write_for_ci
 from busbw.cli.run import run, starts_ranks
 from busbw.cli.run_command import RunCommand
 from busbw.errors import BusbwError, ExitCode, UsageError

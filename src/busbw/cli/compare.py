@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from busbw.cli.ci import write_for_ci
 from busbw.cli.compare_inputs import (
     Given,
     Tree,
@@ -22,6 +19,7 @@ from busbw.cli.compare_inputs import (
     setups_of,
 )
 from busbw.cli.compare_series import exit_code, rule_of, show_series
+from busbw.cli.output import as_json, show, write_for_ci
 from busbw.cli.run_command import RunCommand
 from busbw.cli.samples import samples_and_digests
 from busbw.errors import ExitCode, UsageError
@@ -39,7 +37,7 @@ from busbw.record.folder import environ_home, find_run, launch_folders
 from busbw.record.read import read_record
 from busbw.report import ci, compare_scaling
 from busbw.report import compare as report
-from busbw.report.console import columns, print_lines
+from busbw.report.console import columns
 from busbw.report.fields import UNBOUND
 
 _SPEC_ENDS = (".yaml", ".yml")
@@ -87,11 +85,7 @@ def refuse_measuring(options: CompareSettings, settings: RunSettings, launch: La
     """Raises UsageError: flags of measuring do nothing to what was measured."""
     default = type(options)()
     own = [name for name in _MEASURING if getattr(options, name) != getattr(default, name)]
-    given = (
-        *(name for name in changed(settings) if name != "format"),
-        *changed(launch),
-        *own,
-    )
+    given = (*(name for name in changed(settings) if name != "format"), *changed(launch), *own)
     if given:
         raise UsageError(
             f"{flag_of(given[0])} is only for measuring setups; these are runs",
@@ -149,13 +143,13 @@ def print_comparisons(
     made: Sequence[tuple[str, Comparison]], format_name: str, *, every_row: bool = False
 ) -> None:
     """One after another, each under its name."""
-    if format_name == "json":
-        bodies = list(comparison_fields(made))
-        print(json.dumps(bodies[0] if len(bodies) == 1 else bodies, indent=1))
-    elif format_name == "csv":
-        sys.stdout.write(report.csv_text([comparison for _, comparison in made]))
-    else:
-        print_lines(comparison_lines(made, every_row=every_row, width=columns(UNBOUND)))
+    bodies = list(comparison_fields(made))
+    show(
+        format_name,
+        comparison_lines(made, every_row=every_row, width=columns(UNBOUND)),
+        json=lambda: as_json(bodies[0] if len(bodies) == 1 else bodies),
+        csv=lambda: report.csv_text([comparison for _, comparison in made]),
+    )
 
 
 def comparison_fields(made: Sequence[tuple[str, Comparison]]) -> Iterator[dict[str, Any]]:
@@ -190,12 +184,12 @@ def _show_scaling(words: tuple[str, ...], series: tuple[Path, ...], format_name:
             for record, folder in given.runs
         ]
     rows = scaling(measured, built_in(), failed)
-    if format_name == "json":
-        sys.stdout.write(compare_scaling.json_text(rows))
-    elif format_name == "csv":
-        sys.stdout.write(compare_scaling.csv_text(rows))
-    else:
-        print_lines((*compare_scaling.table(rows), *(f"# note     {note}" for note in notes)))
+    show(
+        format_name,
+        (*compare_scaling.table(rows), *(f"# note     {note}" for note in notes)),
+        json=lambda: compare_scaling.json_text(rows),
+        csv=lambda: compare_scaling.csv_text(rows),
+    )
     return ExitCode.OK
 
 

@@ -166,9 +166,7 @@ _ROWS: Final[Mapping[str, _Row]] = {
     "UCX": _Row("mpi", {"UCX_NET_DEVICES": "{port}"}, {"UCX_NET_DEVICES": "{nic}"}),
     # Of its two ways, UCX's is for RDMA devices and its own for TCP.
     "Open MPI": _Row(
-        "mpi",
-        {"OMPI_MCA_pml": "ucx"},
-        {"OMPI_MCA_pml": "ob1", "OMPI_MCA_btl_tcp_if_include": "{nic}"},
+        "mpi", {"OMPI_MCA_pml": "ucx"}, {"OMPI_MCA_pml": "ob1", "OMPI_MCA_btl_tcp_if_include": "{nic}"}
     ),
 }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from busbw.cli.ci import write_for_ci
+from busbw.cli.output import as_json, show, write_for_ci
 from busbw.errors import ExitCode, UsageError
 from busbw.files import read_input
 from busbw.judge.compare_arms import make_arm
@@ -28,11 +27,7 @@ from busbw.judge.expectation import (
 )
 from busbw.judge.kept import launches_of_machine
 from busbw.judge.launch_history import earlier_runs, prior_of
-from busbw.judge.own_reference import (
-    launches_of,
-    reference_of,
-    refuse_several_kinds,
-)
+from busbw.judge.own_reference import launches_of, reference_of, refuse_several_kinds
 from busbw.judge.references import load
 from busbw.judge.references.reference import Reference
 from busbw.judge.traffic import settings_of
@@ -84,7 +79,12 @@ class Held:
 def judge(records: Sequence[RunRecord], options: ExpectSettings, format_name: str, name: str) -> ExitCode:
     """Print the verdict on one run's records, which commands call ``name``, and give its exit code."""
     held = hold(records, options)
-    _print(held, format_name, name, rows=options.all)
+    show(
+        format_name,
+        lines_of(held, name, rows=options.all, width=columns(UNBOUND)),
+        json=lambda: as_json(fields_of(held)),
+        csv=lambda: report.csv_text(held.expectation),
+    )
     write_for_ci([ci.of_expectation(held.expectation, held.gates)], options)
     return held.code
 
@@ -198,15 +198,6 @@ def _of_gate(case: Judged) -> str:
         if case.measured_gb_per_s is not None
         else f"{what}: {case.why}"
     )
-
-
-def _print(held: Held, format_name: str, name: str, *, rows: bool) -> None:
-    if format_name == "json":
-        print(json.dumps(fields_of(held), indent=1))
-    elif format_name == "csv":
-        sys.stdout.write(report.csv_text(held.expectation))
-    else:
-        print_lines(lines_of(held, name, rows=rows, width=columns(UNBOUND)))
 
 
 def fields_of(held: Held) -> dict[str, Any]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from busbw.cli.output import as_json, show
 from busbw.errors import ExitCode, SiteError, UndecidedError
 from busbw.foreign.flight_recorder.read import read_folder
 from busbw.judge.hang import judge_counts, judge_process, judge_records, suspects
@@ -18,7 +18,6 @@ from busbw.machine.look import RAS_ADDRESS, ask_ras, look
 from busbw.machine.nccl_ras import read_answer
 from busbw.model.hang import Communicator, HangAnswer, JobSeen, ProcessSeen
 from busbw.plan.flags.hang import HangSettings
-from busbw.report.console import print_lines
 from busbw.report.hang import hang_lines
 
 
@@ -46,10 +45,7 @@ def hang_command(settings: HangSettings, format_name: str) -> ExitCode:
     else:
         address = settings.ras or _own_address(settings.pid or 0) or RAS_ADDRESS
         answer = _look(Places(_shells(settings), address), settings.pid or 0, settings.wait)
-    if format_name == "json":
-        print(json.dumps(asdict(answer), indent=1))
-    else:
-        print_lines((answer.answer, *hang_lines(answer)))
+    show(format_name, (answer.answer, *hang_lines(answer)), json=lambda: as_json(asdict(answer)))
     return {True: ExitCode.RANK_FAILED, False: ExitCode.OK, None: ExitCode.UNDECIDED}[answer.is_hung]
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
+from busbw.cli.output import as_json, show
 from busbw.errors import ExitCode, UnknownWord, UsageError, nearest
 from busbw.judge import kept
 from busbw.judge.compare_arms import key_of
@@ -22,7 +22,7 @@ from busbw.record.folder import environ_home
 from busbw.record.index import Index
 from busbw.record.selection import Selection, selection_of
 from busbw.report import history as report
-from busbw.report.console import columns, print_lines
+from busbw.report.console import columns
 from busbw.report.history import Told
 from busbw.stats.change_points import WINDOW
 from busbw.terminal import has_unicode
@@ -47,15 +47,18 @@ def history(words: Sequence[str], settings: HistorySettings) -> ExitCode:
     if not told:
         _refuse_misspelt(chosen)
         _print_none(operations, settings)
-    elif settings.format == "json":
-        print(json.dumps([report.fields(each) for each in told], indent=1))
-    elif settings.format == "csv":
-        print(report.csv_text(told), end="")
-    elif settings.size is not None:
-        for each in told[: settings.limit]:
-            print_lines(report.detail(each, columns(_WIDTH), unicode=has_unicode(sys.stdout)))
-    else:
-        print_lines(report.overview(told, settings.limit))
+        return ExitCode.OK
+    width, unicode = columns(_WIDTH), has_unicode(sys.stdout)
+    show(
+        settings.format,
+        report.overview(told, settings.limit)
+        if settings.size is None
+        else (
+            line for each in told[: settings.limit] for line in report.detail(each, width, unicode=unicode)
+        ),
+        json=lambda: as_json([report.fields(each) for each in told]),
+        csv=lambda: report.csv_text(told),
+    )
     return ExitCode.OK
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import json
+import io
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from busbw.cli.on import print_line
+from busbw.cli.output import as_json, show
 from busbw.cli.run_answer import Ended
 from busbw.errors import BusbwError, ExitCode, NotHome, UsageError
 from busbw.launch import follow, submit
@@ -21,10 +22,10 @@ from busbw.record import close
 from busbw.record import folder as folders
 from busbw.record.owner import is_owned
 from busbw.record.printed import Reading
-from busbw.report.console import print_lines
 from busbw.report.fields import aligned
 from busbw.terminal import standard_error
 
+_TITLES = ("run", "engine", "job", "state", "record")
 # Title -> field.
 _CSV_COLUMNS = {
     "JobID": "job",
@@ -54,27 +55,24 @@ class _Row:
 def jobs(format_name: str, limit: int) -> ExitCode:
     """List the jobs that were submitted from here, newest first."""
     rows = [_row(folder) for folder in _jobs()[:limit]]
-    if format_name == "json":
-        print(json.dumps([_fields(row) for row in rows], indent=1))
-        return ExitCode.OK
-    if format_name == "csv":
-        _print_csv(rows)
-        return ExitCode.OK
-    if not rows:
+    if not rows and format_name == "table":
         print("no jobs; submit one: `busbw run all_reduce --on slurm -N 2`", file=sys.stderr)
         return ExitCode.OK
-    titles = ("run", "engine", "job", "state", "record")
-    print_lines(aligned([titles, *([fields[name] for name in titles] for fields in map(_fields, rows))]))
+    told = [_fields(row) for row in rows]
+    lines = aligned([_TITLES, *([fields[name] for name in _TITLES] for fields in told)])
+    show(format_name, lines, json=lambda: as_json(told), csv=lambda: _csv_text(rows, told))
     return ExitCode.OK
 
 
-def _print_csv(rows: list[_Row]) -> None:
+def _csv_text(rows: list[_Row], told: list[dict[str, str]]) -> str:
     """The list that scripts for batches of jobs keep, under its columns' names, and what became of each."""
-    table = csv.writer(sys.stdout, lineterminator="\n")
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
     table.writerow(_CSV_COLUMNS)
-    for row in rows:
-        fields = {**submit.read_submission(row.folder), **_fields(row)}
+    for row, own in zip(rows, told, strict=True):
+        fields = {**submit.read_submission(row.folder), **own}
         table.writerow([fields[name] for name in _CSV_COLUMNS.values()])
+    return text.getvalue()
 
 
 def _jobs() -> list[Path]:

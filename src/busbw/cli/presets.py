@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from busbw.cli import output
+from busbw.cli.output import as_json
 from busbw.cli.preset_values import user_files
 from busbw.cli.run_answer import check_references
 from busbw.errors import BusbwError, ExitCode, UsageError
@@ -18,37 +19,30 @@ from busbw.plan.flags.run import RunSettings
 from busbw.plan.flags.values import read_settings
 from busbw.plan.presets.preset import ENGINE_SECTIONS, Preset, load_file, names, read_preset
 from busbw.redact import redact_all, redact_variables
-from busbw.report.console import print_lines
 from busbw.report.fields import aligned
 
 
 def show_list(format_name: str) -> ExitCode:
     """Every preset, with the date of its values."""
     presets = [read_preset(name, user_files()) for name in names(user_files())]
-    if format_name == "json":
-        rows = [
-            {"name": p.name, "date": p.date, "summary": p.summary, "versions": p.versions} for p in presets
-        ]
-        print(json.dumps(rows, indent=1))
-        return ExitCode.OK
-    print_lines(aligned([(each.name, each.date, each.summary) for each in presets]))
+    keys = ("name", "date", "summary", "versions")
+    output.show(
+        format_name,
+        aligned([(each.name, each.date, each.summary) for each in presets]),
+        json=lambda: as_json([{key: getattr(each, key) for key in keys} for each in presets]),
+    )
     return ExitCode.OK
 
 
 def show(name: str, format_name: str) -> ExitCode:
     """Everything that a preset says, and where it is from."""
     preset = read_preset(name, user_files())
-    if format_name == "json":
-        head = {
-            "name": preset.name,
-            "source": preset.source,
-            "date": preset.date,
-            "versions": preset.versions,
-        }
-        print(json.dumps(redact_all({**head, **preset.body}), indent=1, default=str))
-        return ExitCode.OK
-    print_lines([f"{preset.name}: {preset.summary}"])
-    print_lines(f"{title:<11} {text}" for title, text in _shown(preset))
+    head = {key: getattr(preset, key) for key in ("name", "source", "date", "versions")}
+    output.show(
+        format_name,
+        (f"{preset.name}: {preset.summary}", *(f"{title:<11} {text}" for title, text in _shown(preset))),
+        json=lambda: as_json(redact_all({**head, **preset.body})),
+    )
     return ExitCode.OK
 
 
@@ -185,10 +179,7 @@ def _check_files(launch: LaunchSettings) -> None:
     for name in ("env_file", "setup_script", "hostfile"):
         path = getattr(launch, name)
         if path is not None and not path.is_file():
-            raise UsageError(
-                f"{name}: there is no file {path}",
-                hint="give its full path on this machine",
-            )
+            raise UsageError(f"{name}: there is no file {path}", hint="give its full path on this machine")
     read_variables((), launch.env_file)
     if launch.hosts or launch.hostfile is not None:
         read_places(launch)

@@ -238,14 +238,10 @@ def _timing(settings: RunSettings, backend: str) -> Timing:
         raise UsageError("latency mode measures single calls, without -G and -m", hint="leave them out")
     if time == "span" and "nccl" in (backend, settings.backend):
         raise UsageError(
-            "--time span needs synchronised clocks, and GPU clocks are not",
-            hint="use --time max or last",
+            "--time span needs synchronised clocks, and GPU clocks are not", hint="use --time max or last"
         )
     if time == "span" and settings.backend == "null":
-        raise UsageError(
-            "--time span needs a clock, and the null backend has none",
-            hint="use --backend mpi",
-        )
+        raise UsageError("--time span needs a clock, and the null backend has none", hint="use --backend mpi")
     return Timing(mode=mode, time=time, arrival=str(settings.arrival), barrier=settings.blocking != 2)
 
 

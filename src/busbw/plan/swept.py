@@ -132,8 +132,7 @@ def _calls_with_buffers(settings: RunSettings) -> int:
         return 1
     if not settings.iters or settings.hot:
         raise UsageError(
-            "--unique-buffers needs a fixed number of calls",
-            hint="give -n (and -w), and leave out --hot",
+            "--unique-buffers needs a fixed number of calls", hint="give -n (and -w), and leave out --hot"
         )
     return (settings.iters + (settings.warmup_iters or 0)) * settings.agg_iters
 

@@ -12,14 +12,7 @@ from busbw.cli.run_command import RunCommand
 from busbw.errors import ExitCode
 from busbw.model.collective import COLLECTIVES
 from busbw.plan.flags.check import CheckRanks, CheckSettings
-from busbw.plan.flags.hunt import (
-    HuntRanks,
-    HuntSettings,
-    IsolateFlags,
-    IsolateRanks,
-    PairsFlags,
-    RailsFlags,
-)
+from busbw.plan.flags.hunt import HuntRanks, HuntSettings, IsolateFlags, IsolateRanks, PairsFlags, RailsFlags
 from busbw.plan.flags.launch import LaunchSettings
 from busbw.plan.flags.run import RunSettings
 from busbw.plan.flags.soak import SoakRanks, SoakSettings

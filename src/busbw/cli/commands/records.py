@@ -58,8 +58,7 @@ def show(
     histogram: Annotated[bool, flag("Show how the samples of a case spread.")] = False,
     case: Annotated[int | None, flag("Show one case; the first row of the table is 0.")] = None,
     provenance: Annotated[
-        bool,
-        flag("Show where it ran and with what: hosts, instances, nodes, pods, modules, libraries."),
+        bool, flag("Show where it ran and with what: hosts, instances, nodes, pods, modules, libraries.")
     ] = False,
 ) -> ExitCode:
     """Show an earlier run again: its table, ranks or histograms."""
@@ -103,8 +102,7 @@ def export(
     *,
     format: Annotated[ExportFormat, flag("Format to write.")] = "nccl-tests",  # noqa: A002
     output: Annotated[
-        Path | None,
-        flag("Write to this file instead of standard output.", name=["--output", "-o"]),
+        Path | None, flag("Write to this file instead of standard output.", name=["--output", "-o"])
     ] = None,
     op: Annotated[str, flag("Only this operation of the run.")] = "",
 ) -> ExitCode:
@@ -141,12 +139,7 @@ def show_history(
 
 
 @command('busbw history accept last --why "the new firmware costs 3 percent"', of=history)
-def accept(
-    run: RunName,
-    /,
-    *,
-    why: Annotated[str, flag("The reason; empty takes it back.")],
-) -> ExitCode:
+def accept(run: RunName, /, *, why: Annotated[str, flag("The reason; empty takes it back.")]) -> ExitCode:
     """Take the level of a run as the new one: what comes is held against it."""
     from busbw.cli.history import say
 
@@ -154,12 +147,7 @@ def accept(
 
 
 @command('busbw history exclude 20261121-1815 --why "another job used the links"', of=history)
-def exclude(
-    run: RunName,
-    /,
-    *,
-    why: Annotated[str, flag("The reason; empty takes it back.")],
-) -> ExitCode:
+def exclude(run: RunName, /, *, why: Annotated[str, flag("The reason; empty takes it back.")]) -> ExitCode:
     """Leave a run out of its series, and of what later ones are held against."""
     from busbw.cli.history import say
 

@@ -73,8 +73,7 @@ def completion(shell: Annotated[Literal["bash", "zsh", "fish"], word("Whose word
 def jobs(
     *,
     format: Annotated[  # noqa: A002
-        Literal["table", "json", "csv"],
-        flag("How to print it; csv also has nodes, operations and ranks."),
+        Literal["table", "json", "csv"], flag("How to print it; csv also has nodes, operations and ranks.")
     ] = "table",
     limit: Annotated[int, flag("Show no more than this many.")] = 20,
 ) -> ExitCode:

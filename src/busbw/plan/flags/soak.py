@@ -2,16 +2,7 @@
 
 from busbw.plan.flags.flag import Flags, settings
 from busbw.plan.flags.ranks import PreflightSettings, RankSettings, of_method, of_sweep
-from busbw.plan.flags.values import (
-    Countable,
-    DataTypes,
-    LeavesTime,
-    Ranged,
-    ReduceOps,
-    Roots,
-    Seconds,
-    Size,
-)
+from busbw.plan.flags.values import Countable, DataTypes, LeavesTime, Ranged, ReduceOps, Roots, Seconds, Size
 
 of_soak = Flags("Soak", 0)
 
