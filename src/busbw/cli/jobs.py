@@ -80,14 +80,10 @@ def _jobs() -> list[Path]:
 
 
 def _row(folder: Path) -> _Row:
-    state = None
-    try:
+    handle, state, is_home = None, None, _is_closed(folder)
+    with contextlib.suppress(BusbwError):  # a file that a full disk or a hand damaged, an engine that is away
         handle = submit.read_handle(folder)
-    except UsageError:  # a full disk, a hand: the others are listed all the same
-        return _Row(folder, None, None, _is_closed(folder))
-    is_home = _is_closed(folder)
-    if not is_home:  # what has ended here needs no question to the engine
-        with contextlib.suppress(BusbwError):
+        if not is_home:  # what has ended here needs no question to the engine
             state = load(handle.engine).state(handle)
     return _Row(folder, handle, state, is_home)
 
@@ -154,8 +150,8 @@ def _show_ended(folder: Path, handle: Handle, format_name: str, *, is_command: b
     from busbw.cli.show import show
     from busbw.report.events import show_error
 
-    if _has_ended(handle):
-        with contextlib.suppress(BusbwError):
+    with contextlib.suppress(BusbwError):  # an engine that cannot be asked is no reason to fail
+        if load(handle.engine).state(handle).phase is Phase.ENDED:
             follow.clean(handle, folder)
     if is_command:
         for line in Reading(folder).new():
@@ -168,13 +164,6 @@ def _show_ended(folder: Path, handle: Handle, format_name: str, *, is_command: b
     if code == ExitCode.INTERRUPTED:
         print(f"{handle.engine} job {handle.id} was cancelled", file=sys.stderr)
     return code
-
-
-def _has_ended(handle: Handle) -> bool:
-    """Whether the engine says so. One that cannot be asked is no reason to fail."""
-    with contextlib.suppress(BusbwError):
-        return load(handle.engine).state(handle).phase is Phase.ENDED
-    return False
 
 
 def cancel(run: str, *, now: bool) -> ExitCode:
@@ -229,16 +218,16 @@ def _is_home(folder: Path) -> bool:
     return follow.is_home(folder)
 
 
-def _not_cleaned() -> list[Path]:
-    return [folder for folder in _jobs() if not (folder / folders.CLEANED_FILE).exists()]
-
-
 def clean(run: str) -> ExitCode:
     """Remove what ended jobs left on their engines, with the records of those that nobody followed brought
     home before; ``run`` empty means all of them.
     """
     home = folders.environ_home()
-    chosen = [folders.find_run(run, home, last=folders.is_job)] if run else _not_cleaned()
+    chosen = (
+        [folders.find_run(run, home, last=folders.is_job)]
+        if run
+        else [job for job in _jobs() if not (job / folders.CLEANED_FILE).exists()]
+    )
     worst = ExitCode.OK
     for folder in chosen:
         try:

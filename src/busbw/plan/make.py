@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from busbw.errors import UsageError
 from busbw.model.arrival import NONE, TRACE, Arrival
@@ -34,6 +34,10 @@ ARRIVAL_COLUMNS: Final = ("last", "skew", "imbalance", "n")
 # A sample of a stream holds several calls: it has no percentiles of one.
 STREAM_COLUMNS: Final = ("overlap", "imbalance", "n")
 EVIDENCE: Final = ("counters", "algorithm")
+# Settings that are fields of a plan as they are.
+_AS_SET: Final = (
+    *("data", "save_wrong", "nccl_topology", "pin", "unique_buffers", "tuner_table", "raw_ranks"),
+)
 # Numbered as nccl-tests' -a.
 _AVERAGES: Final = ("rank0", "avg", "min", "max")
 # The last four are one loop of all -n calls, and over ranks as -a says.
@@ -51,43 +55,47 @@ def make_plan(operations: tuple[str, ...], settings: RunSettings, backend: str, 
         return make_hunt_plan(settings.hunt, settings, backend)
     seed = secrets.randbits(48) if settings.seed is None else settings.seed
     settings = replace(settings, seed=seed)  # of what is drawn for the plan, too
-    timing = _with_trace(_timing(settings, backend), settings, ranks)
+    common = _common(settings, backend, ranks)
     streams: tuple[Stream, ...] = ()
     if settings.streams:
         streams, once = make_streams(operations, settings, backend, ranks)
     else:
-        _require_last_arrival(timing, operation_names(operations))
+        _require_last_arrival(common["timing"], operation_names(operations))
         once = swept(operations, settings, backend, ranks)
     plan = Plan(
         backend=backend,
         cases=once.cases,
         buffer_bytes=once.buffer_bytes,
-        limits=_limits(settings),
         # The null backend moves nothing, so there is nothing to check.
         checks=0 if backend == "null" else settings.check,
         seed=seed,
         rotate=not settings.hot,
         nccl_path=settings.nccl,
-        options=_options(settings, backend),
-        timing=timing,
-        show=_show(settings, timing, backend),
         groups=once.pattern.groups,
         counts=once.pattern.counts,
         pairs=once.pattern.pairs,
-        data=settings.data,
-        save_wrong=settings.save_wrong,
-        nccl_topology=settings.nccl_topology,
-        pin=settings.pin,
         streams=streams,
-        preflight=make_preflight(settings),
-        evidence=_evidence(settings),
-        profile=_profile(settings),
-        unique_buffers=settings.unique_buffers,
-        tuner_table=settings.tuner_table,
-        raw_ranks=settings.raw_ranks,
-        beside=make_neighbours(settings, backend, ranks),
+        **{name: getattr(settings, name) for name in _AS_SET},
+        **common,
     )
     return with_soak(plan, settings)
+
+
+def _common(settings: RunSettings, backend: str, ranks: int) -> dict[str, Any]:
+    """The fields of a plan that do not depend on its cases; 0 ``ranks`` where these are not known yet. Raises
+    UsageError.
+    """
+    timing = _with_trace(_timing(settings, backend), settings, ranks)
+    return {
+        "limits": _limits(settings),
+        "options": _options(settings, backend),
+        "timing": timing,
+        "show": _show(settings, timing, backend),
+        "preflight": make_preflight(settings),
+        "evidence": _evidence(settings),
+        "profile": _profile(settings),
+        "beside": make_neighbours(settings, backend, ranks),
+    }
 
 
 def _profile(settings: RunSettings) -> str:
@@ -136,14 +144,7 @@ def check_settings(operations: tuple[str, ...], settings: RunSettings) -> None:
     else:
         _require_last_arrival(timing, operation_names(operations))
         check_sweep(operations, settings)
-    _with_trace(timing, settings, settings.ranks or 0)
-    _limits(settings)
-    _options(settings, settings.backend)
-    _show(settings, timing, settings.backend)
-    make_preflight(settings)
-    _evidence(settings)
-    _profile(settings)
-    make_neighbours(settings, settings.backend)
+    _common(settings, settings.backend, settings.ranks or 0)
     check_soak(settings)
 
 
