@@ -114,18 +114,15 @@ def _series_folders(words: tuple[str, ...]) -> tuple[Path, ...]:
 
 def compare_trees(trees: Sequence[Tree], options: CompareSettings) -> list[tuple[str, Comparison]]:
     """Each tree compared, under its name. Raises UsageError."""
-    rule = rule_of(options)
-    groups = [_with_baseline(_arms(tree), options.baseline) for tree in trees]
+    groups = []
+    for tree in trees:
+        known = [make_arm(given.name, given.records) for given in tree.arms if given.records]
+        by_name = {arm.name: arm for arm in known}  # one without records has nothing of what the others have
+        arms = [by_name.get(given.name) or without_cases(given.name, known[0]) for given in tree.arms]
+        groups.append(_with_baseline(arms, options.baseline))
     own = [[record for given in tree.arms for record in given.records] for tree in trees]
-    comparisons = compare_all(groups, rule, [known_scatter(records) for records in own])
+    comparisons = compare_all(groups, rule_of(options), [known_scatter(records) for records in own])
     return [(tree.name, each) for tree, each in zip(trees, comparisons, strict=True)]
-
-
-def _arms(tree: Tree) -> list[Arm]:
-    """An arm without records has nothing of what the others have."""
-    known = [make_arm(given.name, given.records) for given in tree.arms if given.records]
-    made = {arm.name: arm for arm in known}
-    return [made.get(given.name) or without_cases(given.name, known[0]) for given in tree.arms]
 
 
 def _with_baseline(arms: list[Arm], name: str) -> list[Arm]:

@@ -7,30 +7,23 @@ from __future__ import annotations
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from busbw.errors import UsageError
-from busbw.judge.compare_arms import key_of, setup, version
+from busbw.errors import UndecidedError, UsageError
+from busbw.judge.compare_arms import key_of, nodes, setup, version, version_label
 from busbw.judge.kept import launches_of_machine
 from busbw.judge.launch_history import prior_of
 from busbw.judge.run import started_folder
 from busbw.judge.scatter import Prior
 from busbw.launch.series import SERIES_FILE
-from busbw.model.record import RunRecord
+from busbw.model.record import NOT_STATED, RunRecord
 from busbw.record.folder import LAUNCHES, environ_home, is_of_measuring, is_started, made, run_folders
 from busbw.record.read import read_record
 from busbw.record.selection import is_selection, selection_of
-
-if TYPE_CHECKING:
-    from busbw.foreign.read_any import Reading
-from collections.abc import Iterator
-
-from busbw.judge.compare_arms import nodes, version_label
-from busbw.model.record import NOT_STATED
 
 _TELLING_ROWS: Final = 8
 _NAMED: Final = re.compile(r"([A-Za-z0-9][\w.+-]*)=(.+)", re.DOTALL)
@@ -68,8 +61,7 @@ def setups_of(given: Given) -> set[str]:
 
 def read_arm(word: str) -> Given:
     """``NAME=RUN,RUN`` or ``RUN``: a run's name, folder or log, or a folder of logs. Raises UsageError."""
-    named = _named(word)
-    name, rest = (named[1], named[2]) if named else ("", word)
+    name, rest = word.split("=", 1) if is_named(word) else ("", word)
     parts = [rest] if Path(rest).exists() else [part for part in rest.split(",") if part]
     found = tuple(run for part in parts for run in read_records(part))
     if not found:
@@ -150,11 +142,7 @@ def _hint_of(path: Path) -> str:
 
 def is_named(word: str) -> bool:
     """Whether a word gives its arm a name."""
-    return _named(word) is not None
-
-
-def _named(word: str) -> re.Match[str] | None:
-    return None if Path(word).exists() else _NAMED.fullmatch(word)
+    return not Path(word).exists() and _NAMED.fullmatch(word) is not None
 
 
 def _name_of(word: str, records: Sequence[RunRecord]) -> str:
@@ -220,17 +208,6 @@ def read_log(path: Path) -> list[RunRecord]:
 
     Raises UndecidedError where the log does not say its operation or ranks.
     """
-    from busbw.errors import UndecidedError
-
-    try:
-        return _read_log(path)
-    except UndecidedError as error:
-        # Only `busbw import` has the flags that its own hint names.
-        hint = f"keep it as a run: `busbw import {path} --op NAME` (--ranks N), and name that run"
-        raise UndecidedError(f"{path}: {error}", hint=hint) from error
-
-
-def _read_log(path: Path) -> list[RunRecord]:
     from busbw.foreign.logs.assemble import assemble
     from busbw.foreign.logs.decide import Given as Stated
     from busbw.foreign.logs.labels import DEFAULTS, labels
@@ -239,18 +216,19 @@ def _read_log(path: Path) -> list[RunRecord]:
     found = labels(str(path), DEFAULTS)
     reading = read_file(path).with_all_findings(found.get("test", ""))
     origin, stated = replace(reading.origin, labels=found), Stated("", None, {})
-    return [
-        assemble(table, replace(origin, table=number), stated, run_id=_log_name(reading, number))
-        for number, table in enumerate(reading.tables, 1)
-    ]
+    name, several = Path(origin.path).name, len(reading.tables) > 1
+    try:
+        return [
+            assemble(table, replace(origin, table=n), stated, run_id=f"{name} table {n}" if several else name)
+            for n, table in enumerate(reading.tables, 1)
+        ]
+    except UndecidedError as error:
+        # Only `busbw import` has the flags that its own hint names.
+        hint = f"keep it as a run: `busbw import {path} --op NAME` (--ranks N), and name that run"
+        raise UndecidedError(f"{path}: {error}", hint=hint) from error
 
 
-def _log_name(reading: Reading, number: int) -> str:
-    name = Path(reading.origin.path).name
-    return f"{name} table {number}" if len(reading.tables) > 1 else name
-
-
-# ---- what is compared with what -----------------------------------------------------------------------
+# ---- what is compared with what ------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -45,8 +45,7 @@ def history(words: Sequence[str], settings: HistorySettings) -> ExitCode:
 
     told = kept.reading(environ_home(), read)
     if not told:
-        _refuse_misspelt(chosen)
-        _print_none(operations, settings)
+        _print_none(operations, chosen, settings)
         return ExitCode.OK
     width, unicode = columns(_WIDTH), has_unicode(sys.stdout)
     show(
@@ -62,20 +61,15 @@ def history(words: Sequence[str], settings: HistorySettings) -> ExitCode:
     return ExitCode.OK
 
 
-def _refuse_misspelt(chosen: Selection) -> None:
+def _print_none(operations: set[str], chosen: Selection, settings: HistorySettings) -> None:
     """Raises UnknownWord for what no run is called, and is nearly an operation."""
     for name in chosen.names:
         if nearest(name, _OPERATIONS):
             raise UnknownWord(f"unknown operation {name!r}", name, _OPERATIONS)
-
-
-def _print_none(operations: set[str], settings: HistorySettings) -> None:
     size = f" of {format_flag_size(settings.size)}" if settings.size is not None else ""
-    what = ", ".join(sorted(operations)) or "any operation"
-    print(
-        f"no launch of {what}{size} fits in {environ_home()}; `busbw history` shows all series",
-        file=sys.stderr,
-    )
+    what = f"{', '.join(sorted(operations)) or 'any operation'}{size}"
+    none = f"no launch of {what} fits in {environ_home()}; `busbw history` shows all series"
+    print(none, file=sys.stderr)
 
 
 def _told(

@@ -283,6 +283,10 @@ def _dry_run(
         or any(each.files != other.files for each, other in zip(requests, whole, strict=True))
         or any(command.hides for request in whole for command in request.commands)
     )
+    _print_dry_run(requests, format_name, is_hidden=is_hidden)
+
+
+def _print_dry_run(requests: list[JobRequest], format_name: str, *, is_hidden: bool) -> None:
     if format_name in ("json", "jsonl"):
         for request in requests:
             commands = [command.whole for command in request.commands]

@@ -13,7 +13,6 @@ from busbw.errors import BusbwError, UsageError
 from busbw.model.event import Emit, Event, EventKind
 
 if TYPE_CHECKING:
-    from busbw.judge.diagnose.subject import Subject
     from busbw.model.record import RunRecord
 import contextlib
 import sys
@@ -86,23 +85,13 @@ def answered(record: RunRecord, folder: Path, name: str) -> dict[str, Any]:
         return {}
     from busbw.cli.diagnose import subject_of
     from busbw.judge.diagnose.engine import warn
+    from busbw.record.read import read_digests, read_samples
     from busbw.report.answer import answer_of
 
-    subject = _with_samples(subject_of(record, None), folder)
+    subject = subject_of(record, None)
+    with suppress(UsageError):  # samples that cannot be read, as where polars is not installed: less is said
+        subject = replace(subject, samples=read_samples(folder), digests=read_digests(folder))
     return asdict(answer_of(record, subject.expectation, warn(subject), name))
-
-
-def _with_samples(subject: Subject, folder: Path) -> Subject:
-    """Without those that cannot be read, as where polars is not installed: less is said then."""
-    from busbw.record.read import read_digests, read_samples
-
-    try:
-        return replace(subject, samples=read_samples(folder), digests=read_digests(folder))
-    except UsageError:
-        return subject
-
-
-# ---- --expect -----------------------------------------------------------------------------------------
 
 
 def check_references(settings: RunSettings, files: tuple[Path, ...] | None = None) -> None:

@@ -63,7 +63,12 @@ def show(
     folder = find_run(run, environ_home())
     is_whole = not (ranks or histogram or case is not None)
     if (folder / SERIES_FILE).is_file() and is_whole:
-        return _show_series(folder, format_name)
+        from busbw.cli.compare_series import show_series
+        from busbw.plan.flags.compare import CompareSettings
+
+        if format_name == "jsonl":
+            raise UsageError("a series of setups has no events", hint="use --format table, csv or json")
+        return show_series((folder,), CompareSettings(), format_name)
     if (folder / TUNING_FILE).is_file() and is_whole and format_name == "table" and not wide:
         from busbw.cli.kept_tuning import show_tuning
 
@@ -84,15 +89,6 @@ def show(
     elif record.status is RunStatus.INTERRUPTED:
         print("the run was interrupted; only what it finished is shown", file=sys.stderr)
     return ExitCode.OK
-
-
-def _show_series(folder: Path, format_name: str) -> ExitCode:
-    from busbw.cli.compare_series import show_series
-    from busbw.plan.flags.compare import CompareSettings
-
-    if format_name == "jsonl":
-        raise UsageError("a series of setups has no events", hint="use --format table, csv or json")
-    return show_series((folder,), CompareSettings(), format_name)
 
 
 def _kind(plan: Plan) -> Kind:

@@ -13,7 +13,7 @@ from contextlib import redirect_stdout
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from busbw.cli.compare_series import compared
 from busbw.cli.compare_setups import measure_here, series_plan, starter
@@ -117,14 +117,12 @@ def _visited(heard: Sequence[Event]) -> int | None:
     for item in reversed(heard):
         if item["event"] == EventKind.PROGRESS and "case" in item:
             return int(item["case"])
-        if item["event"] == EventKind.PASS or (item["event"] == EventKind.CASE and _is_whole(item["result"])):
+        # Of a race that is cut short, cases that had some of their passes are told too.
+        result = item["result"] if item["event"] == EventKind.CASE else None
+        is_whole = result is not None and len(result["pass_samples"]) >= int(result["passes"])
+        if item["event"] == EventKind.PASS or is_whole:
             return None
     return None
-
-
-def _is_whole(result: dict[str, Any]) -> bool:
-    """Whether a case had all its passes: of a race that is cut short, those that had some are told too."""
-    return len(result["pass_samples"]) >= int(result["passes"])
 
 
 def _check(command: RunCommand) -> None:
