@@ -34,7 +34,7 @@ from busbw_testing.environ import clean_environ  # noqa: E402
 from busbw_testing.host_cluster import ENVIRON  # noqa: E402
 from busbw_testing.namespaces import Hosts, seen_of_tmp  # noqa: E402
 
-from busbw.plan.knobs_file import read_knobs  # noqa: E402
+from busbw.plan.setup_file import read_knobs  # noqa: E402
 
 PLANTED = ROOT / "tests" / "faults" / "planted.c"
 BLOCKS = 3

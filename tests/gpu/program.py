@@ -38,7 +38,7 @@ from busbw.model.counts import CountTable
 from busbw.model.datatype import DATA_TYPES, REDUCE_OPS, data_type
 from busbw.model.plan import CallOptions, Limits, Plan
 from busbw.plan.expand import Grid, expand
-from busbw.plan.generated import skew_table, spread_table
+from busbw.plan.router import skew_table, spread_table
 from busbw.rank.backends.base import CheckOutcome
 from busbw.rank.backends.buffers import checkable
 from busbw.rank.backends.nccl import NcclBackend

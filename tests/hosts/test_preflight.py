@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import busbw
-from busbw.plan.flags.preflight import Asked
+from busbw.plan.flags.ranks import Asked
 from busbw.plan.flags.run import RunSettings
 from busbw.plan.flags.values import Size
 from busbw.plan.request import rank_words

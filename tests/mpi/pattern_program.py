@@ -29,7 +29,7 @@ from busbw.model.counts import CountTable
 from busbw.model.datatype import DATA_TYPES, REDUCE_OPS, data_type, reduce_op
 from busbw.model.plan import Limits, Plan
 from busbw.plan.expand import Grid, expand
-from busbw.plan.generated import skew_table, spread_table
+from busbw.plan.router import skew_table, spread_table
 from busbw.rank.backends.mpi import MpiBackend, MpiCase
 from busbw.rank.verify import verify
 from busbw.rank.world.identity import identify

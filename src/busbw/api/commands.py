@@ -144,10 +144,10 @@ def _error(code: int, said: str) -> BusbwError:
 
 def compare(*words: Run | str | Path, **settings: Setting) -> Answer:
     """Runs, logs or NAME=RUN,RUN against the first of them, as ``busbw compare`` does. Raises UsageError."""
-    from busbw.cli.ci import write_for_ci
     from busbw.cli.compare import compare_trees, comparison_fields, comparison_lines, refuse_measuring
+    from busbw.cli.compare_inputs import read_trees
     from busbw.cli.compare_series import exit_code
-    from busbw.cli.compare_trees import read_trees
+    from busbw.cli.output import write_for_ci
     from busbw.plan.flags.compare import CompareSettings
     from busbw.plan.flags.launch import LaunchSettings
     from busbw.plan.flags.run import RunSettings
@@ -169,9 +169,9 @@ def compare(*words: Run | str | Path, **settings: Setting) -> Answer:
 
 def expect(run: Run | str | Path = "last", **settings: Setting) -> Answer:
     """Is a run, or NAME=LOG,LOG, as fast as it should be? As ``busbw expect`` says. Raises UsageError."""
-    from busbw.cli.ci import write_for_ci
     from busbw.cli.compare_inputs import each_once, read_compared
     from busbw.cli.expect import fields_of, hold, lines_of
+    from busbw.cli.output import write_for_ci
     from busbw.plan.flags.compare import ExpectSettings
     from busbw.report import ci
 

@@ -17,14 +17,7 @@ from busbw.judge.run import cut_files, digests, require_polars, results, samples
 from busbw.judge.samples import missing_samples
 from busbw.model.record import RunRecord
 from busbw.record.absent import absent_files, is_there
-from busbw.record.folder import (
-    LAST,
-    SAMPLES_FILE,
-    environ_home,
-    is_started,
-    launch_folders,
-    run_folders,
-)
+from busbw.record.folder import LAST, SAMPLES_FILE, environ_home, is_started, launch_folders, run_folders
 from busbw.record.read import read_digests, read_record, read_samples
 
 if TYPE_CHECKING:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable  # cyclopts reads the annotations
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args
+from collections.abc import Callable, Iterable  # cyclopts reads the annotations
+from inspect import getdoc
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar, get_args
 
 from cyclopts import App, Parameter, Token
 from cyclopts.config import Env
@@ -39,10 +40,20 @@ def run_names(context: CompletionContext) -> list[str]:  # noqa: ARG001 (cyclopt
     return [LAST, *(folder.name for folder in run_folders(environ_home()))]
 
 
+def word(text: str, **how: Any) -> Parameter:  # noqa: ANN401 (what a Parameter takes)
+    """A word of a command line, with its help."""
+    return Parameter(help=text, **how)
+
+
+def flag(text: str, **how: Any) -> Parameter:  # noqa: ANN401
+    """A flag that only its command has, with its help."""
+    return Parameter(group=FLAGS, help=text, **how)
+
+
 # Parameters that several commands have.
-RunName = Annotated[str, Parameter(help=RUN_NAME, completer=run_names)]
-RunOrLog = Annotated[str, Parameter(help=RUN_OR_LOG, completer=run_names)]
-PRINTED: Final = Parameter(group=FLAGS, help="How to print it.")
+PRINTED: Final = flag("How to print it.")
+RunName = Annotated[str, word(RUN_NAME, completer=run_names)]
+RunOrLog = Annotated[str, word(RUN_OR_LOG, completer=run_names)]
 TextOrJson = Annotated[Literal["table", "json"], PRINTED]
 
 
@@ -140,3 +151,21 @@ app = CleanApp(
         " them.",
     ),
 )
+
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def command(*lines: str, of: App = app, note: str = "", **how: Any) -> Callable[[_F], _F]:  # noqa: ANN401
+    """Make a function a command: its docstring is the help, ``lines`` are examples, ``how`` is what an
+    App of cyclopts takes.
+    """
+
+    def register(function: _F) -> _F:
+        # One string a paragraph: the page wraps them to the terminal.
+        paragraphs = (" ".join(each.split()) for each in (getdoc(function) or "").split("\n\n"))
+        epilogue = examples(*lines, note=note) if lines else None
+        of.command(function, help="\n\n".join(paragraphs), help_epilogue=epilogue, **how)
+        return function
+
+    return register

@@ -7,11 +7,11 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import redirect_stdout
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from busbw.cli.ci import write_for_ci
+from busbw.cli.output import write_for_ci
 from busbw.cli.run import run, starts_ranks
 from busbw.cli.run_command import RunCommand
 from busbw.errors import BusbwError, ExitCode, UsageError
@@ -116,8 +116,7 @@ def _failed(code: ExitCode, message: str) -> Checked:
 def _planned(
     operations: tuple[str, ...], own: CheckSettings, ranks: CheckRanks, launch: LaunchSettings
 ) -> tuple[tuple[str, ...], RunSettings]:
-    values: dict[str, Any] = {each.name: getattr(ranks, each.name) for each in fields(ranks)}
-    values |= _sizes(ranks, launch) | {"budget": BUDGET}
+    values = {**vars(ranks), **_sizes(ranks, launch), "budget": BUDGET}
     if own.plan is not None:
         said = _read_plan(own.plan)
         operations = operations or tuple(said.pop("operations", "").replace(",", " ").split())

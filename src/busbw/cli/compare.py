@@ -3,45 +3,42 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from busbw.cli.ci import write_for_ci
 from busbw.cli.compare_inputs import (
     Given,
+    Tree,
     each_once,
     is_named,
     known_scatter,
     read_compared,
+    read_trees,
     setups_of,
 )
 from busbw.cli.compare_series import exit_code, rule_of, show_series
-from busbw.cli.compare_trees import Tree, read_trees
+from busbw.cli.output import as_json, show, write_for_ci
+from busbw.cli.run_command import RunCommand
 from busbw.cli.samples import samples_and_digests
 from busbw.errors import ExitCode, UsageError
 from busbw.judge.compare import Comparison, compare_all
 from busbw.judge.compare_arms import Arm, lacking, make_arm, setup, without_cases
 from busbw.judge.scaling import Failed, Measured, Percentiles, over_launches, scaling, spreads
 from busbw.launch.series import is_series, read_each
+from busbw.model.record import RunRecord
+from busbw.plan.flags.compare import CompareSettings
 from busbw.plan.flags.flag import flag_of
+from busbw.plan.flags.launch import LaunchSettings
+from busbw.plan.flags.run import RunSettings
 from busbw.plan.flags.values import changed
 from busbw.record.folder import environ_home, find_run, launch_folders
 from busbw.record.read import read_record
 from busbw.report import ci, compare_scaling
 from busbw.report import compare as report
-from busbw.report.console import columns, print_lines
+from busbw.report.console import columns
 from busbw.report.fields import UNBOUND
-
-if TYPE_CHECKING:
-    from busbw.cli.run_command import RunCommand
-    from busbw.model.record import RunRecord
-    from busbw.plan.flags.compare import CompareSettings
-    from busbw.plan.flags.launch import LaunchSettings
-    from busbw.plan.flags.run import RunSettings
 
 _SPEC_ENDS = (".yaml", ".yml")
 _MEASURING = ("ops", "blocks", "order_seed", "one_at_a_time", "launch_timeout")
@@ -88,11 +85,7 @@ def refuse_measuring(options: CompareSettings, settings: RunSettings, launch: La
     """Raises UsageError: flags of measuring do nothing to what was measured."""
     default = type(options)()
     own = [name for name in _MEASURING if getattr(options, name) != getattr(default, name)]
-    given = (
-        *(name for name in changed(settings) if name != "format"),
-        *changed(launch),
-        *own,
-    )
+    given = (*(name for name in changed(settings) if name != "format"), *changed(launch), *own)
     if given:
         raise UsageError(
             f"{flag_of(given[0])} is only for measuring setups; these are runs",
@@ -121,18 +114,15 @@ def _series_folders(words: tuple[str, ...]) -> tuple[Path, ...]:
 
 def compare_trees(trees: Sequence[Tree], options: CompareSettings) -> list[tuple[str, Comparison]]:
     """Each tree compared, under its name. Raises UsageError."""
-    rule = rule_of(options)
-    groups = [_with_baseline(_arms(tree), options.baseline) for tree in trees]
+    groups = []
+    for tree in trees:
+        known = [make_arm(given.name, given.records) for given in tree.arms if given.records]
+        by_name = {arm.name: arm for arm in known}  # one without records has nothing of what the others have
+        arms = [by_name.get(given.name) or without_cases(given.name, known[0]) for given in tree.arms]
+        groups.append(_with_baseline(arms, options.baseline))
     own = [[record for given in tree.arms for record in given.records] for tree in trees]
-    comparisons = compare_all(groups, rule, [known_scatter(records) for records in own])
+    comparisons = compare_all(groups, rule_of(options), [known_scatter(records) for records in own])
     return [(tree.name, each) for tree, each in zip(trees, comparisons, strict=True)]
-
-
-def _arms(tree: Tree) -> list[Arm]:
-    """An arm without records has nothing of what the others have."""
-    known = [make_arm(given.name, given.records) for given in tree.arms if given.records]
-    made = {arm.name: arm for arm in known}
-    return [made.get(given.name) or without_cases(given.name, known[0]) for given in tree.arms]
 
 
 def _with_baseline(arms: list[Arm], name: str) -> list[Arm]:
@@ -150,13 +140,13 @@ def print_comparisons(
     made: Sequence[tuple[str, Comparison]], format_name: str, *, every_row: bool = False
 ) -> None:
     """One after another, each under its name."""
-    if format_name == "json":
-        bodies = list(comparison_fields(made))
-        print(json.dumps(bodies[0] if len(bodies) == 1 else bodies, indent=1))
-    elif format_name == "csv":
-        sys.stdout.write(report.csv_text([comparison for _, comparison in made]))
-    else:
-        print_lines(comparison_lines(made, every_row=every_row, width=columns(UNBOUND)))
+    bodies = list(comparison_fields(made))
+    show(
+        format_name,
+        comparison_lines(made, every_row=every_row, width=columns(UNBOUND)),
+        json=lambda: as_json(bodies[0] if len(bodies) == 1 else bodies),
+        csv=lambda: report.csv_text([comparison for _, comparison in made]),
+    )
 
 
 def comparison_fields(made: Sequence[tuple[str, Comparison]]) -> Iterator[dict[str, Any]]:
@@ -191,12 +181,12 @@ def _show_scaling(words: tuple[str, ...], series: tuple[Path, ...], format_name:
             for record, folder in given.runs
         ]
     rows = scaling(measured, built_in(), failed)
-    if format_name == "json":
-        sys.stdout.write(compare_scaling.json_text(rows))
-    elif format_name == "csv":
-        sys.stdout.write(compare_scaling.csv_text(rows))
-    else:
-        print_lines((*compare_scaling.table(rows), *(f"# note     {note}" for note in notes)))
+    show(
+        format_name,
+        (*compare_scaling.table(rows), *(f"# note     {note}" for note in notes)),
+        json=lambda: compare_scaling.json_text(rows),
+        csv=lambda: compare_scaling.csv_text(rows),
+    )
     return ExitCode.OK
 
 

@@ -1,30 +1,29 @@
-"""Words of the command line to records: runs, logs, folders of logs, several of them as one arm."""
+"""Words of the command line to what is compared with what: runs, logs, folders of logs, several of them as
+one arm; setups that folders of logs have, by number of nodes and version.
+"""
 
 from __future__ import annotations
 
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from busbw.errors import UsageError
-from busbw.judge.compare_arms import key_of, setup, version
+from busbw.errors import UndecidedError, UsageError
+from busbw.judge.compare_arms import key_of, nodes, setup, version, version_label
 from busbw.judge.kept import launches_of_machine
 from busbw.judge.launch_history import prior_of
 from busbw.judge.run import started_folder
 from busbw.judge.scatter import Prior
 from busbw.launch.series import SERIES_FILE
-from busbw.model.record import RunRecord
+from busbw.model.record import NOT_STATED, RunRecord
 from busbw.record.folder import LAUNCHES, environ_home, is_of_measuring, is_started, made, run_folders
 from busbw.record.read import read_record
 from busbw.record.selection import is_selection, selection_of
-
-if TYPE_CHECKING:
-    from busbw.foreign.read_any import Reading
 
 _TELLING_ROWS: Final = 8
 _NAMED: Final = re.compile(r"([A-Za-z0-9][\w.+-]*)=(.+)", re.DOTALL)
@@ -62,8 +61,7 @@ def setups_of(given: Given) -> set[str]:
 
 def read_arm(word: str) -> Given:
     """``NAME=RUN,RUN`` or ``RUN``: a run's name, folder or log, or a folder of logs. Raises UsageError."""
-    named = _named(word)
-    name, rest = (named[1], named[2]) if named else ("", word)
+    name, rest = word.split("=", 1) if is_named(word) else ("", word)
     parts = [rest] if Path(rest).exists() else [part for part in rest.split(",") if part]
     found = tuple(run for part in parts for run in read_records(part))
     if not found:
@@ -144,11 +142,7 @@ def _hint_of(path: Path) -> str:
 
 def is_named(word: str) -> bool:
     """Whether a word gives its arm a name."""
-    return _named(word) is not None
-
-
-def _named(word: str) -> re.Match[str] | None:
-    return None if Path(word).exists() else _NAMED.fullmatch(word)
+    return not Path(word).exists() and _NAMED.fullmatch(word) is not None
 
 
 def _name_of(word: str, records: Sequence[RunRecord]) -> str:
@@ -214,17 +208,6 @@ def read_log(path: Path) -> list[RunRecord]:
 
     Raises UndecidedError where the log does not say its operation or ranks.
     """
-    from busbw.errors import UndecidedError
-
-    try:
-        return _read_log(path)
-    except UndecidedError as error:
-        # Only `busbw import` has the flags that its own hint names.
-        hint = f"keep it as a run: `busbw import {path} --op NAME` (--ranks N), and name that run"
-        raise UndecidedError(f"{path}: {error}", hint=hint) from error
-
-
-def _read_log(path: Path) -> list[RunRecord]:
     from busbw.foreign.logs.assemble import assemble
     from busbw.foreign.logs.decide import Given as Stated
     from busbw.foreign.logs.labels import DEFAULTS, labels
@@ -233,12 +216,126 @@ def _read_log(path: Path) -> list[RunRecord]:
     found = labels(str(path), DEFAULTS)
     reading = read_file(path).with_all_findings(found.get("test", ""))
     origin, stated = replace(reading.origin, labels=found), Stated("", None, {})
-    return [
-        assemble(table, replace(origin, table=number), stated, run_id=_log_name(reading, number))
-        for number, table in enumerate(reading.tables, 1)
-    ]
+    name, several = Path(origin.path).name, len(reading.tables) > 1
+    try:
+        return [
+            assemble(table, replace(origin, table=n), stated, run_id=f"{name} table {n}" if several else name)
+            for n, table in enumerate(reading.tables, 1)
+        ]
+    except UndecidedError as error:
+        # Only `busbw import` has the flags that its own hint names.
+        hint = f"keep it as a run: `busbw import {path} --op NAME` (--ranks N), and name that run"
+        raise UndecidedError(f"{path}: {error}", hint=hint) from error
 
 
-def _log_name(reading: Reading, number: int) -> str:
-    name = Path(reading.origin.path).name
-    return f"{name} table {number}" if len(reading.tables) > 1 else name
+# ---- what is compared with what ------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Arms of one number of nodes, and version or setup, where folders of logs have several; ``name`` says
+    which.
+    """
+
+    name: str
+    arms: tuple[Given, ...]
+
+
+def read_trees(words: Sequence[str]) -> tuple[Tree, ...]:
+    """Words to what is compared with what: the arms that were named, or those of one folder of logs whose
+    paths name setups. Of several folders that have such, each setup of one is compared with the same of the
+    others. Raises UsageError.
+    """
+    if len(words) == 1 and is_log_folder(Path(words[0])):
+        return _trees(Path(words[0]))
+    arms = unique([given for word in words for given in each_once(read_compared(word))])
+    return _by_setup(arms) if any(len(setups_of(arm)) > 1 for arm in arms) else (Tree("", arms),)
+
+
+def _by_setup(arms: Sequence[Given]) -> tuple[Tree, ...]:
+    """A tree for each setup and number of nodes; an arm that has none of it is there without records."""
+    split = [_split(arm) for arm in arms]
+    places = sorted(set[tuple[str, int]]().union(*split))
+    if not any(sum(place in own for own in split) > 1 for place in places):
+        told = "; ".join(f"{arm.name} has setups {', '.join(sorted(setups_of(arm)))}" for arm in arms)
+        raise UsageError(
+            f"no setup on the same number of nodes appears in two of them: {told}",
+            hint="name the logs to compare one by one: NAME=FILE,FILE NAME=FILE",
+        )
+    return tuple(
+        Tree(
+            (f"setup {name}" if name else "no setup") + (f", {count} nodes" if count else ""),
+            tuple(own.get((name, count), Given(arm.name)) for arm, own in zip(arms, split, strict=True)),
+        )
+        for name, count in places
+    )
+
+
+def _split(given: Given) -> dict[tuple[str, int], Given]:
+    """By setup and number of nodes."""
+    found: dict[tuple[str, int], list[Found]] = defaultdict(list)
+    for count in _node_counts(given.records):
+        for record, folder in given.runs:
+            if _is_on(count, record):
+                found[setup(record), count].append((record, folder))
+    return {place: Given(given.name, tuple(own)) for place, own in found.items()}
+
+
+def _trees(folder: Path) -> tuple[Tree, ...]:
+    """The setups of a folder of logs, section by section; logs that name none are last, for no baseline is
+    without a name. A setup that is alone in a section is told of.
+    """
+    trees = []
+    for name, records in _sections([record for record, _ in read_records(str(folder))]):
+        setups: dict[str, list[Found]] = defaultdict(list)
+        for record in records:
+            setups[setup(record)].append((record, None))
+        arms = tuple(
+            given
+            for one, own in sorted(setups.items(), key=lambda pair: (not pair[0], pair[0]))
+            for given in each_once(Given(f"setup {one}" if one else "no setup", tuple(own)))
+        )
+        if len(arms) > 1:
+            trees.append(Tree(name, arms))
+        elif arms:
+            words = f"{arms[0].name}{name and f' ({name})'}: its logs ({len(records)})"
+            print(f"warning: {words} are not compared: no other setup ran there", file=sys.stderr)
+    if not trees:
+        raise UsageError(
+            f"the paths of the logs in {folder} do not name two setups",
+            hint="name the logs or folders to compare one by one: NAME=FILE,FILE NAME=FILE",
+        )
+    return tuple(trees)
+
+
+def _sections(records: Sequence[RunRecord]) -> Iterator[tuple[str, list[RunRecord]]]:
+    """Records that are compared with one another, by number of nodes and, where a setup was measured with
+    several versions, by version: a version that a setup alone has is a part of that setup. A log without rows
+    is in every section that it does not contradict.
+    """
+    for count in _node_counts(records):
+        here = [record for record in records if _is_on(count, record)]
+        known: dict[str, set[str]] = defaultdict(set)
+        for record in here:
+            known[setup(record)] |= {version_label(record)} - {""}
+        place = [f"{count} nodes"] if count else []
+        if all(len(own) < 2 for own in known.values()):
+            only = set[str]().union(*known.values())
+            words = [f"version {number}" for number in only] if len(only) == 1 else []
+            yield ", ".join([*words, *place]), here
+            continue
+        for number in sorted({version_label(each) for each in here if each.results or version_label(each)}):
+            own = [
+                each for each in here if version_label(each) in (number, "" if not each.results else number)
+            ]
+            yield ", ".join([f"version {number or NOT_STATED}", *place]), own
+
+
+def _node_counts(records: Sequence[RunRecord]) -> list[int]:
+    """Numbers of nodes, 0 for records that have rows and do not say it."""
+    return sorted({nodes(record) for record in records if record.results or nodes(record)}) or [0]
+
+
+def _is_on(count: int, record: RunRecord) -> bool:
+    """Whether the record is of so many nodes; one without rows may not say of how many."""
+    return nodes(record) in (count, 0 if not record.results else count)

@@ -3,34 +3,26 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from busbw.cli.ci import write_for_ci
 from busbw.cli.compare_inputs import known_scatter
+from busbw.cli.output import show, write_for_ci
 from busbw.errors import BusbwError, ExitCode, UsageError
 from busbw.files import write_output
 from busbw.judge.compare import Comparison, Rule, Verdict, compare_all
-from busbw.judge.compare_setups import (
-    ComparedSeries,
-    compared_series,
-    setup_arms,
-    winner,
-    wrong_data,
-)
+from busbw.judge.compare_setups import compared_series, setup_arms, winner, wrong_data
 from busbw.launch import series as setup_series
+from busbw.launch.series import Series
+from busbw.model.record import RunRecord
+from busbw.plan.flags.compare import CompareSettings
 from busbw.plan.setups import env_file, nccl_conf, over
 from busbw.report import ci
 from busbw.report import compare as plain
 from busbw.report import compare_setups as report
-from busbw.report.console import columns, print_lines
+from busbw.report.console import columns
 from busbw.report.fields import UNBOUND
-
-if TYPE_CHECKING:
-    from busbw.launch.series import Series
-    from busbw.model.record import RunRecord
-    from busbw.plan.flags.compare import CompareSettings
 
 
 def show_series(folders: Sequence[Path], options: CompareSettings, format_name: str) -> ExitCode:
@@ -42,7 +34,12 @@ def show_series(folders: Sequence[Path], options: CompareSettings, format_name: 
     comparisons = compared(series, names, records, rule_of(options))
     made = zip(series.nodes, comparisons, strict=True)
     told = compared_series(series.setups, series.outcomes, records, made)
-    _print(series, told, format_name, every_row=options.all)
+    show(
+        format_name,
+        (*_heading(series), *report.table(told, every_row=options.all, columns=columns(UNBOUND))),
+        json=lambda: report.json_text(told, _fields(series)),
+        csv=lambda: plain.csv_text(comparisons),
+    )
     names = [f"{nodes} nodes" if nodes else "" for nodes in series.nodes]
     write_for_ci(list(map(ci.of_comparison, names, comparisons)), options)
     if options.save_env is not None:
@@ -70,20 +67,6 @@ def _names(series: Series, baseline: str) -> list[str]:
     return sorted(names, key=lambda name: name != (baseline or names[0]))
 
 
-def _print(series: Series, told: ComparedSeries, format_name: str, *, every_row: bool) -> None:
-    if format_name == "json":
-        sys.stdout.write(report.json_text(told, _fields(series)))
-    elif format_name == "csv":
-        sys.stdout.write(plain.csv_text([comparison for _, comparison in told.comparisons]))
-    else:
-        lines = [f"# series   {_told(series)}"]
-        if series.environ:
-            words = " ".join(f"{name}={value}" for name, value in series.environ.items())
-            lines.append(f"# env      {words}; in every launch, over the setups' own")
-        lines += report.table(told, every_row=every_row, columns=columns(UNBOUND))
-        print_lines(lines)
-
-
 def _fields(series: Series) -> dict[str, Any]:
     return {
         "name": series.folder.name,
@@ -95,11 +78,14 @@ def _fields(series: Series) -> dict[str, Any]:
     }
 
 
-def _told(series: Series) -> str:
-    text = f"{series.folder.name}: {len(series.order)} blocks in random order, seed {series.seed}"
-    if not series.stopped:
-        return text
-    return f"{text}; CUT SHORT ({series.stopped}): {len(series.outcomes)} of {series.planned} launches"
+def _heading(series: Series) -> Iterator[str]:
+    text = f"# series   {series.folder.name}: {len(series.order)} blocks in random order, seed {series.seed}"
+    if series.stopped:
+        text += f"; CUT SHORT ({series.stopped}): {len(series.outcomes)} of {series.planned} launches"
+    yield text
+    if series.environ:
+        words = " ".join(f"{name}={value}" for name, value in series.environ.items())
+        yield f"# env      {words}; in every launch, over the setups' own"
 
 
 def _export(series: Series, comparisons: Sequence[Comparison], options: CompareSettings) -> None:
@@ -140,11 +126,7 @@ def _export(series: Series, comparisons: Sequence[Comparison], options: CompareS
 
 def rule_of(options: CompareSettings) -> Rule:
     """The rule that the flags ask for."""
-    return Rule(
-        delta=float(options.delta),
-        q=float(options.false_discoveries),
-        detect=float(options.detect),
-    )
+    return Rule(delta=float(options.delta), q=float(options.false_discoveries), detect=float(options.detect))
 
 
 def exit_code(comparisons: Sequence[Comparison], *, gate: bool) -> ExitCode:

@@ -9,31 +9,29 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 from busbw.cli.compare_series import show_series
 from busbw.cli.on import node_counts, settled
 from busbw.cli.run import refuse_without_engine
+from busbw.cli.run_command import RunCommand
 from busbw.errors import ExitCode, SiteError, UsageError
 from busbw.launch import series as setup_series
+from busbw.launch.base import Command
+from busbw.launch.engine import JobRequest
 from busbw.launch.hosts.list import read_places
 from busbw.launch.series_job import follow_series, runs_in_one_job, show_job, submit_series
 from busbw.launch.series_plan import SeriesPlan, here_starter, hosts_starter
 from busbw.launch.settle import as_steps, job_around
-from busbw.plan.flags.compare import LAUNCH_SECONDS
+from busbw.launch.variables import read_here, read_variables
+from busbw.plan.flags.compare import LAUNCH_SECONDS, CompareSettings
+from busbw.plan.flags.launch import LaunchSettings
+from busbw.plan.flags.run import RunSettings
 from busbw.plan.make import check_settings
 from busbw.plan.setup_file import read_setups
 from busbw.plan.setups import Setup, blocks, flags_typed, one_at_a_time, resolve, variables
 from busbw.redact import HIDDEN_NOTE
 from busbw.terminal import standard_error
-
-if TYPE_CHECKING:
-    from busbw.cli.run_command import RunCommand
-    from busbw.launch.base import Command
-    from busbw.launch.engine import JobRequest
-    from busbw.plan.flags.compare import CompareSettings
-    from busbw.plan.flags.launch import LaunchSettings
-    from busbw.plan.flags.run import RunSettings
 
 
 def measure_setups(path: Path, options: CompareSettings, command: RunCommand) -> ExitCode:
@@ -66,8 +64,12 @@ def measure_setups(path: Path, options: CompareSettings, command: RunCommand) ->
             print(f"# {HIDDEN_NOTE}")
         _print_dry_run(plan, options.blocks, seed, job)
         return ExitCode.OK
-    if start is None:
-        return _in_one_job(plan, options, seed)
+    if start is None:  # one job of its engine, which goes on without this process where it is to
+        folder = submit_series(plan, options.blocks, seed)
+        if launch.detach:
+            plan.say(f"hint: busbw attach {folder.name}")
+            return ExitCode.OK
+        return followed(folder, plan.err, options, settings.format, cancels=True, wait=launch.wait)
     return show_measured(measure_here(plan, start, options.blocks, seed), options, settings.format)
 
 
@@ -80,8 +82,11 @@ def series_plan(setups: Sequence[Setup], command: RunCommand, options: CompareSe
         operations=command.operations,
         settings=command.settings,
         launch=launch,
-        environ=_own_variables(launch),
-        limit_seconds=_limit_seconds(options),
+        # --env and --env-file: over every setup's own, so said.
+        environ=dict(read_variables(launch.env, launch.env_file))
+        if launch.on is not None
+        else read_here(launch, os.environ),
+        limit_seconds=LAUNCH_SECONDS if options.launch_timeout is None else options.launch_timeout or None,
         argv=command.argv,
         err=standard_error(),
     )
@@ -98,15 +103,6 @@ def measure_here(
     nodes = () if plan.counts == (0,) else plan.counts
     series = setup_series.create_series(plan.setups, blocks, seed, nodes, plan.environ, plan.settings)
     return setup_series.measure(series, start, plan.err, losers)
-
-
-def _in_one_job(plan: SeriesPlan, options: CompareSettings, seed: int) -> ExitCode:
-    """The series as one job of its engine, which goes on without this process where it is to."""
-    folder = submit_series(plan, options.blocks, seed)
-    if plan.launch.detach:
-        plan.say(f"hint: busbw attach {folder.name}")
-        return ExitCode.OK
-    return followed(folder, plan.err, options, plan.settings.format, cancels=True, wait=plan.launch.wait)
 
 
 def followed(
@@ -149,13 +145,6 @@ def starter(plan: SeriesPlan) -> setup_series.Starter:
         return hosts_starter(plan)
     refuse_without_engine(plan.launch, os.environ)
     return here_starter(plan)
-
-
-def _limit_seconds(options: CompareSettings) -> float | None:
-    """How long a launch may run; 0 is for ever."""
-    if options.launch_timeout is not None:
-        return options.launch_timeout or None
-    return LAUNCH_SECONDS
 
 
 def _placed(launch: LaunchSettings) -> LaunchSettings:
@@ -208,15 +197,6 @@ def counts_of_nodes(launch: LaunchSettings) -> tuple[int, ...]:
     if not counts and launch.on == "hosts":
         return (len({place.name for place in read_places(launch)}),)
     return tuple(sorted(set(counts)))
-
-
-def _own_variables(launch: LaunchSettings) -> dict[str, str]:
-    """--env and --env-file: over every setup's own, so said."""
-    from busbw.launch.variables import read_here, read_variables
-
-    if launch.on is None:
-        return read_here(launch, os.environ)
-    return dict(read_variables(launch.env, launch.env_file))
 
 
 def _check_flags(setup: Setup, operations: tuple[str, ...], settings: RunSettings) -> None:

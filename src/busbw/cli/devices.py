@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from busbw.cli.output import as_json, show
 from busbw.errors import BusbwError, ExitCode
 from busbw.launch.local import rank_count
 from busbw.machine.backends import BackendStatus, backend_status, choose_backend
@@ -19,7 +19,7 @@ from busbw.machine.mpi import find_mpi, library_version_text
 from busbw.machine.nics import Nics, read_nics
 from busbw.rank.world.identity import identify
 from busbw.rank.world.mpi_library import loaded_library
-from busbw.report.console import columns, print_lines
+from busbw.report.console import columns
 from busbw.report.fields import UNBOUND, aligned
 from busbw.units import format_approximate_size
 
@@ -65,10 +65,7 @@ class Section:
 def devices(nccl: str, format_name: str) -> ExitCode:
     """Print what this machine offers; ENVIRONMENT where no backend is usable."""
     survey = read_survey(nccl or None)
-    if format_name == "json":
-        print(json.dumps(to_json(survey), indent=1))
-    else:
-        print_lines(lines(sections(survey), columns(UNBOUND)))
+    show(format_name, lines(sections(survey), columns(UNBOUND)), json=lambda: as_json(to_json(survey)))
     return ExitCode.OK if any(status.usable for status in survey.backends) else ExitCode.ENVIRONMENT
 
 

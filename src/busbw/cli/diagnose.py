@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from busbw.cli.expect import expected_of
+from busbw.cli.output import show
 from busbw.cli.preset_values import user_files
 from busbw.cli.samples import samples_and_digests
 from busbw.errors import ExitCode, UsageError
@@ -17,19 +17,15 @@ from busbw.judge.diagnose.subject import Subject
 from busbw.judge.matching import made_with
 from busbw.judge.references import load
 from busbw.judge.traffic import byte_paths
-from busbw.judge.wires import wires_of, wires_of_node
-from busbw.model.conclusion import QUESTIONS
+from busbw.judge.wires import Wires, wires_of, wires_of_node
+from busbw.model.conclusion import QUESTIONS, Answer, Conclusion, Question
+from busbw.model.profile import Profile
 from busbw.model.record import RunRecord
 from busbw.record.absent import absent_files
 from busbw.record.folder import NSYS_FOLDER, launch_folders
 from busbw.record.read import read_record
 from busbw.report import diagnosis as report
-from busbw.report.console import columns, print_lines
-
-if TYPE_CHECKING:
-    from busbw.judge.wires import Wires
-    from busbw.model.conclusion import Answer, Conclusion, Question
-    from busbw.model.profile import Profile
+from busbw.report.console import columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,12 +60,10 @@ def diagnose_command(
         each = diagnosed(record, folder, nsys)
         own = exit_code(each.conclusions)
         code = own if own is ExitCode.BAD_VERDICT or code is ExitCode.OK else code
-        if format_name == "json":
-            sys.stdout.write(report.json_text(record, each.answers, each.conclusions, own))
-        else:
-            lines = report.evidence_lines if every else report.lines
-            shown = lines(record, each.answers, each.conclusions, columns(report.WIDTH))
-            print_lines((*([""] if position else []), *shown))
+        told = (record, each.answers, each.conclusions)
+        lines = (report.evidence_lines if every else report.lines)(*told, columns(report.WIDTH))
+        json_text = partial(report.json_text, *told, own)
+        show(format_name, (*([""] if position else []), *lines), json=json_text)
     return code
 
 

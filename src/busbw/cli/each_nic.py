@@ -7,9 +7,10 @@ import json
 import os
 import re
 import sys
+from collections.abc import Mapping
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from busbw.cli.isolate import DOCUMENTS, Hunted, hunt_command, hunt_on, last_document
 from busbw.errors import ExitCode, UsageError
@@ -17,15 +18,11 @@ from busbw.launch.hosts.list import read_places
 from busbw.machine.nics import is_rdma_name
 from busbw.model.event import EventKind
 from busbw.model.hunt import BY_NIC
+from busbw.plan.flags.hunt import HuntRanks, HuntSettings
+from busbw.plan.flags.launch import LaunchSettings
 from busbw.rank.world.identity import identify
 from busbw.report.console import print_lines
 from busbw.report.fields import aligned
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from busbw.plan.flags.hunt import HuntRanks, HuntSettings
-    from busbw.plan.flags.launch import LaunchSettings
 
 _WORDS: Final = {ExitCode.OK: "healthy", ExitCode.BAD_VERDICT: "slow", ExitCode.UNDECIDED: "undecided"}
 
@@ -169,9 +166,7 @@ _ROWS: Final[Mapping[str, _Row]] = {
     "UCX": _Row("mpi", {"UCX_NET_DEVICES": "{port}"}, {"UCX_NET_DEVICES": "{nic}"}),
     # Of its two ways, UCX's is for RDMA devices and its own for TCP.
     "Open MPI": _Row(
-        "mpi",
-        {"OMPI_MCA_pml": "ucx"},
-        {"OMPI_MCA_pml": "ob1", "OMPI_MCA_btl_tcp_if_include": "{nic}"},
+        "mpi", {"OMPI_MCA_pml": "ucx"}, {"OMPI_MCA_pml": "ob1", "OMPI_MCA_btl_tcp_if_include": "{nic}"}
     ),
 }
 

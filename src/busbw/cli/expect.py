@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from busbw.cli.ci import write_for_ci
+from busbw.cli.output import as_json, show, write_for_ci
 from busbw.errors import ExitCode, UsageError
 from busbw.files import read_input
 from busbw.judge.compare_arms import make_arm
@@ -28,12 +26,9 @@ from busbw.judge.expectation import (
 )
 from busbw.judge.kept import launches_of_machine
 from busbw.judge.launch_history import earlier_runs, prior_of
-from busbw.judge.own_reference import (
-    launches_of,
-    reference_of,
-    refuse_several_kinds,
-)
+from busbw.judge.own_reference import launches_of, reference_of, refuse_several_kinds
 from busbw.judge.references import load
+from busbw.judge.references.reference import Reference
 from busbw.judge.traffic import settings_of
 from busbw.judge.wires import Wires, wires_from_topology
 from busbw.model.collective import collective, known_collective
@@ -46,10 +41,6 @@ from busbw.report.console import columns, print_lines
 from busbw.report.fields import UNBOUND
 from busbw.units import first_of, format_size, parse_size
 
-if TYPE_CHECKING:
-    from busbw.judge.references.reference import Reference
-
-
 _REPLACE_HINT: Final = "save it under another name, or add --replace"
 
 
@@ -57,8 +48,10 @@ def expect_command(run: str, options: ExpectSettings, format_name: str) -> ExitC
     """Judge a run, a log, or NAME=LOG,LOG of several launches. 0 as expected, 1 below, 3 where there is no
     reference or a case is undecided. Raises UsageError.
     """
-    if options.list:
-        _list_references()
+    if options.list:  # those that can be used first
+        for each in sorted((*own_references(), *load.built_in()), key=lambda each: bool(each.left_out)):
+            what, details = report.reference_lines(each)
+            print_lines([what, f"    {details}"])
         return ExitCode.OK
     from busbw.cli.compare_inputs import each_once, read_compared
 
@@ -81,20 +74,35 @@ class Held:
     @property
     def code(self) -> ExitCode:
         """0 as expected, 1 below, 3 where nothing can be said."""
-        return _code(self.expectation, [gate for _, gate in self.gates])
+        expectation, gates = self.expectation, [gate for _, gate in self.gates]
+        failed = expectation.count(Judgement.FAILED) or expectation.arm.failures
+        if expectation.count(Judgement.BELOW) or failed or Gate.FAIL in gates:
+            return ExitCode.BAD_VERDICT
+        if expectation.count(Judgement.UNDECIDED) or Gate.UNDECIDED in gates or expectation.arm.lacking:
+            return ExitCode.UNDECIDED
+        return ExitCode.OK if expectation.count(Judgement.EXPECTED) or gates else ExitCode.UNDECIDED
 
 
 def judge(records: Sequence[RunRecord], options: ExpectSettings, format_name: str, name: str) -> ExitCode:
     """Print the verdict on one run's records, which commands call ``name``, and give its exit code."""
     held = hold(records, options)
-    _print(held, format_name, name, rows=options.all)
+    show(
+        format_name,
+        lines_of(held, name, rows=options.all, width=columns(UNBOUND)),
+        json=lambda: as_json(fields_of(held)),
+        csv=lambda: report.csv_text(held.expectation),
+    )
     write_for_ci([ci.of_expectation(held.expectation, held.gates)], options)
     return held.code
 
 
 def hold(records: Sequence[RunRecord], options: ExpectSettings) -> Held:
     """The verdict on one run's records. Raises UsageError."""
-    expectation = expected_of(records, options, wires=_wires(options.topology, settings_of(records[0])))
+    wires = None
+    if options.topology is not None:
+        text = read_input(options.topology, "name a file that NCCL_TOPO_DUMP_FILE wrote")
+        wires = wires_from_topology(text, settings_of(records[0]))
+    expectation = expected_of(records, options, wires=wires)
     return Held(expectation, tuple(_gate(expectation, least) for least in _least(options.least)))
 
 
@@ -105,7 +113,11 @@ def expected_of(
     them fits, against earlier runs of its machine. Times under a profiler are held against nothing.
     """
     options = options or ExpectSettings()
-    references = () if records[0].profiled else _references(options.reference)
+    references: tuple[Reference, ...] = ()
+    if options.reference and not records[0].profiled:
+        references = tuple(each for name in options.reference for each in load.find(name, environ_home()))
+    elif not records[0].profiled:
+        references = (*own_references(), *load.built_in())
     launches = launches_of_machine(records[0])
     held = partial(
         expect,
@@ -132,18 +144,6 @@ def own_references() -> tuple[Reference, ...]:
     for error in found.left_out:
         print(f"warning: this reference cannot be read: {error.message}", file=sys.stderr)
     return found.references
-
-
-def _references(names: tuple[str, ...]) -> tuple[Reference, ...]:
-    if not names:
-        return (*own_references(), *load.built_in())
-    return tuple(reference for name in names for reference in load.find(name, environ_home()))
-
-
-def _wires(topology: Path | None, variables: Mapping[str, str]) -> Wires | None:
-    if topology is None:
-        return None
-    return wires_from_topology(read_input(topology, "name a file that NCCL_TOPO_DUMP_FILE wrote"), variables)
 
 
 _MOST_NAMED: Final = 4  # cases of a gate
@@ -180,7 +180,13 @@ def _gate(expectation: Expectation, least: Least) -> tuple[str, Gate]:
     gate = overall([each for _, each in judged] + [Gate.FAIL for _ in lost])
     if gate is Gate.PASS:
         return f"{name}: {gate} ({len(judged)} cases)", gate
-    bad = [_of_gate(case) for case, each in judged if each is gate]
+    bad = [
+        f"{format_size(case.key.size_bytes)} {case.measured_gb_per_s:.4g}"
+        if case.measured_gb_per_s is not None
+        else f"{format_size(case.key.size_bytes)}: {case.why}"
+        for case, each in judged
+        if each is gate
+    ]
     where = first_of([*lost, *bad] if gate is Gate.FAIL else bad, _MOST_NAMED)
     return f"{name}: {gate} ({where})", gate
 
@@ -192,24 +198,6 @@ def _reaches(case: Judged, least_gb_per_s: float) -> Gate | None:
     if case.measured_gb_per_s is None:
         return Gate.UNDECIDED if case.why else None
     return gate_of(least_gb_per_s, case.measured_gb_per_s, case.low_gb_per_s, case.high_gb_per_s)
-
-
-def _of_gate(case: Judged) -> str:
-    what = format_size(case.key.size_bytes)
-    return (
-        f"{what} {case.measured_gb_per_s:.4g}"
-        if case.measured_gb_per_s is not None
-        else f"{what}: {case.why}"
-    )
-
-
-def _print(held: Held, format_name: str, name: str, *, rows: bool) -> None:
-    if format_name == "json":
-        print(json.dumps(fields_of(held), indent=1))
-    elif format_name == "csv":
-        sys.stdout.write(report.csv_text(held.expectation))
-    else:
-        print_lines(lines_of(held, name, rows=rows, width=columns(UNBOUND)))
 
 
 def fields_of(held: Held) -> dict[str, Any]:
@@ -224,21 +212,13 @@ def lines_of(held: Held, name: str, *, rows: bool = False, width: int = UNBOUND)
     yield report.next_line(held.expectation, name)
 
 
-def _code(expectation: Expectation, gates: Sequence[Gate]) -> ExitCode:
-    failed = expectation.count(Judgement.FAILED) or expectation.arm.failures
-    if expectation.count(Judgement.BELOW) or failed or Gate.FAIL in gates:
-        return ExitCode.BAD_VERDICT
-    if expectation.count(Judgement.UNDECIDED) or Gate.UNDECIDED in gates or expectation.arm.lacking:
-        return ExitCode.UNDECIDED
-    return ExitCode.OK if expectation.count(Judgement.EXPECTED) or gates else ExitCode.UNDECIDED
-
-
 def _save(name: str, records: Sequence[RunRecord], *, replace: bool) -> None:
     """Raises UsageError where the records are not launches of one thing, or the name is taken."""
     if load.is_saved(name, environ_home()) and not replace:
         raise UsageError(f"a reference named {name} exists", hint=_REPLACE_HINT)
     foreign = _foreign(records)
-    records = [record for record in records if not _operations(record) <= foreign.keys()] or records
+    of = [{case.collective for case in record.plan.cases} or {"none"} for record in records]
+    records = [each for each, own in zip(records, of, strict=True) if not own <= foreign.keys()] or records
     refuse_several_kinds(name, records)
     made = reference_of(name, records[0], launches_of(records), records[1:])
     lacks = _lacks(name, records)
@@ -262,10 +242,6 @@ def _lacks(name: str, records: Sequence[RunRecord]) -> list[str]:
     ]
     failed = [f"{operation} failed: {each.why}" for operation, each in arm.failures.items()]
     return [*arm.lacking, *(ended or failed)]
-
-
-def _operations(record: RunRecord) -> set[str]:
-    return {case.collective for case in record.plan.cases} or {"none"}
 
 
 def _foreign(records: Sequence[RunRecord]) -> dict[str, str]:
@@ -297,10 +273,3 @@ def _save_notes(made: Sequence[Reference]) -> list[str]:
         return []
     why = f"one launch does not show how launches differ ({alone} of {len(points)} points)"
     return [f"{why}: a run may be {ONE_LAUNCH_TOLERANCE:.0%} below it; `busbw run --launches 10` shows it"]
-
-
-def _list_references() -> None:
-    """Those that can be used first."""
-    for each in sorted((*own_references(), *load.built_in()), key=lambda each: bool(each.left_out)):
-        what, details = report.reference_lines(each)
-        print_lines([what, f"    {details}"])

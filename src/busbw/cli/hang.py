@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
 import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from busbw.cli.output import as_json, show
 from busbw.errors import ExitCode, SiteError, UndecidedError
 from busbw.foreign.flight_recorder.read import read_folder
 from busbw.judge.hang import judge_counts, judge_process, judge_records, suspects
@@ -18,7 +19,6 @@ from busbw.machine.look import RAS_ADDRESS, ask_ras, look
 from busbw.machine.nccl_ras import read_answer
 from busbw.model.hang import Communicator, HangAnswer, JobSeen, ProcessSeen
 from busbw.plan.flags.hang import HangSettings
-from busbw.report.console import print_lines
 from busbw.report.events import hang_lines
 
 
@@ -46,10 +46,7 @@ def hang_command(settings: HangSettings, format_name: str) -> ExitCode:
     else:
         address = settings.ras or _own_address(settings.pid or 0) or RAS_ADDRESS
         answer = _look(Places(_shells(settings), address), settings.pid or 0, settings.wait)
-    if format_name == "json":
-        print(json.dumps(asdict(answer), indent=1))
-    else:
-        print_lines((answer.answer, *hang_lines(answer)))
+    show(format_name, (answer.answer, *hang_lines(answer)), json=lambda: as_json(asdict(answer)))
     return {True: ExitCode.RANK_FAILED, False: ExitCode.OK, None: ExitCode.UNDECIDED}[answer.is_hung]
 
 
@@ -80,34 +77,31 @@ def _own_address(pid: int) -> str:
 
 
 def _look(places: Places, pid: int, wait_s: float) -> HangAnswer:
-    host, first = _first_answer(places, pid)
+    # The first host whose RAS answers: it tells of the whole job.
+    asked = ((shell, _merged(ask_ras(shell, places.address), pid)) for shell in places.shells.values())
+    shell, first = next((each for each in asked if each[1] is not None), ((), None))
     if first is None:
         return _without_ras(places, pid)
     time.sleep(wait_s)
-    second = _merged(ask_ras(places.shells[host], places.address), pid)
+    second = _merged(ask_ras(shell, places.address), pid)
     if second is None:
         raise UndecidedError("NCCL's RAS answered once, and then no more", hint="ask again")
     wanted: dict[str, list[int]] = {}
     for rank in suspects(first, second):
         wanted.setdefault(rank.host, []).append(rank.pid)
-    shells = {name: shell for name in wanted if (shell := places.shell_of(name)) is not None}
-    hosts = {name: look(shell, wanted[name]) for name, shell in shells.items()}
+    shells = {name: own for name in wanted if (own := places.shell_of(name)) is not None}
+    hosts = {name: look(own, wanted[name]) for name, own in shells.items()}
     return judge_counts(first, second, hosts, wait_s)
-
-
-def _first_answer(places: Places, pid: int) -> tuple[str, JobSeen | None]:
-    """Of the first host whose RAS answers, which tells of the whole job."""
-    for host, shell in places.shells.items():
-        if (job := _merged(ask_ras(shell, places.address), pid)) is not None:
-            return host, job
-    return "", None
 
 
 def _merged(answers: Sequence[str], pid: int) -> JobSeen | None:
     """The communicators of all answers, of several jobs perhaps; where a process is named, of those answers
     that know it.
     """
-    jobs = list(_readable(answers))
+    jobs = []
+    for text in answers:
+        with contextlib.suppress(UndecidedError):
+            jobs.append(read_answer(text))
     if pid:
         jobs = [
             job for job in jobs if any(rank.pid == pid for each in job.communicators for rank in each.ranks)
@@ -116,14 +110,6 @@ def _merged(answers: Sequence[str], pid: int) -> JobSeen | None:
         return None
     found: dict[str, Communicator] = {each.name: each for job in jobs for each in job.communicators}
     return JobSeen(jobs[-1].nccl, tuple(found.values()), all(job.has_counts for job in jobs))
-
-
-def _readable(answers: Sequence[str]) -> Iterator[JobSeen]:
-    for text in answers:
-        try:
-            yield read_answer(text)
-        except UndecidedError:
-            continue
 
 
 def _without_ras(places: Places, pid: int) -> HangAnswer:

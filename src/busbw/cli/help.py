@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from inspect import Parameter
 from typing import TYPE_CHECKING, Final, get_args, get_origin
 
@@ -10,8 +11,6 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from cyclopts import App, Group
     from cyclopts.argument import Argument
     from rich.console import RenderableType
@@ -79,7 +78,7 @@ def page(chain: Sequence[str], command: App, *, whole: bool) -> RenderableType:
         Text(f"\n{command.help}"),
         *_section("", _rows(words)),
         *(part for title, rows in groups for part in _section(title, rows, least=_COMMAND_COLUMNS)),
-        *(_all_flags(shown) if len(shown) == len(flags) else _some_flags(name, shown, len(flags))),
+        *_flag_sections(name, shown, len(flags)),
         *([Text(f"\n{command.help_epilogue}")] if command.help_epilogue else []),
     )
 
@@ -109,31 +108,29 @@ def _usage(word: Argument) -> str:
     return text if word.required else f"[{text}]"
 
 
-def _some_flags(name: str, flags: Sequence[Argument], count: int) -> Iterator[RenderableType]:
-    yield from _section(f"Flags used most often (`{name} --help-all` shows all {count})", _rows(flags))
-
-
-def _all_flags(flags: Sequence[Argument]) -> Iterator[RenderableType]:
-    order = {group_of(flag).name: group_of(flag).sort_key for flag in flags}
+def _flag_sections(name: str, shown: Sequence[Argument], count: int) -> Iterator[RenderableType]:
+    """All flags of a command by their groups, or the few of ``count`` that are shown."""
+    if len(shown) < count:
+        yield from _section(f"Flags used most often (`{name} --help-all` shows all {count})", _rows(shown))
+        return
+    order = {group_of(flag).name: group_of(flag).sort_key for flag in shown}
     for title in sorted(order, key=lambda title: order[title]):
-        yield from _section(title, _rows(flag for flag in flags if group_of(flag).name == title))
+        yield from _section(title, _rows(flag for flag in shown if group_of(flag).name == title))
 
 
-def _rows(arguments: Iterable[Argument]) -> list[tuple[str, str]]:
+def _rows(arguments: Iterable[Argument]) -> Iterator[tuple[str, str]]:
     """Names and value of each, and what it means."""
-    return [_row(each) for each in arguments]
+    for each in arguments:
+        names, means = _names(each), meaning(each)
+        if len(names) > _MOST_NAMES - 2 and (choices := choices_of(each)):
+            names = names.replace(value_word(each), "WORD")
+            means += f" One of: {', '.join(choices)}."
+        yield names, means + (f" [default: {default(each)}]" if default(each) else "")
 
 
-def _row(argument: Argument) -> tuple[str, str]:
-    names, means = _names(argument), meaning(argument)
-    if len(names) > _MOST_NAMES - 2 and (choices := choices_of(argument)):
-        names = names.replace(value_word(argument), "WORD")
-        means += f" One of: {', '.join(choices)}."
-    return names, means + (f" [default: {default(argument)}]" if default(argument) else "")
-
-
-def _section(title: str, rows: Sequence[tuple[str, str]], least: int = 0) -> Iterator[RenderableType]:
+def _section(title: str, told: Iterable[tuple[str, str]], least: int = 0) -> Iterator[RenderableType]:
     """A title above two columns, the first as wide as its names, and at least ``least`` columns."""
+    rows = list(told)
     if not rows:
         return
     table = Table.grid(padding=(0, 2, 0, 0))

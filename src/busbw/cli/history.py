@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from busbw.cli.output import as_json, show
 from busbw.errors import ExitCode, UnknownWord, UsageError, nearest
 from busbw.judge import kept
 from busbw.judge.compare_arms import key_of
@@ -16,19 +16,17 @@ from busbw.judge.levels import level_of
 from busbw.judge.run import started_folder
 from busbw.model.collective import COLLECTIVES
 from busbw.model.history import KeptCase, Launch, Series
+from busbw.model.record import RunRecord
+from busbw.plan.flags.list import HistorySettings
 from busbw.record.folder import environ_home
+from busbw.record.index import Index
 from busbw.record.selection import Selection, selection_of
 from busbw.report import history as report
-from busbw.report.console import columns, print_lines
+from busbw.report.console import columns
 from busbw.report.history import Told
 from busbw.stats.change_points import WINDOW
 from busbw.terminal import has_unicode
 from busbw.units import format_flag_size
-
-if TYPE_CHECKING:
-    from busbw.model.record import RunRecord
-    from busbw.plan.flags.history import HistorySettings
-    from busbw.record.index import Index
 
 _OPERATIONS: Final = frozenset(row.name for row in COLLECTIVES)
 _WIDTH: Final = 100
@@ -47,34 +45,31 @@ def history(words: Sequence[str], settings: HistorySettings) -> ExitCode:
 
     told = kept.reading(environ_home(), read)
     if not told:
-        _refuse_misspelt(chosen)
-        _print_none(operations, settings)
-    elif settings.format == "json":
-        print(json.dumps([report.fields(each) for each in told], indent=1))
-    elif settings.format == "csv":
-        print(report.csv_text(told), end="")
-    elif settings.size is not None:
-        for each in told[: settings.limit]:
-            print_lines(report.detail(each, columns(_WIDTH), unicode=has_unicode(sys.stdout)))
-    else:
-        print_lines(report.overview(told, settings.limit))
+        _print_none(operations, chosen, settings)
+        return ExitCode.OK
+    width, unicode = columns(_WIDTH), has_unicode(sys.stdout)
+    show(
+        settings.format,
+        report.overview(told, settings.limit)
+        if settings.size is None
+        else (
+            line for each in told[: settings.limit] for line in report.detail(each, width, unicode=unicode)
+        ),
+        json=lambda: as_json([report.fields(each) for each in told]),
+        csv=lambda: report.csv_text(told),
+    )
     return ExitCode.OK
 
 
-def _refuse_misspelt(chosen: Selection) -> None:
+def _print_none(operations: set[str], chosen: Selection, settings: HistorySettings) -> None:
     """Raises UnknownWord for what no run is called, and is nearly an operation."""
     for name in chosen.names:
         if nearest(name, _OPERATIONS):
             raise UnknownWord(f"unknown operation {name!r}", name, _OPERATIONS)
-
-
-def _print_none(operations: set[str], settings: HistorySettings) -> None:
     size = f" of {format_flag_size(settings.size)}" if settings.size is not None else ""
-    what = ", ".join(sorted(operations)) or "any operation"
-    print(
-        f"no launch of {what}{size} fits in {environ_home()}; `busbw history` shows all series",
-        file=sys.stderr,
-    )
+    what = f"{', '.join(sorted(operations)) or 'any operation'}{size}"
+    none = f"no launch of {what} fits in {environ_home()}; `busbw history` shows all series"
+    print(none, file=sys.stderr)
 
 
 def _told(

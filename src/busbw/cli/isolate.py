@@ -6,9 +6,10 @@ import io
 import os
 import shlex
 import sys
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Final, TextIO
+from dataclasses import dataclass, replace
+from typing import Final, TextIO
 
 from busbw.cli.run import run, starts_ranks
 from busbw.cli.run_command import RunCommand
@@ -20,13 +21,9 @@ from busbw.launch.variables import read_here
 from busbw.machine.visible import VISIBLE, gpu_named, words_of_gpus
 from busbw.model.event import Event, EventKind
 from busbw.model.finding import Finding, Severity
+from busbw.plan.flags.hunt import HuntRanks, HuntSettings
+from busbw.plan.flags.launch import LaunchSettings
 from busbw.record.findings import LOST, hint_of_lost
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from busbw.plan.flags.hunt import HuntRanks, HuntSettings
-    from busbw.plan.flags.launch import LaunchSettings
 
 DOCUMENTS: Final = ("json", "csv")  # formats of which a reader takes one
 _LEAST_RANKS: Final = 2  # that a hunt begins again with
@@ -54,7 +51,7 @@ def hunt_command(
     """A run that hunts."""
     from busbw.plan.flags.run import RunSettings
 
-    settings = RunSettings(hunt=own, **{each.name: getattr(ranks, each.name) for each in fields(ranks)})
+    settings = RunSettings(hunt=own, **vars(ranks))
     return RunCommand((own.kind,), settings, launch, argv)
 
 
@@ -112,7 +109,9 @@ def hunt_on(command: RunCommand, out: Callable[[], TextIO], *, must_meet: bool =
         if rest is None:
             if refused is not None:
                 raise refused
-            return Hunted(_of_what_is_left(code, command.before), command, tuple(heard))
+            # A lost host or rank is a bad verdict, whatever the others are.
+            is_bad = command.before and code in (ExitCode.OK, ExitCode.UNDECIDED)
+            return Hunted(ExitCode.BAD_VERDICT if is_bad else code, command, tuple(heard))
         print(f"{rest.before[-1].claim}; starting again without it", file=sys.stderr, flush=True)
         command = rest
 
@@ -153,12 +152,6 @@ def _without_rank(command: RunCommand, heard: list[Event], host: str, why: str) 
     return replace(command, launch=launch, settings=settings, before=(*command.before, found))
 
 
-def _of_what_is_left(code: ExitCode, lost: tuple[Finding, ...]) -> ExitCode:
-    """A lost host or rank is a bad verdict, whatever the others are."""
-    is_decided = code in (ExitCode.OK, ExitCode.UNDECIDED)
-    return ExitCode.BAD_VERDICT if lost and is_decided else code
-
-
 def lost_host(heard: list[Event]) -> tuple[str, str]:
     """The host on which a rank died or hung, as the run's own judgement names it, and its words; empty where
     none is named.
@@ -169,13 +162,9 @@ def lost_host(heard: list[Event]) -> tuple[str, str]:
 
 def node_of(heard: list[Event], host: str) -> str:
     """The engine's own name of a host, where ranks met there and told it; else its name."""
-    places = [
-        place for item in heard if item["event"] == EventKind.HEADER for place in item["world"]["places"]
-    ]
-    for place in places:
-        if place["host"] == host:
-            return str(place["slurm_node"] or place["kubernetes_node"] or host)
-    return host
+    headers = (item for item in heard if item["event"] == EventKind.HEADER)
+    places = (place for item in headers for place in item["world"]["places"] if place["host"] == host)
+    return next((str(each["slurm_node"] or each["kubernetes_node"] or host) for each in places), host)
 
 
 # ---- the same launch without one of its hosts or ranks -------------------------------------------------
@@ -191,7 +180,10 @@ def without_host(launch: LaunchSettings, host: str, node: str) -> LaunchSettings
         return None
     fewer = replace(launch, nodes=str(int(launch.nodes) - 1))
     if launch.on == "slurm":
-        return replace(fewer, sbatch_args=_excluding(launch.sbatch_args, node))
+        # sbatch takes the last --exclude alone, so that has all.
+        words = split_words("--sbatch-args", launch.sbatch_args)
+        every = ",".join(filter(None, (value_of(words, "--exclude", "-x"), node)))
+        return replace(fewer, sbatch_args=shlex.join([*words, f"--exclude={every}"]))
     if launch.on == "kubernetes":
         return replace(fewer, set=(*launch.set, f"exclude={node}"))
     return None
@@ -219,10 +211,3 @@ def _other_hosts(launch: LaunchSettings, host: str) -> LaunchSettings | None:
         return None
     words = (place.host if place.slots is None else f"{place.host}:{place.slots}" for place in left)
     return replace(launch, hosts=",".join(words), hostfile=None, nodes="")
-
-
-def _excluding(text: str, node: str) -> str:
-    """Words for sbatch with another node to leave out: it takes the last --exclude alone, so that has all."""
-    words = split_words("--sbatch-args", text)
-    every = ",".join(filter(None, (value_of(words, "--exclude", "-x"), node)))
-    return shlex.join([*words, f"--exclude={every}"])

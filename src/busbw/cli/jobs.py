@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import json
+import io
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from busbw.cli.on import print_line
+from busbw.cli.output import as_json, show
 from busbw.cli.run_answer import Ended
 from busbw.errors import BusbwError, ExitCode, NotHome, UsageError
 from busbw.launch import follow, submit
@@ -21,13 +22,10 @@ from busbw.record import close
 from busbw.record import folder as folders
 from busbw.record.owner import is_owned
 from busbw.record.printed import Reading
-from busbw.report.console import print_lines
 from busbw.report.fields import aligned
 from busbw.terminal import standard_error
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+_TITLES = ("run", "engine", "job", "state", "record")
 # Title -> field.
 _CSV_COLUMNS = {
     "JobID": "job",
@@ -57,27 +55,24 @@ class _Row:
 def jobs(format_name: str, limit: int) -> ExitCode:
     """List the jobs that were submitted from here, newest first."""
     rows = [_row(folder) for folder in _jobs()[:limit]]
-    if format_name == "json":
-        print(json.dumps([_fields(row) for row in rows], indent=1))
-        return ExitCode.OK
-    if format_name == "csv":
-        _print_csv(rows)
-        return ExitCode.OK
-    if not rows:
+    if not rows and format_name == "table":
         print("no jobs; submit one: `busbw run all_reduce --on slurm -N 2`", file=sys.stderr)
         return ExitCode.OK
-    titles = ("run", "engine", "job", "state", "record")
-    print_lines(aligned([titles, *([fields[name] for name in titles] for fields in map(_fields, rows))]))
+    told = [_fields(row) for row in rows]
+    lines = aligned([_TITLES, *([fields[name] for name in _TITLES] for fields in told)])
+    show(format_name, lines, json=lambda: as_json(told), csv=lambda: _csv_text(rows, told))
     return ExitCode.OK
 
 
-def _print_csv(rows: list[_Row]) -> None:
+def _csv_text(rows: list[_Row], told: list[dict[str, str]]) -> str:
     """The list that scripts for batches of jobs keep, under its columns' names, and what became of each."""
-    table = csv.writer(sys.stdout, lineterminator="\n")
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
     table.writerow(_CSV_COLUMNS)
-    for row in rows:
-        fields = {**submit.read_submission(row.folder), **_fields(row)}
+    for row, own in zip(rows, told, strict=True):
+        fields = {**submit.read_submission(row.folder), **own}
         table.writerow([fields[name] for name in _CSV_COLUMNS.values()])
+    return text.getvalue()
 
 
 def _jobs() -> list[Path]:
@@ -85,14 +80,10 @@ def _jobs() -> list[Path]:
 
 
 def _row(folder: Path) -> _Row:
-    state = None
-    try:
+    handle, state, is_home = None, None, _is_closed(folder)
+    with contextlib.suppress(BusbwError):  # a file that a full disk or a hand damaged, an engine that is away
         handle = submit.read_handle(folder)
-    except UsageError:  # a full disk, a hand: the others are listed all the same
-        return _Row(folder, None, None, _is_closed(folder))
-    is_home = _is_closed(folder)
-    if not is_home:  # what has ended here needs no question to the engine
-        with contextlib.suppress(BusbwError):
+        if not is_home:  # what has ended here needs no question to the engine
             state = load(handle.engine).state(handle)
     return _Row(folder, handle, state, is_home)
 
@@ -159,8 +150,8 @@ def _show_ended(folder: Path, handle: Handle, format_name: str, *, is_command: b
     from busbw.cli.show import show
     from busbw.report.events import show_error
 
-    if _has_ended(handle):
-        with contextlib.suppress(BusbwError):
+    with contextlib.suppress(BusbwError):  # an engine that cannot be asked is no reason to fail
+        if load(handle.engine).state(handle).phase is Phase.ENDED:
             follow.clean(handle, folder)
     if is_command:
         for line in Reading(folder).new():
@@ -173,13 +164,6 @@ def _show_ended(folder: Path, handle: Handle, format_name: str, *, is_command: b
     if code == ExitCode.INTERRUPTED:
         print(f"{handle.engine} job {handle.id} was cancelled", file=sys.stderr)
     return code
-
-
-def _has_ended(handle: Handle) -> bool:
-    """Whether the engine says so. One that cannot be asked is no reason to fail."""
-    with contextlib.suppress(BusbwError):
-        return load(handle.engine).state(handle).phase is Phase.ENDED
-    return False
 
 
 def cancel(run: str, *, now: bool) -> ExitCode:
@@ -234,16 +218,16 @@ def _is_home(folder: Path) -> bool:
     return follow.is_home(folder)
 
 
-def _not_cleaned() -> list[Path]:
-    return [folder for folder in _jobs() if not (folder / folders.CLEANED_FILE).exists()]
-
-
 def clean(run: str) -> ExitCode:
     """Remove what ended jobs left on their engines, with the records of those that nobody followed brought
     home before; ``run`` empty means all of them.
     """
     home = folders.environ_home()
-    chosen = [folders.find_run(run, home, last=folders.is_job)] if run else _not_cleaned()
+    chosen = (
+        [folders.find_run(run, home, last=folders.is_job)]
+        if run
+        else [job for job in _jobs() if not (job / folders.CLEANED_FILE).exists()]
+    )
     worst = ExitCode.OK
     for folder in chosen:
         try:

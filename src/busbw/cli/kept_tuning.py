@@ -6,20 +6,18 @@ import os
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from busbw.errors import ExitCode, UsageError
 from busbw.files import read_input, store, write_output
 from busbw.judge.tune import Tuning, table_text
 from busbw.machine.plugins import tuner_path
+from busbw.plan.flags.tune import TuneSettings
 from busbw.record.checked import checked
 from busbw.record.folder import LAST, TUNING_FILE, environ_home, find_run
 from busbw.record.json_text import json_mapping
 from busbw.report import tune as report
 from busbw.report.console import print_lines
-
-if TYPE_CHECKING:
-    from busbw.plan.flags.tune import TuneSettings
 
 _HINT: Final = "name a run of `busbw tune`"
 

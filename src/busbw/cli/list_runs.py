@@ -9,13 +9,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from busbw.errors import BusbwError, ExitCode, UnknownWord
 from busbw.judge import compare_arms
 from busbw.model.collective import COLLECTIVES
 from busbw.model.record import RunRecord, RunStatus
 from busbw.model.result import Status
+from busbw.plan.flags.list import ListSettings
 from busbw.record import folder as folders
 from busbw.record.close import requested
 from busbw.record.owner import is_abandoned
@@ -23,9 +24,6 @@ from busbw.record.read import read_record
 from busbw.record.selection import selection_of
 from busbw.report.run_list import Listed, fields, table
 from busbw.units import counted
-
-if TYPE_CHECKING:
-    from busbw.plan.flags.list import ListSettings
 
 NOT_STARTED = "not started"
 _STAMP = len("20261121-181502")
@@ -40,7 +38,11 @@ def list_runs(words: Sequence[str], format_name: str, settings: ListSettings) ->
     named = [folder for folder in found if chosen.fits_folder(folder.name, folders.made(folder))]
     if chosen.needs_record or settings.operation or settings.status:
         every = list(_rows(named, found))
-        _check_operation(settings.operation, every)
+        # An operation, a kind of run, or a word that any of these runs has.
+        there = (word for row in every for word in (row.kind, *row.operations))
+        known = dict.fromkeys((*(row.name for row in COLLECTIVES), *_KINDS, *there))
+        if (name := settings.operation) and name not in known:
+            raise UnknownWord(f"unknown operation {name!r}", name, known)
         fitting = [row for row in every if chosen.fits_record(row.tags, row.hosts, row.version)]
         fitting = [row for row in fitting if _fits(row, settings)]
         rows, more = fitting[: settings.limit], len(fitting) - settings.limit
@@ -56,14 +58,6 @@ def list_runs(words: Sequence[str], format_name: str, settings: ListSettings) ->
     if more > 0:
         print(f"and {more} more; -n {settings.limit + more} shows all", file=sys.stderr)
     return ExitCode.OK
-
-
-def _check_operation(name: str, rows: Sequence[Listed]) -> None:
-    """Raises UnknownWord for what is neither an operation, a kind of run, nor of any of these."""
-    there = (word for row in rows for word in (row.kind, *row.operations))
-    known = dict.fromkeys((*(row.name for row in COLLECTIVES), *_KINDS, *there))
-    if name and name not in known:
-        raise UnknownWord(f"unknown operation {name!r}", name, known)
 
 
 def _print(rows: Sequence[Listed]) -> None:
@@ -111,7 +105,9 @@ def row_of(folder: Path, short: str) -> Listed:
         return Listed(**common, kind="run", status="unreadable", verdict=f"unreadable: {error.message}")
     except (OSError, ValueError, KeyError, TypeError) as error:
         return Listed(**common, kind="run", status="unreadable", verdict=f"unreadable: {error!r}")
-    status = _status(folder, record) if started else NOT_STARTED
+    status = record.status.value if started else NOT_STARTED
+    if started and record.status is RunStatus.RUNNING and is_abandoned(folder):
+        status = "killed"  # nobody is left to write its end
     return Listed(**common, status=status, **_of_record(folder, record, status))
 
 
@@ -164,13 +160,13 @@ def _verdict(folder: Path, record: RunRecord, kind: str, status: str) -> str:
         said = [counted(found[word], word) for word in ("error", "warning") if found[word]]
         return ", ".join(said) or "nothing found"
     if fields_of := record.hunt.get("fields"):
-        return max((_of_field(field) for field in fields_of), key=lambda word: word.startswith("SLOW"))
+        slow = (
+            (field, ",".join(name for suspect in field["suspects"] for name in suspect["names"]))
+            for field in fields_of
+        )
+        words = (f"{_WORDS[field['decision']]} {names}".strip() for field, names in slow)
+        return max(words, key=lambda word: word.startswith("SLOW"))
     return status
-
-
-def _of_field(field: dict[str, Any]) -> str:
-    slow = ",".join(name for suspect in field["suspects"] for name in suspect["names"])
-    return f"{_WORDS[field['decision']]} {slow}".strip()
 
 
 def _of_series(folder: Path) -> dict[str, Any]:
@@ -193,10 +189,3 @@ def _of_series(folder: Path) -> dict[str, Any]:
         "tags": series.tags,
         "peak_busbw_gb_per_s": None,
     }
-
-
-def _status(folder: Path, record: RunRecord) -> str:
-    """How far the run came; `killed` where nobody is left to write its end."""
-    if record.status is RunStatus.RUNNING and is_abandoned(folder):
-        return "killed"
-    return record.status.value

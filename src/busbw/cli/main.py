@@ -13,7 +13,7 @@ from cyclopts import CycloptsError
 from busbw.cli.app import ALL_FLAGS, app, command_line
 
 # Importing any of the commands registers all of them.
-from busbw.cli.commands.foreign import NCCL_TESTS, nccl_tests
+from busbw.cli.commands.measure import NCCL_TESTS, nccl_tests
 from busbw.cli.mistakes import understood, with_command
 from busbw.errors import BusbwError, ExitCode, SiteError, UsageError, of_system
 from busbw.plan.request import is_request, read_request

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
@@ -22,8 +23,6 @@ from busbw.model.collective import COLLECTIVES
 from busbw.redact import redact_words
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from cyclopts import App, CycloptsError
     from cyclopts.argument import Argument
 

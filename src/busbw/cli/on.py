@@ -6,24 +6,29 @@ import contextlib
 import json
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from busbw.cli.run_answer import Ended
-from busbw.cli.run_expect import check_references, judged
+from busbw.cli.run_answer import Ended, check_references, judged
+from busbw.cli.run_command import RunCommand
 from busbw.errors import BusbwError, ExitCode, SiteError, UsageError
 from busbw.launch import follow, submit
-from busbw.launch.engine import Job, JobRequest, Work, load, look_before
+from busbw.launch.engine import Handle, Job, JobRequest, Work, load, look_before
 from busbw.launch.interrupt import Interrupt
 from busbw.launch.settle import with_pbs_hosts
 from busbw.launch.variables import library_folders, read_variables
 from busbw.machine.environment import with_given
 from busbw.model.arrival import TRACE
 from busbw.model.event import Emit, EventKind, event
+from busbw.model.finding import Finding
 from busbw.plan.flags.engines import ENGINES
-from busbw.plan.flags.preflight import Asked
+from busbw.plan.flags.launch import LaunchSettings
+from busbw.plan.flags.ranks import Asked
+from busbw.plan.flags.run import RunSettings
 from busbw.plan.flags.skew import COUNTS
 from busbw.plan.flags.values import Between
 from busbw.plan.json_file import INLINE, read_text
@@ -33,19 +38,10 @@ from busbw.plan.streams import FILES, with_files
 from busbw.rank.preflight import refusal_of
 from busbw.record import folder as folders
 from busbw.record.findings import keep
+from busbw.record.printed import Line
 from busbw.redact import HIDDEN_NOTE
+from busbw.report.display import Display
 from busbw.report.live import create, display_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from busbw.cli.run_command import RunCommand
-    from busbw.launch.engine import Handle
-    from busbw.model.finding import Finding
-    from busbw.plan.flags.launch import LaunchSettings
-    from busbw.plan.flags.run import RunSettings
-    from busbw.record.printed import Line
-    from busbw.report.display import Display
 
 # A word of a command line has 128 KiB at most on Linux, and engines quote it.
 _MOST_FILE_CHARACTERS = 60_000
@@ -66,7 +62,14 @@ def run_on(command: RunCommand) -> ExitCode:
         )
     operations, launch = command.operations, settled(command.launch)
     launches = [replace(launch, nodes=str(count)) for count in node_counts(launch.nodes)] or [launch]
-    jobs = [_measuring(operations, settings, each) for each in launches]
+    # Its ranks get the settings, and join whoever starts them.
+    make = partial(_job, settings.label(operations), partial(_measuring, operations, settings))
+    jobs = [
+        replace(
+            make(each, settings.ranks, dry=settings.dry_run), backend=settings.backend, world=settings.world
+        )
+        for each in launches
+    ]
     complete = partial(_asking, operations, settings) if settings.preflight else None
     if settings.dry_run:
         _dry_run(jobs, complete, settings.format, show_secrets=settings.show_secrets)
@@ -143,31 +146,26 @@ def node_counts(text: str) -> list[int]:
     return [int(word) for word in words]
 
 
-def _measuring(operations: tuple[str, ...], settings: RunSettings, launch: LaunchSettings) -> Job:
-    """The job of one run. Its ranks get the settings, and join whoever starts them."""
-    folder = _folder(settings.label(operations), dry=settings.dry_run)
-    job = _job(folder, Work(rank_words(operations, settings, folder)), launch, settings.ranks)
-    return replace(job, backend=settings.backend, world=settings.world)
+def _measuring(operations: tuple[str, ...], settings: RunSettings, folder: object) -> Work:
+    return Work(rank_words(operations, settings, folder))
 
 
-def _job(folder: Path, work: Work, launch: LaunchSettings, ranks: int | None) -> Job:
+def _job(
+    name: str, work: Callable[[Path], Work], launch: LaunchSettings, ranks: int | None, *, dry: bool
+) -> Job:
+    # A dry run prints the same text each time. The folder is made when all is known to be well.
+    folder = Path(_DRY_FOLDER) if dry else (folders.environ_home() / folders.new_run_id(name)).absolute()
     environ = read_variables(launch.env, launch.env_file)
     prepend = library_folders(launch.library_path, environ)
     return Job(
         run_id=folder.name,
         folder=str(folder),
-        work=work,
+        work=work(folder),
         launch=launch,
         environ=with_given(environ, also=prepend),
         prepend=prepend,
         ranks=ranks,
     )
-
-
-def _folder(name: str, *, dry: bool) -> Path:
-    run_id = folders.new_run_id(name)
-    # A dry run prints the same text each time. The folder is made when all is known to be well.
-    return Path(_DRY_FOLDER) if dry else (folders.environ_home() / run_id).absolute()
 
 
 def _requests(
@@ -181,20 +179,18 @@ def _requests(
     if complete is not None:
         jobs = [complete(job, engine.request(job, facts)) for job in jobs]
     requests = [engine.request(job, facts) for job in jobs]
-    for note in dict.fromkeys(note for request in requests for note in _notes(request)):
+    notes = (
+        (*each.notes, *(each.rank_order.notes if each.rank_order is not None else ())) for each in requests
+    )
+    for note in dict.fromkeys(chain.from_iterable(notes)):
         print(f"note: {note}", file=sys.stderr)
     return requests
-
-
-def _notes(request: JobRequest) -> tuple[str, ...]:
-    return (*request.notes, *(request.rank_order.notes if request.rank_order is not None else ()))
 
 
 def _asking(operations: tuple[str, ...], settings: RunSettings, job: Job, request: JobRequest) -> Job:
     """The job, its ranks knowing how many of them and of their nodes are asked for."""
     asked = Asked(request.ranks or 0, request.nodes or 0, shared=ENGINES[request.engine].shares)
-    words = rank_words(operations, replace(settings, asked=asked), job.folder)
-    return replace(job, work=Work(words))
+    return replace(job, work=_measuring(operations, replace(settings, asked=asked), job.folder))
 
 
 def _submit_all(
@@ -207,9 +203,13 @@ def _submit_all(
             if interrupt.requested:
                 break
             try:
-                started.append(_submit(job, request, argv, settings))
+                handle = submit.submit(job, request, argv, settings)
             except BusbwError as error:
                 raise _with_fates(error, started) from error
+            print(f"submitted {handle.engine} job {handle.id} as run {job.run_id}", file=sys.stderr)
+            if job.launch.detach:
+                print(f"hint: busbw attach {job.run_id}", file=sys.stderr)
+            started.append((Path(job.folder), handle))
         return started, interrupt.requested
 
 
@@ -250,16 +250,6 @@ def _cancel(folder: Path, handle: Handle) -> None:
         print(f"interrupted: cancelled {handle.engine} job {handle.id}", file=sys.stderr)
 
 
-def _submit(
-    job: Job, request: JobRequest, argv: tuple[str, ...], settings: RunSettings | None
-) -> tuple[Path, Handle]:
-    handle = submit.submit(job, request, argv, settings)
-    print(f"submitted {handle.engine} job {handle.id} as run {job.run_id}", file=sys.stderr)
-    if job.launch.detach:
-        print(f"hint: busbw attach {job.run_id}", file=sys.stderr)
-    return Path(job.folder), handle
-
-
 def _follow(
     folder: Path,
     handle: Handle,
@@ -288,25 +278,25 @@ def _dry_run(
     shown = jobs if show_secrets else [job.without_secrets() for job in jobs]
     whole = _requests(shown, complete, dry=True)
     requests = whole if show_secrets else [request.without_secrets() for request in whole]
-    is_hidden = shown != jobs or any(
-        each.files != other.files or (not show_secrets and any(command.hides for command in other.commands))
-        for each, other in zip(requests, whole, strict=True)
+    is_hidden = not show_secrets and (
+        shown != jobs
+        or any(each.files != other.files for each, other in zip(requests, whole, strict=True))
+        or any(command.hides for request in whole for command in request.commands)
     )
     _print_dry_run(requests, format_name, is_hidden=is_hidden)
 
 
 def _print_dry_run(requests: list[JobRequest], format_name: str, *, is_hidden: bool) -> None:
     if format_name in ("json", "jsonl"):
-        note = {"note": HIDDEN_NOTE} if is_hidden else {}
         for request in requests:
             commands = [command.whole for command in request.commands]
             fields = {"engine": request.engine, "files": dict(request.files), "commands": commands}
-            print(json.dumps({**fields, **note}))
+            print(json.dumps({**fields, **({"note": HIDDEN_NOTE} if is_hidden else {})}))
         return
     if is_hidden:
         print(f"# {HIDDEN_NOTE}")
     between = "---\n" if requests[0].engine == "kubernetes" else "\n"  # documents of one YAML stream
-    print(between.join(str(request) for request in requests))
+    print(between.join(map(str, requests)))
 
 
 def print_line(line: Line) -> None:
@@ -340,7 +330,7 @@ def execute(
         raise UsageError(
             "exec takes a single number of nodes", hint="give one -N, and run exec again for another"
         )
-    job = _job(_folder("exec", dry=dry_run), Work(command, is_busbw=False), launch, ranks)
+    job = _job("exec", lambda folder: Work(command, is_busbw=False), launch, ranks, dry=dry_run)
     if dry_run:
         _dry_run([job], None, "table", show_secrets=show_secrets)
         return ExitCode.OK

@@ -20,7 +20,7 @@ from busbw.errors import UsageError
 from busbw.launch.settle import PBS_NODES
 from busbw.launch.variables import LIBRARIES, lacking
 from busbw.plan.flags.flag import flag_of
-from busbw.plan.flags.launch import OF_NEW_JOB
+from busbw.plan.flags.launch import OF_NEW_JOB, LaunchSettings
 from busbw.plan.presets.preset import Preset, names_extending, read_preset
 from busbw.record.folder import user_folder
 from busbw.redact import redact
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from cyclopts import App
     from cyclopts.argument import Argument, ArgumentCollection
 
-    from busbw.plan.flags.launch import LaunchSettings
 
 FILES_VARIABLE: Final = "BUSBW_PRESET_FILES"
 _LISTS: Final = ("--env", "--set", "--expect-use")
@@ -79,8 +78,7 @@ class PresetValues:
         presets = presets_of(token.value for token in chosen.tokens)
         engine = _engine(by_name.get("--on"), presets)
         for preset in presets:
-            _refuse_abstract(preset)
-            _refuse_other_tool(preset, commands)
+            _refuse_unusable(preset, commands)
         env = by_name.get("--env")
         said = [token.value for token in env.tokens] if env is not None else []
         _put(by_name, "--presets-used", [f"{p.name.partition('@')[0]}@{p.date}" for p in presets])
@@ -124,7 +122,10 @@ def overridden(
             yield f"{name}={redact(name, value)}, {whose}, replaces {' and '.join(others)}"
 
 
-def _refuse_abstract(preset: Preset) -> None:
+def _refuse_unusable(preset: Preset, commands: tuple[str, ...]) -> None:
+    """Raises UsageError for a preset that only exists to be extended, and for one of another tool: ranks of
+    this host would measure memory of CPUs where it means accelerators.
+    """
     if preset.is_abstract:
         name = preset.name.partition("@")[0]
         users = names_extending(name, user_files())
@@ -134,14 +135,9 @@ def _refuse_abstract(preset: Preset) -> None:
             f"preset {name} is abstract: other presets extend it",
             hint=use if users else "write a preset of your own that extends it",
         )
-
-
-def _refuse_other_tool(preset: Preset, commands: tuple[str, ...]) -> None:
-    """Ranks of this host would measure memory of CPUs where the preset means accelerators."""
     if preset.tool and commands != _ANY_TOOL:
-        command = f"`busbw {' '.join(commands)}`"
         raise UsageError(
-            f"preset {preset.name} needs another tool: {command} cannot use its devices",
+            f"preset {preset.name} needs another tool: `busbw {' '.join(commands)}` cannot use its devices",
             hint=f"use `busbw {preset.tool}` on such a node; the sweep: busbw presets show {preset.name}",
         )
 
@@ -153,8 +149,11 @@ def fill(by_name: dict[str, Argument], preset: Preset, engine: str) -> list[str]
     is_step = bool((job := by_name.get("--job-id")) is not None and job.tokens)
     said = _place_said(by_name, engine, os.environ)
     lost: dict[str, list[str]] = {}
-    for flag, words in _open_flags(by_name, preset, engine).items():
-        if is_step and flag.removeprefix("--").replace("-", "_") in (*OF_NEW_JOB, "nodes"):
+    for name, value in {**preset.run_values(engine), **preset.launch_values(engine)}.items():
+        flag, words = flag_of(name), value if isinstance(value, list) else [value]
+        if flag not in by_name or (flag not in _LISTS and by_name[flag].tokens):
+            continue  # of another command, or said by the user
+        if is_step and name in (*OF_NEW_JOB, "nodes"):
             continue  # that was asked for when the allocation was made
         if flag in said:
             if said[flag]:
@@ -165,17 +164,6 @@ def fill(by_name: dict[str, Argument], preset: Preset, engine: str) -> list[str]
     for flag, words in values.items():
         _put(by_name, flag, words, source=f"preset {preset.name}")
     return [f"{by} replaces preset {preset.name}'s {' and '.join(of)}" for by, of in lost.items()]
-
-
-def _open_flags(by_name: dict[str, Argument], preset: Preset, engine: str) -> dict[str, list[str]]:
-    """The flags of a preset that take its words."""
-    values = {**preset.run_values(engine), **preset.launch_values(engine)}
-    flags = {flag_of(name): value if isinstance(value, list) else [value] for name, value in values.items()}
-    return {
-        flag: words
-        for flag, words in flags.items()
-        if flag in by_name and (flag in _LISTS or not by_name[flag].tokens)
-    }
 
 
 def _place_said(by_name: Mapping[str, Argument], engine: str, environ: Mapping[str, str]) -> dict[str, str]:

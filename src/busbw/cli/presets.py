@@ -2,53 +2,56 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from busbw.cli import output
+from busbw.cli.output import as_json
 from busbw.cli.preset_values import user_files
-from busbw.cli.run_expect import check_references
-from busbw.errors import BusbwError, ExitCode, UsageError
+from busbw.cli.run_answer import check_references
+from busbw.errors import ExitCode, UsageError
+from busbw.judge.references.load import find
 from busbw.launch.hosts.list import read_places
+from busbw.launch.topology.order import SLURM, read_topology
+from busbw.launch.variables import read_variables
+from busbw.plan.flags.engines import ENGINES
 from busbw.plan.flags.launch import LaunchSettings
 from busbw.plan.flags.run import RunSettings
 from busbw.plan.flags.values import read_settings
+from busbw.plan.make import check_settings
+from busbw.plan.preflight import NETWORKS, make_preflight
 from busbw.plan.presets.preset import ENGINE_SECTIONS, Preset, load_file, names, read_preset
+from busbw.record.folder import environ_home
 from busbw.redact import redact_all, redact_variables
-from busbw.report.console import print_lines
 from busbw.report.fields import aligned
 
 
 def show_list(format_name: str) -> ExitCode:
     """Every preset, with the date of its values."""
     presets = [read_preset(name, user_files()) for name in names(user_files())]
-    if format_name == "json":
-        rows = [
-            {"name": p.name, "date": p.date, "summary": p.summary, "versions": p.versions} for p in presets
-        ]
-        print(json.dumps(rows, indent=1))
-        return ExitCode.OK
-    print_lines(aligned([(each.name, each.date, each.summary) for each in presets]))
+    keys = ("name", "date", "summary", "versions")
+    output.show(
+        format_name,
+        aligned([(each.name, each.date, each.summary) for each in presets]),
+        json=lambda: as_json([{key: getattr(each, key) for key in keys} for each in presets]),
+    )
     return ExitCode.OK
 
 
 def show(name: str, format_name: str) -> ExitCode:
     """Everything that a preset says, and where it is from."""
     preset = read_preset(name, user_files())
-    if format_name == "json":
-        head = {
-            "name": preset.name,
-            "source": preset.source,
-            "date": preset.date,
-            "versions": preset.versions,
-        }
-        print(json.dumps(redact_all({**head, **preset.body}), indent=1, default=str))
-        return ExitCode.OK
-    print_lines([f"{preset.name}: {preset.summary}"])
-    print_lines(f"{title:<11} {text}" for title, text in _shown(preset))
+    head = {key: getattr(preset, key) for key in ("name", "source", "date", "versions")}
+    output.show(
+        format_name,
+        (f"{preset.name}: {preset.summary}", *(f"{title:<11} {text}" for title, text in _shown(preset))),
+        json=lambda: as_json(redact_all({**head, **preset.body})),
+    )
     return ExitCode.OK
 
 
@@ -105,9 +108,12 @@ def check(path: Path) -> ExitCode:
         now = read_preset(full, (*others, path))
         count += not body.get("abstract")
         for preset in (now, *(read_preset(f"{full}@{date}", (*others, path)) for date in now.versions)):
-            _check_references(preset, f"{path}: preset {preset.name}")
+            with _named(f"{path}: preset {preset.name}: references"):
+                for reference in preset.references:
+                    find(reference, environ_home())
             for engine in _engines(preset, body):
-                _check_values(preset, engine, f"{path}: preset {preset.name}", (*others, path))
+                with _named(f"{path}: preset {preset.name}" + (f" on {engine}" if engine else "")):
+                    _check_values(preset, engine, (*others, path))
     if not count:
         raise UsageError(f"{path} has no usable preset", hint="remove `abstract: true` from one")
     if not head.get("source") or not head.get("date"):
@@ -130,40 +136,25 @@ def _engines(preset: Preset, own: Mapping[str, Any]) -> Iterator[str]:
             yield engine
 
 
-def _check_values(preset: Preset, engine: str, place: str, files: tuple[Path, ...]) -> None:
-    where = f"{place} on {engine}" if engine else place
+@contextmanager
+def _named(place: str) -> Iterator[None]:
+    """An error says where in the file it is."""
     try:
-        settings, launch = _parsed(preset, engine)
-        _check_run(settings, preset, files)
-        _check_files(launch)
-        if engine:
-            _check_launch(launch, engine)
+        yield
     except UsageError as error:
-        raise UsageError(f"{where}: {error.message}", hint=error.hint) from error
+        raise UsageError(f"{place}: {error.message}", hint=error.hint) from error
 
 
-def _check_references(preset: Preset, place: str) -> None:
-    from busbw.judge.references.load import find
-    from busbw.record.folder import environ_home
-
-    for name in preset.references:
-        try:
-            find(name, environ_home())
-        except BusbwError as error:
-            raise UsageError(f"{place}: references: {error.message}", hint=error.hint) from error
-
-
-def _parsed(preset: Preset, engine: str) -> tuple[RunSettings, LaunchSettings]:
-    """The preset's values read as flags of `busbw run` would be."""
-    run, launch = preset.run_values(engine), preset.launch_values(engine)
-    launched = read_settings(LaunchSettings, {**launch, "on": engine or None})
-    return read_settings(RunSettings, run), launched
+def _check_values(preset: Preset, engine: str, files: tuple[Path, ...]) -> None:
+    """As flags of `busbw run` are read; the engine says what it can before any cluster is asked."""
+    launch = read_settings(LaunchSettings, {**preset.launch_values(engine), "on": engine or None})
+    _check_run(read_settings(RunSettings, preset.run_values(engine)), preset, files)
+    _check_files(launch)
+    if engine:
+        import_module(ENGINES[engine].check or ENGINES[engine].module).check(launch)
 
 
 def _check_run(settings: RunSettings, preset: Preset, files: tuple[Path, ...]) -> None:
-    from busbw.plan.make import check_settings
-    from busbw.plan.preflight import NETWORKS, make_preflight
-
     checked = make_preflight(replace(settings, expect_use=preset.expects))
     own = {environ.get("NCCL_NET", "").lower() for environ in map(preset.environ, ("", *ENGINE_SECTIONS))}
     for word in checked.expects:
@@ -179,26 +170,11 @@ def _check_run(settings: RunSettings, preset: Preset, files: tuple[Path, ...]) -
 
 def _check_files(launch: LaunchSettings) -> None:
     """Files that are read where busbw is started, so here; and hosts, in a file or not."""
-    from busbw.launch.topology.order import SLURM, read_topology
-    from busbw.launch.variables import read_variables
-
     for name in ("env_file", "setup_script", "hostfile"):
         path = getattr(launch, name)
         if path is not None and not path.is_file():
-            raise UsageError(
-                f"{name}: there is no file {path}",
-                hint="give its full path on this machine",
-            )
+            raise UsageError(f"{name}: there is no file {path}", hint="give its full path on this machine")
     read_variables((), launch.env_file)
     if launch.hosts or launch.hostfile is not None:
         read_places(launch)
     read_topology(replace(launch, topology=tuple(name for name in launch.topology if name != SLURM)))
-
-
-def _check_launch(launch: LaunchSettings, engine: str) -> None:
-    """What the engine says of the values, before any cluster is asked."""
-    from importlib import import_module
-
-    from busbw.plan.flags.engines import ENGINES
-
-    import_module(ENGINES[engine].check or ENGINES[engine].module).check(launch)

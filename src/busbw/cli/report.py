@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from busbw.cli.compare import series_folder
 from busbw.cli.compare_inputs import known_scatter, read_arm
@@ -17,24 +17,21 @@ from busbw.cli.history import history_of
 from busbw.cli.kept_tuning import is_tuning, read_tuning
 from busbw.errors import ExitCode, UsageError
 from busbw.files import write_output
-from busbw.judge.compare import compare_all
+from busbw.judge.compare import Comparison, compare_all
 from busbw.judge.compare_setups import compared_series
+from busbw.judge.matching import MadeWith
 from busbw.judge.references.load import built_in
 from busbw.launch import series as setup_series
+from busbw.model.record import RunRecord
 from busbw.record.read import read_rounds
 from busbw.report import markdown, page, plots
 from busbw.report.console import columns, print_lines
 from busbw.report.fields import UNBOUND
 from busbw.report.hunt import lost_rounds
+from busbw.report.plots import Plot
 from busbw.report.progress import progress
 from busbw.report.reported import Reported
 from busbw.report.view import HuntReport, ReportView, SeriesReport, Shown, TuningReport, view
-
-if TYPE_CHECKING:
-    from busbw.judge.compare import Comparison
-    from busbw.judge.matching import MadeWith
-    from busbw.model.record import RunRecord
-    from busbw.report.plots import Plot
 
 TERMINAL: Final = "-"
 _PAGE: Final = ".html"

@@ -12,20 +12,24 @@ import os
 import socket
 import sys
 import threading
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from busbw.cli.preset_values import lines_for_joined
-from busbw.cli.run_answer import Ended, load_answer
-from busbw.cli.run_expect import check_references, judged
+from busbw.cli.run_answer import Ended, check_references, judged, load_answer
+from busbw.cli.run_command import RunCommand
 from busbw.errors import BusbwError, ExitCode, LauncherMismatch, SiteError, UsageError
 from busbw.launch.variables import lacking, read_here
 from busbw.machine.backends import NCCL_VARIABLE, choose_backend
 from busbw.machine.environment import given_here, with_given
 from busbw.model.event import Event, EventKind, event
+from busbw.model.plan import Plan
 from busbw.plan.flags.flag import flag_of
+from busbw.plan.flags.launch import LaunchSettings
+from busbw.plan.flags.run import RunSettings
 from busbw.plan.make import check_settings, make_plan
 from busbw.rank.profile import TOOL, profile_words, profiler_environ
 from busbw.rank.world.identity import Identity, identify
@@ -36,14 +40,8 @@ from busbw.terminal import standard_error
 from busbw.units import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from busbw.cli.run_command import RunCommand
     from busbw.launch.base import LaunchRequest
     from busbw.model.finding import Finding
-    from busbw.model.plan import Plan
-    from busbw.plan.flags.launch import LaunchSettings
-    from busbw.plan.flags.run import RunSettings
     from busbw.rank.rank0 import Request
     from busbw.rank.world.select import WorldChoice
     from busbw.report.display import Display

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from busbw.model.event import Emit, Event
+from busbw.plan.flags.launch import LaunchSettings
+from busbw.plan.flags.run import RunSettings
 
 if TYPE_CHECKING:
     from busbw.model.finding import Finding
-    from busbw.plan.flags.launch import LaunchSettings
-    from busbw.plan.flags.run import RunSettings
 
 
 def _ignore(item: Event) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from busbw.cli import output
+from busbw.cli.output import as_json
 from busbw.cli.run_answer import answered
 from busbw.cli.samples import samples_and_digests, say_damage
 from busbw.errors import ExitCode, UsageError
@@ -25,7 +26,7 @@ from busbw.record.folder import (
     launch_folders,
 )
 from busbw.record.read import read_record, read_rounds
-from busbw.report.console import columns, print_lines
+from busbw.report.console import columns
 from busbw.report.events import show_hang
 from busbw.report.fields import UNBOUND, aligned
 from busbw.report.hunt import lost_rounds
@@ -62,7 +63,12 @@ def show(
     folder = find_run(run, environ_home())
     is_whole = not (ranks or histogram or case is not None)
     if (folder / SERIES_FILE).is_file() and is_whole:
-        return _show_series(folder, format_name)
+        from busbw.cli.compare_series import show_series
+        from busbw.plan.flags.compare import CompareSettings
+
+        if format_name == "jsonl":
+            raise UsageError("a series of setups has no events", hint="use --format table, csv or json")
+        return show_series((folder,), CompareSettings(), format_name)
     if (folder / TUNING_FILE).is_file() and is_whole and format_name == "table" and not wide:
         from busbw.cli.kept_tuning import show_tuning
 
@@ -83,15 +89,6 @@ def show(
     elif record.status is RunStatus.INTERRUPTED:
         print("the run was interrupted; only what it finished is shown", file=sys.stderr)
     return ExitCode.OK
-
-
-def _show_series(folder: Path, format_name: str) -> ExitCode:
-    from busbw.cli.compare_series import show_series
-    from busbw.plan.flags.compare import CompareSettings
-
-    if format_name == "jsonl":
-        raise UsageError("a series of setups has no events", hint="use --format table, csv or json")
-    return show_series((folder,), CompareSettings(), format_name)
 
 
 def _kind(plan: Plan) -> Kind:
@@ -173,13 +170,15 @@ def _show_parts(
                 raise
             # The samples of a case can be missing from a run that was killed; the others are still there.
             print(f"warning: {error.message}", file=sys.stderr)
-    if format_name == "json":
-        print(json.dumps([{"part": name, **asdict(part)} for name, part in parts], indent=1))
-        return
-    for position, (_, part) in enumerate(parts):
-        if position:
-            print("#")
-        _print(record, part, digests)
+    output.show(
+        format_name,
+        (
+            line
+            for position, (_, part) in enumerate(parts)
+            for line in (*(["#"] if position else []), *_lines_of(record, part, digests))
+        ),
+        json=lambda: as_json([{"part": name, **asdict(part)} for name, part in parts]),
+    )
 
 
 def _refuse_series(folder: Path, names: Names) -> None:
@@ -208,17 +207,18 @@ def _parts(
         yield "detail", case_detail(record, case, samples)
 
 
-def _print(record: RunRecord, part: Part, digests: Rows) -> None:
+def _lines_of(record: RunRecord, part: Part, digests: Rows) -> Iterator[str]:
     from busbw.judge.ranks import RankTable
     from busbw.judge.samples import Distribution
     from busbw.report.ranks import rank_lines
 
     if isinstance(part, RankTable):
-        print_lines(rank_lines(record.plan, part))
-    elif isinstance(part, Distribution):
-        print_lines(_histogram_lines(record, part, digests))
-    else:
-        print_lines(_detail_lines(record, part))
+        return iter(rank_lines(record.plan, part))
+    return (
+        _histogram_lines(record, part, digests)
+        if isinstance(part, Distribution)
+        else _detail_lines(record, part)
+    )
 
 
 def _histogram_lines(record: RunRecord, spread: Distribution, digests: Rows) -> Iterator[str]:
@@ -266,8 +266,5 @@ def show_provenance(run: str, format_name: str, *, alone: bool) -> ExitCode:
     folder = started_folder(run)
     files = [str(path.relative_to(folder)) for path in sorted((folder / EVIDENCE_FOLDER).glob("*"))]
     told = provenance(read_record(folder), files)
-    if format_name == "json":
-        print(json.dumps(asdict(told), indent=1))
-    else:
-        print_lines(provenance_lines(told))
+    output.show(format_name, provenance_lines(told), json=lambda: as_json(asdict(told)))
     return ExitCode.OK

@@ -6,23 +6,27 @@ import io
 import json
 import os
 import secrets
+import shlex
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 from busbw.cli.compare_series import compared
 from busbw.cli.compare_setups import measure_here, series_plan, starter
 from busbw.cli.kept_tuning import emit
 from busbw.cli.on import node_counts
 from busbw.cli.run import run
-from busbw.cli.tune_knobs import launches, tune_knobs
+from busbw.cli.run_command import RunCommand
 from busbw.errors import ExitCode, UsageError
 from busbw.files import store
 from busbw.judge import knobs
+from busbw.judge.compare import Comparison, Verdict
 from busbw.judge.compare_setups import setup_arms
+from busbw.judge.knobs import leader
 from busbw.judge.tune import Tuning, confirmed, lost_arm, nodes_of, races, table_text
 from busbw.launch import series as setup_series
 from busbw.launch.series_job import follow_series, runs_in_one_job, submit_series
@@ -31,6 +35,8 @@ from busbw.machine.plugins import tuner_path
 from busbw.model.arm import FUNCTIONS
 from busbw.model.event import Event, EventKind
 from busbw.plan.flags.compare import CompareSettings
+from busbw.plan.flags.tune import TuneSettings
+from busbw.plan.setup_file import read_knobs
 from busbw.plan.setups import Setup
 from busbw.plan.swept import operation_names
 from busbw.rank.world.identity import identify
@@ -38,13 +44,9 @@ from busbw.record.folder import LAST, TUNING_FILE
 from busbw.record.read import read_record
 from busbw.report import tune as report
 from busbw.report.console import print_lines
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from busbw.cli.run_command import RunCommand
-    from busbw.judge.compare import Comparison
-    from busbw.plan.flags.tune import TuneSettings
+from busbw.report.fields import remark
+from busbw.report.tune import COLUMNS
+from busbw.units import counted, format_share, format_size
 
 MOST_LOST: Final = 3  # arms; then it is not the arms
 DEFAULT, TUNED = "NCCL's own", "tuned"
@@ -116,14 +118,12 @@ def _visited(heard: Sequence[Event]) -> int | None:
     for item in reversed(heard):
         if item["event"] == EventKind.PROGRESS and "case" in item:
             return int(item["case"])
-        if item["event"] == EventKind.PASS or (item["event"] == EventKind.CASE and _is_whole(item["result"])):
+        # Of a race that is cut short, cases that had some of their passes are told too.
+        result = item["result"] if item["event"] == EventKind.CASE else None
+        is_whole = result is not None and len(result["pass_samples"]) >= int(result["passes"])
+        if item["event"] == EventKind.PASS or is_whole:
             return None
     return None
-
-
-def _is_whole(result: dict[str, Any]) -> bool:
-    """Whether a case had all its passes: of a race that is cut short, those that had some are told too."""
-    return len(result["pass_samples"]) >= int(result["passes"])
 
 
 def _check(command: RunCommand) -> None:
@@ -206,3 +206,73 @@ def _losers(series: setup_series.Series) -> frozenset[str]:
     _, records = setup_series.read_series(series.folder)
     nodes = series.nodes[0]
     return knobs.losers(setup_arms(series.folder.name, series.names, series.outcomes, records, nodes))
+
+
+# ---- variables that need a launch of their own --------------------------------------------------------
+
+
+# Launches the setups in turn, the first being how it is, and compares them.
+Compare = Callable[[tuple[Setup, ...]], Comparison]
+AS_IT_IS: Final = "as it is"
+_NONE: Final = "no value is faster without being slower or failing somewhere"
+
+
+def launches(path: Path, blocks: int) -> list[str]:
+    """What would be launched for the knobs of a file, in words. Raises UsageError for a file that is none."""
+    knobs = read_knobs(path)
+    tried = [f"# {name}: {AS_IT_IS}, {', '.join(values)}" for name, values in knobs.items()]
+    most = blocks * (sum(1 + len(values) for values in knobs.values()) + 2)
+    said = f"at most {most} launches: {counted(blocks, 'block')} a variable, each on top of the best values"
+    return [*tried, f"# {said} so far, and as many to confirm", "# one of them, as a run of its own:"]
+
+
+def tune_knobs(path: Path, compare: Compare, format_name: str) -> ExitCode:
+    """Try the knobs of a file and print what to set. Raises UsageError for a file that is none."""
+    taken: dict[str, str] = {}
+    told = []
+    for name, values in read_knobs(path).items():
+        tried = {f"{name}={value}": {**taken, name: value} for value in values}
+        setups = (Setup(AS_IT_IS, environ=taken), *(Setup(word, environ=own) for word, own in tried.items()))
+        race = compare(setups)
+        best, saved = leader(race)
+        taken = tried.get(best, taken)
+        told.append(f"{best} saves {format_share(saved)}" if best in tried else f"{name}: {_NONE}")
+        out = [arm.name for arm in race.candidates if arm.failures or arm.wrong]
+        told += [f"{word} is out: a launch failed or had wrong data" for word in out]
+    final = compare((Setup(AS_IT_IS), Setup("tuned", environ=taken))) if taken else None
+    if format_name == "json":
+        print(
+            json.dumps({"taken": taken, "tried": told, "confirmed": final is not None and _gains(final) > 0})
+        )
+    else:
+        remarks = (_answer(taken, final), *(f"tried: {each}" for each in told))
+        print_lines([*(line for each in remarks for line in remark(each, COLUMNS)), *_next(taken, final)])
+    return ExitCode.OK
+
+
+def _gains(final: Comparison) -> int:
+    """In how many cases all that was taken is faster; none where it is slower in any."""
+    verdicts = [row.verdict for row in final.rows]
+    is_bad = any(verdict in (Verdict.SLOWER, Verdict.FAILED, Verdict.MISSING) for verdict in verdicts)
+    return 0 if is_bad else verdicts.count(Verdict.FASTER)
+
+
+def _answer(taken: Mapping[str, str], final: Comparison | None) -> str:
+    if final is None:
+        return f"nothing to gain: {_NONE}"
+    gains = _gains(final)
+    words = ", ".join(f"{name}={value}" for name, value in taken.items())
+    if not gains:
+        return f"nothing to gain: {words} looked faster, and fresh launches did not show it"
+    faster = [row for row in final.rows if row.verdict is Verdict.FASTER and row.speedup]
+    most = max(faster, key=lambda row: row.speedup or 0.0)
+    share = format_share(1 - 1 / (most.speedup or 1.0))
+    where = f"{most.key.collective} {format_size(most.key.size_bytes)} {most.key.placement}"
+    return f"{gains} of {len(final.rows)} cases gain, at most {share} ({where}), with {words}"
+
+
+def _next(taken: Mapping[str, str], final: Comparison | None) -> Sequence[str]:
+    if final is None or not _gains(final):
+        return []
+    words = " ".join(f"{name}={shlex.quote(value)}" for name, value in taken.items())
+    return [f"# next: export {words}"]

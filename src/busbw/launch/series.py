@@ -25,7 +25,7 @@ from busbw.launch.launcher_words import words_of_ranks
 from busbw.launch.story import LAST_LINES
 from busbw.model.event import Event, EventKind, error_event, error_words
 from busbw.model.record import RunRecord
-from busbw.plan.flags.names import NameSettings
+from busbw.plan.flags.ranks import NameSettings
 from busbw.plan.setups import Setup, blocks
 from busbw.record import folder as folders
 from busbw.record.checked import checked

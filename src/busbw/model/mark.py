@@ -42,8 +42,7 @@ MARKS: Final = (  # the worst first: a row of a terminal shows one
     Mark("throttled", "power or heat held a GPU's clocks down: check its power limit and cooling"),
     Mark("clock", "the ranks' clocks ran apart or are too coarse for a time this short: do not use its skew"),
     Mark(
-        PART_ALONE,
-        'for over a tenth of its time not all streams were under way: use ops_per_iter "balanced"',
+        PART_ALONE, 'for over a tenth of its time not all streams were under way: use ops_per_iter "balanced"'
     ),
     Mark("stopped", "a limit ended sampling before the interval was narrow enough: give more --case-time"),
 )

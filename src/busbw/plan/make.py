@@ -1,25 +1,26 @@
-"""Settings to plan, once the number of ranks is known."""
+"""Settings to plan, once the number of ranks is known: of a run, of a hunt, of what is repeated."""
 
 from __future__ import annotations
 
 import secrets
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from busbw.errors import UsageError
 from busbw.model.arrival import NONE, TRACE, Arrival
 from busbw.model.collective import collective
+from busbw.model.hunt import BANDWIDTH, BOTH_WAYS, LATENCY, METRICS, QUICKEST, RESENT, Hunt, Rules
 from busbw.model.plan import CallOptions, Limits, Plan, Stream, Timing
 from busbw.model.result import FIELD_WORDS
+from busbw.model.soak import Soak
+from busbw.plan.flags.hunt import HuntSettings
 from busbw.plan.flags.ranks import MOST_RANKS
 from busbw.plan.flags.run import RunSettings
 from busbw.plan.flags.values import MOST_CALLS, Between
-from busbw.plan.hunt import check_hunt, make_hunt_plan
 from busbw.plan.neighbours import make_neighbours
 from busbw.plan.preflight import make_preflight
-from busbw.plan.soak import check_soak, with_soak
 from busbw.plan.streams import check_streams, make_streams
-from busbw.plan.swept import check_sweep, operation_names, swept
+from busbw.plan.swept import check_sweep, in_one_placement, operation_names, swept
 from busbw.plan.trace_file import name_of, read_trace
 
 MOST_CALLS_PER_GRAPH: Final = 4096  # a bound of ours: larger graphs take seconds to capture
@@ -33,6 +34,10 @@ ARRIVAL_COLUMNS: Final = ("last", "skew", "imbalance", "n")
 # A sample of a stream holds several calls: it has no percentiles of one.
 STREAM_COLUMNS: Final = ("overlap", "imbalance", "n")
 EVIDENCE: Final = ("counters", "algorithm")
+# Settings that are fields of a plan as they are.
+_AS_SET: Final = (
+    *("data", "save_wrong", "nccl_topology", "pin", "unique_buffers", "tuner_table", "raw_ranks"),
+)
 # Numbered as nccl-tests' -a.
 _AVERAGES: Final = ("rank0", "avg", "min", "max")
 # The last four are one loop of all -n calls, and over ranks as -a says.
@@ -50,43 +55,47 @@ def make_plan(operations: tuple[str, ...], settings: RunSettings, backend: str, 
         return make_hunt_plan(settings.hunt, settings, backend)
     seed = secrets.randbits(48) if settings.seed is None else settings.seed
     settings = replace(settings, seed=seed)  # of what is drawn for the plan, too
-    timing = _with_trace(_timing(settings, backend), settings, ranks)
+    common = _common(settings, backend, ranks)
     streams: tuple[Stream, ...] = ()
     if settings.streams:
         streams, once = make_streams(operations, settings, backend, ranks)
     else:
-        _require_last_arrival(timing, operation_names(operations))
+        _require_last_arrival(common["timing"], operation_names(operations))
         once = swept(operations, settings, backend, ranks)
     plan = Plan(
         backend=backend,
         cases=once.cases,
         buffer_bytes=once.buffer_bytes,
-        limits=_limits(settings),
         # The null backend moves nothing, so there is nothing to check.
         checks=0 if backend == "null" else settings.check,
         seed=seed,
         rotate=not settings.hot,
         nccl_path=settings.nccl,
-        options=_options(settings, backend),
-        timing=timing,
-        show=_show(settings, timing, backend),
         groups=once.pattern.groups,
         counts=once.pattern.counts,
         pairs=once.pattern.pairs,
-        data=settings.data,
-        save_wrong=settings.save_wrong,
-        nccl_topology=settings.nccl_topology,
-        pin=settings.pin,
         streams=streams,
-        preflight=make_preflight(settings),
-        evidence=_evidence(settings),
-        profile=_profile(settings),
-        unique_buffers=settings.unique_buffers,
-        tuner_table=settings.tuner_table,
-        raw_ranks=settings.raw_ranks,
-        beside=make_neighbours(settings, backend, ranks),
+        **{name: getattr(settings, name) for name in _AS_SET},
+        **common,
     )
     return with_soak(plan, settings)
+
+
+def _common(settings: RunSettings, backend: str, ranks: int) -> dict[str, Any]:
+    """The fields of a plan that do not depend on its cases; 0 ``ranks`` where these are not known yet. Raises
+    UsageError.
+    """
+    timing = _with_trace(_timing(settings, backend), settings, ranks)
+    return {
+        "limits": _limits(settings),
+        "options": _options(settings, backend),
+        "timing": timing,
+        "show": _show(settings, timing, backend),
+        "preflight": make_preflight(settings),
+        "evidence": _evidence(settings),
+        "profile": _profile(settings),
+        "beside": make_neighbours(settings, backend, ranks),
+    }
 
 
 def _profile(settings: RunSettings) -> str:
@@ -135,14 +144,7 @@ def check_settings(operations: tuple[str, ...], settings: RunSettings) -> None:
     else:
         _require_last_arrival(timing, operation_names(operations))
         check_sweep(operations, settings)
-    _with_trace(timing, settings, settings.ranks or 0)
-    _limits(settings)
-    _options(settings, settings.backend)
-    _show(settings, timing, settings.backend)
-    make_preflight(settings)
-    _evidence(settings)
-    _profile(settings)
-    make_neighbours(settings, settings.backend)
+    _common(settings, settings.backend, settings.ranks or 0)
     check_soak(settings)
 
 
@@ -237,14 +239,10 @@ def _timing(settings: RunSettings, backend: str) -> Timing:
         raise UsageError("latency mode measures single calls, without -G and -m", hint="leave them out")
     if time == "span" and "nccl" in (backend, settings.backend):
         raise UsageError(
-            "--time span needs synchronised clocks, and GPU clocks are not",
-            hint="use --time max or last",
+            "--time span needs synchronised clocks, and GPU clocks are not", hint="use --time max or last"
         )
     if time == "span" and settings.backend == "null":
-        raise UsageError(
-            "--time span needs a clock, and the null backend has none",
-            hint="use --backend mpi",
-        )
+        raise UsageError("--time span needs a clock, and the null backend has none", hint="use --backend mpi")
     return Timing(mode=mode, time=time, arrival=str(settings.arrival), barrier=settings.blocking != 2)
 
 
@@ -294,3 +292,109 @@ def _check_statistics(words: list[str]) -> None:
         from busbw.stats.statistic import parse_statistics  # with numpy, which a front process may not need
 
         parse_statistics(" ".join(words), FIELD_WORDS)
+
+
+# ---- hunts --------------------------------------------------------------------------------------------
+
+
+# Long enough a message that the wire decides, short enough a test that a round takes a moment.
+_DEFAULT_SIZE: Final = {"nccl": 64 << 20, "mpi": 4 << 20, "null": 4 << 20}
+_ELEMENT_BYTES: Final = 4
+
+# By kind of hunt. Where nothing of the ranks goes over TCP, nothing of theirs is resent.
+_METRICS: Final = {
+    "isolate": (*METRICS, RESENT),
+    "pairs": (BANDWIDTH, LATENCY, BOTH_WAYS),
+    "rails": (BANDWIDTH,),
+}
+
+
+def check_hunt(settings: RunSettings) -> None:
+    """Raises UsageError for what no hunt can have."""
+    if settings.minbytes is not None and settings.minbytes < _ELEMENT_BYTES:
+        raise UsageError(f"-b {settings.minbytes.text} is less than an element", hint="give -b 4 or more")
+    make_preflight(settings)
+
+
+def make_hunt_plan(own: HuntSettings, settings: RunSettings, backend: str) -> Plan:
+    """The plan of a hunt. Raises UsageError for what cannot be meant."""
+    check_hunt(settings)
+    asked_bytes = _DEFAULT_SIZE[backend] if settings.minbytes is None else settings.minbytes
+    size_bytes = asked_bytes // _ELEMENT_BYTES * _ELEMENT_BYTES
+    seed = secrets.randbits(48) if settings.seed is None else settings.seed
+    loss, slower = float(own.loss), float(own.slower)  # from which on a part is slow
+    floors = Rules().floors | {BANDWIDTH: loss, LATENCY: slower, QUICKEST: slower}
+    return Plan(
+        backend=backend,
+        cases=(),
+        buffer_bytes=size_bytes,
+        limits=Limits(),
+        checks=0,
+        seed=seed,
+        rotate=not settings.hot,
+        nccl_path=settings.nccl,
+        # A wait for a GPU gives up by itself, and says for whom.
+        options=CallOptions(timeout_s=float(own.round_timeout)),
+        pin=settings.pin,
+        preflight=make_preflight(settings),
+        hunt=Hunt(
+            own.kind,
+            size_bytes,
+            Rules(metrics=_METRICS[own.kind], floors=floors, rounds=own.rounds, seed=seed),
+            wait=own.wait,
+            timeout_s=float(own.round_timeout),
+            nic=own.each_nic,
+            halves=own.halves,
+        ),
+    )
+
+
+# ---- what is repeated ---------------------------------------------------------------------------------
+
+
+# So many windows make a level known (``stats.levels``) while a short soak lasts. Where there are several
+# cases, each waits for the windows of the others.
+_WINDOW_S: Final = 10.0
+_SHORTEST_S: Final = 0.25
+_OF_SEVERAL_S: Final = 1.0
+_LEAST_WINDOWS: Final = 120
+
+
+def check_soak(settings: RunSettings) -> None:
+    """Raises UsageError for what a soak does not do."""
+    if not settings.repeats:
+        return
+    for flag, given in (
+        ("--launches", settings.launches > 1),
+        ("--profile", settings.profile != "none"),
+        ("--outer-iters", settings.outer_iters is not None),
+        ("-n 0", settings.iters == 0),
+    ):
+        if given:
+            what = "a soak" if settings.soak is not None else "--cycles"
+            raise UsageError(f"{flag} cannot be combined with {what}", hint=f"leave {flag} out")
+
+
+def with_soak(plan: Plan, settings: RunSettings) -> Plan:
+    """The plan, repeated where that is asked for. Raises UsageError where no case is left."""
+    if not settings.repeats:
+        return plan
+    own, cases = settings.soak, plan.cases
+    if own is None:
+        seconds, window_s = plan.limits.budget_seconds, plan.limits.case_seconds
+    else:
+        seconds = None if own.time is None else float(own.time)
+        cases = in_one_placement(case for case in cases if case.applicable)
+        window_s = _WINDOW_S if len(cases) == 1 else _OF_SEVERAL_S
+    if not any(case.applicable for case in cases):
+        raise UsageError(plan.cases[0].reason, hint="choose another operation, type or number of ranks")
+    if seconds is not None:
+        window_s = min(window_s, max(_SHORTEST_S, seconds / _LEAST_WINDOWS / len(cases)))
+    limits = replace(plan.limits, case_seconds=window_s, budget_seconds=None)
+    return replace(
+        plan,
+        cases=cases,
+        limits=limits,
+        raw_ranks=0,  # of rank 0 and the slowest: enough to see which call was slow
+        soak=Soak(seconds, None if own else settings.cycles or None, settings.keep_going),
+    )

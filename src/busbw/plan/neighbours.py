@@ -149,11 +149,7 @@ def _length(value: str, where: str) -> int:
     return length_ns
 
 
-_OPTIONS: Final[Mapping[str, _Read]] = {
-    "share": _share,
-    "sms": _sms,
-    "length": _length,
-}
+_OPTIONS: Final[Mapping[str, _Read]] = {"share": _share, "sms": _sms, "length": _length}
 _OF_GEMM: Final[Mapping[str, _Read]] = {"n": _edge}
 _LEAST_EDGE: Final = 256
 _MOST_EDGE: Final = 16384  # 13 ms on an H200, and 1.6 GB

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from busbw.errors import UsageError
 from busbw.model.counts import CountTable
 from busbw.plan.counts_file import read_matrix, read_metadata
+from busbw.plan.flags.flag import flag_of
 from busbw.plan.flags.run import RunSettings
-from busbw.plan.generated import spread_table
 from busbw.plan.groups import Groups, groups_of_size, read_groups, split_groups
 from busbw.plan.json_file import only_entry, rank_numbers, read_entries
 from busbw.plan.neighbours import left_by
-from busbw.plan.router import skew_tables
+from busbw.plan.router import skew_tables, spread_table
 
 # Of source and target.
 Pairs = tuple[tuple[int, int], ...]
@@ -71,57 +71,46 @@ def read_pairs(path: str, ranks: int) -> Pairs:
 
 
 def _groups(settings: RunSettings, ranks: int) -> Groups:
-    said = {
-        "--groups": bool(settings.groups),
-        "--group-size": settings.group_size is not None,
-        "--split": bool(settings.split),
-    }
-    given = [flag for flag in said if said[flag]]
+    if settings.beside and (left := left_by(settings, ranks)):
+        return (left,)
+    match _one_of(settings, {"groups": "", "group_size": None, "split": ""}):
+        case "--groups":
+            return read_groups(settings.groups, ranks)
+        case "--group-size":
+            return groups_of_size(settings.group_size or 0, ranks)
+        case "--split":
+            return split_groups(settings.split, ranks)
+    return ()
+
+
+def _one_of(settings: RunSettings, unsaid: Mapping[str, object]) -> str:
+    """The flag of these settings that is given, empty where none is. Raises UsageError for several."""
+    given = [flag_of(name) for name, default in unsaid.items() if getattr(settings, name) != default]
     if len(given) > 1:
         raise UsageError(f"{' and '.join(given)} cannot be combined", hint="give one of them")
-    if settings.groups:
-        return read_groups(settings.groups, ranks)
-    if settings.group_size is not None:
-        return groups_of_size(settings.group_size, ranks)
-    if settings.split:
-        return split_groups(settings.split, ranks)
-    left = left_by(settings, ranks) if settings.beside else ()
-    return (left,) if left else ()
+    return given[0] if given else ""
 
 
 def _tables(settings: RunSettings, names: Sequence[str], sizes: Sequence[int]) -> tuple[CountTable, ...]:
-    said = {
-        "--counts": bool(settings.counts),
-        "--matrix": bool(settings.matrix),
-        "--spread": settings.spread is not None,
-        "--skew": settings.skew is not None,
-    }
-    given = [flag for flag in said if said[flag]]
+    flag = _one_of(settings, {"counts": "", "matrix": "", "spread": None, "skew": None})
     if settings.matrix_scale != 1 and not settings.matrix:
         raise UsageError("--matrix-scale needs --matrix", hint="give --matrix FILE")
-    if not given:
+    if not flag:
         return ()
-    if len(given) > 1:
-        raise UsageError(f"{' and '.join(given)} cannot be combined", hint="give one of them")
     if len(set(sizes)) > 1:
-        raise UsageError(f"{given[0]} needs groups of one size, these have {sorted(set(sizes))} ranks")
-    allowed = ("alltoallv", "all_gatherv") if given[0] in ("--counts", "--skew") else ("alltoallv",)
-    variable = _require(given[0], names, allowed)
-    if settings.skew is not None:
-        skew, seed = settings.skew, settings.seed or 0
-        return tuple(table for name in variable for table in skew_tables(skew, name, sizes[0], seed))
-    return tuple(_table(settings, given[0], name, variable, sizes[0]) for name in variable)
-
-
-def _table(settings: RunSettings, flag: str, name: str, variable: Sequence[str], ranks: int) -> CountTable:
+        raise UsageError(f"{flag} needs groups of one size, these have {sorted(set(sizes))} ranks")
+    allowed = ("alltoallv", "all_gatherv") if flag in ("--counts", "--skew") else ("alltoallv",)
+    variable, ranks = _require(flag, names, allowed), sizes[0]
     if flag == "--counts":
         if len(variable) > 1:
             raise UsageError("--counts takes one operation", hint="run alltoallv and all_gatherv separately")
-        return read_metadata(settings.counts, name, ranks)
+        return (read_metadata(settings.counts, variable[0], ranks),)
     if flag == "--matrix":
-        return read_matrix(settings.matrix, settings.matrix_scale, ranks)
-    assert settings.spread is not None, "one of the four flags was given"
-    return spread_table(settings.spread, ranks)
+        return (read_matrix(settings.matrix, settings.matrix_scale, ranks),)
+    if settings.skew is None:
+        return (spread_table(settings.spread or 0.0, ranks),)
+    skew, seed = settings.skew, settings.seed or 0
+    return tuple(table for name in variable for table in skew_tables(skew, name, ranks, seed))
 
 
 def _require(flag: str, names: Sequence[str], allowed: Sequence[str]) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from typing import Final
 
 from busbw.errors import UsageError
 from busbw.model.plan import Preflight
-from busbw.plan.flags.preflight import Asked
+from busbw.plan.flags.ranks import Asked
 from busbw.plan.flags.run import RunSettings
 
 # What can be expected of NCCL, and of a node: word -> its values; empty where any name or number will do.

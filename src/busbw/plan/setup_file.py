@@ -1,4 +1,7 @@
-"""The spec file of setups: pydantic models, which name the line of every mistake.
+"""The files of setups, and of knobs (variables that need a launch of their own, and the values to try):
+pydantic models, which name the line of every mistake.
+
+NCCL_BUFFSIZE: [4194304, 8388608]      # a file of knobs
 
 default: tcp              # the baseline; without it, the first
 setups:
@@ -19,7 +22,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, RootModel, model_validator
 
 from busbw.errors import UsageError
 from busbw.files import read_input
@@ -96,3 +99,20 @@ def read_setups(path: Path) -> SetupFile:
 def parse_setups(text: str, where: str) -> SetupFile:
     """A spec file's text. Raises UsageError."""
     return read_model(SetupFile, text, where, guide="setups")
+
+
+# ---- knobs --------------------------------------------------------------------------------------------
+
+
+_Values = Annotated[list[Word], Field(min_length=1)]
+
+
+class _Knobs(RootModel[Annotated[dict[Variable, _Values], Field(min_length=1)]]):
+    """Values by variable."""
+
+
+def read_knobs(path: Path) -> dict[str, tuple[str, ...]]:
+    """The values of each variable, in the file's order. Raises UsageError."""
+    text = read_input(path, "name a file with a line a variable, as NCCL_BUFFSIZE: [4194304, 8388608]")
+    found = read_model(_Knobs, text, str(path), guide="tune")
+    return {name: tuple(dict.fromkeys(values)) for name, values in found.root.items()}

@@ -10,7 +10,7 @@ import random
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from busbw.errors import UsageError
 from busbw.plan.flags.flag import flag_of
@@ -85,51 +85,39 @@ def one_at_a_time(setups: Sequence[Setup]) -> tuple[Setup, ...]:
     return tuple(found)
 
 
-# Fields of a setup that are values by name; how one of a setup is called, and one that only the default has.
-_Named = tuple[str, Callable[[str, Any], str], Callable[[str], str]]
-_VARIABLES: Final[tuple[_Named, ...]] = (
-    ("environ", lambda name, value: f"{name}={value}", lambda name: f"{name} not set"),
-    ("prepend", lambda name, value: f"{name}={value}:", lambda name: f"{name} not prepended"),
-)
-_FLAGS: Final[_Named] = (
-    "flags",
-    lambda name, value: flag_of(name) if value is True else f"{flag_of(name)}={on_or_off(value)}",
-    lambda name: f"{flag_of(name)} not given",
-)
-
-
 def _changes(default: Setup, setup: Setup) -> list[tuple[str, Setup]]:
     """What a setup has otherwise than the default, and what it lacks, each change alone."""
     found: list[tuple[str, Setup]] = []
 
-    def alone(word: str, **fields: Any) -> None:  # noqa: ANN401 (a field of Setup)
-        body = {
-            "environ": default.environ, "prepend": default.prepend, "unset": default.unset,
-            "flags": default.flags, **fields,
-        }  # fmt: skip
-        found.append((word, Setup(word, lineage=(default.name,), why=f"one change of {setup.name}", **body)))
+    def alone(word: str, **fields: Any) -> None:  # noqa: ANN401 (fields of Setup)
+        why = f"one change of {setup.name}"
+        found.append((word, replace(default, name=word, lineage=(default.name,), why=why, **fields)))
 
-    def named(of: str, changed: Callable[[str, Any], str], lacking: Callable[[str], str]) -> None:
+    def named(of: str, changed: Callable[[str, Any], str], lacking: str) -> None:
         ours, theirs = getattr(default, of), getattr(setup, of)
-        for name in theirs:
-            if ours.get(name) != theirs[name]:
+        for name, value in theirs.items():
+            if ours.get(name) != value:
                 kept = tuple(other for other in default.unset if other != name)
-                is_shown = redact(name, str(theirs[name])) != REDACTED
-                word = changed(name, theirs[name]) if is_shown else f"{name} of {setup.name}"
-                alone(word, **{of: {**ours, name: theirs[name]}, "unset": kept})
+                is_shown = redact(name, str(value)) != REDACTED
+                word = changed(name, value) if is_shown else f"{name} of {setup.name}"
+                alone(word, **{of: {**ours, name: value}, "unset": kept})
         for name in ours:
             if name not in theirs and name not in setup.unset:
-                alone(lacking(name), **{of: _without(ours, name)})
+                alone(lacking.format(flag_of(name) if of == "flags" else name), **{of: _without(ours, name)})
 
-    for row in _VARIABLES:
-        named(*row)
-    set_there = {*setup.environ, *setup.prepend}
+    named("environ", lambda name, value: f"{name}={value}", "{} not set")
+    named("prepend", lambda name, value: f"{name}={value}:", "{} not prepended")
     for name in (name for name in setup.unset if name not in default.unset):
         environ, prepend = _without(default.environ, name), _without(default.prepend, name)
         alone(f"-{name}", environ=environ, prepend=prepend, unset=(*default.unset, name))
-    for name in (name for name in default.unset if name not in {*setup.unset, *set_there}):
-        alone(f"{name} as inherited", unset=tuple(other for other in default.unset if other != name))
-    named(*_FLAGS)
+    for name in default.unset:
+        if name not in {*setup.unset, *setup.environ, *setup.prepend}:
+            alone(f"{name} as inherited", unset=tuple(other for other in default.unset if other != name))
+    named(
+        "flags",
+        lambda name, value: flag_of(name) if value is True else f"{flag_of(name)}={on_or_off(value)}",
+        "{} not given",
+    )
     return found
 
 

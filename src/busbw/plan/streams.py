@@ -261,8 +261,7 @@ def _copies(calls: int | str, settings: RunSettings) -> int:
         return 1
     if calls == BALANCED:
         raise UsageError(
-            "--unique-buffers makes a buffer for every call: their number must be known",
-            hint=f"give {CALLS}",
+            "--unique-buffers makes a buffer for every call: their number must be known", hint=f"give {CALLS}"
         )
     return int(calls)
 
@@ -300,11 +299,7 @@ def _refuse_together(settings: RunSettings) -> None:
         ("--coalesce", settings.coalesce, "a call's parts share one operation"),
         ("-m", settings.agg_iters > 1, f"a group holds one operation; {CALLS} in the file repeats calls"),
         ("-G", settings.cudagraph, "a CUDA graph holds one operation"),
-        (
-            "--mode latency",
-            settings.mode == "latency" or settings.blocking,
-            "single calls do not overlap",
-        ),
+        ("--mode latency", settings.mode == "latency" or settings.blocking, "single calls do not overlap"),
         ("--time loop", settings.time == "loop", "a loop holds one operation"),
     ):
         if given:

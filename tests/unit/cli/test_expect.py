@@ -11,7 +11,7 @@ import pytest
 from busbw_testing.compared import expect, nccl_tests_log, stored, write
 
 from busbw.cli.main import main
-from busbw.cli.run_expect import judged
+from busbw.cli.run_answer import judged
 from busbw.errors import ExitCode
 from busbw.judge import kept
 from busbw.judge.compare_arms import CaseKey, key_of

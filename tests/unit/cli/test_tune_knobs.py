@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from busbw_testing.runs import start
 
-from busbw.cli.tune_knobs import AS_IT_IS, tune_knobs
+from busbw.cli.tune import AS_IT_IS, tune_knobs
 from busbw.errors import UsageError
 from busbw.judge.compare import Verdict
 from busbw.judge.compare_arms import CaseKey
-from busbw.plan.knobs_file import read_knobs
+from busbw.plan.setup_file import read_knobs
 from busbw.plan.setups import Setup
 
 KEY = CaseKey("all_reduce", "float", "sum", -1, "out-of-place", 65536)

@@ -19,7 +19,7 @@ from busbw.judge.references.reference import Reference
 from busbw.judge.scaling import Measured, scaling
 from busbw.model.counts import CountTable
 from busbw.model.record import ImportSource, Method, RunRecord
-from busbw.plan.generated import skew_table, spread_table
+from busbw.plan.router import skew_table, spread_table
 from busbw.report.compare_expectation import table
 
 NEIGHBOURS = ((0, 1), (2, 3))

@@ -17,7 +17,7 @@ from busbw.model.counts import (
     gathered_part,
     own_part,
 )
-from busbw.plan.generated import skew_table, spread_table
+from busbw.plan.router import skew_table, spread_table
 
 ranks_and_rows = st.integers(1, 5).flatmap(
     lambda ranks: st.tuples(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from busbw.errors import UsageError
-from busbw.plan.sweep import sizes
+from busbw.plan.swept import sizes
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,6 @@
 in the module of ``cli`` with its name, which is imported when it runs.
 """
 
-from busbw.cli.commands import answers, foreign, history, measure, records, site, submitted
+from busbw.cli.commands import answers, measure, records, site
 
-__all__ = ["answers", "foreign", "history", "measure", "records", "site", "submitted"]
+__all__ = ["answers", "measure", "records", "site"]

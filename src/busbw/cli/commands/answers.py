@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from busbw.cli.app import FLAGS, PRINTED, RunOrLog, TextOrJson, app, command_line, examples
+from busbw.cli.app import PRINTED, RunOrLog, TextOrJson, command, command_line, flag, word
 from busbw.cli.run_command import RunCommand
 from busbw.errors import ExitCode
 from busbw.plan.flags.compare import CompareSettings, ExpectSettings
@@ -16,17 +16,13 @@ from busbw.plan.flags.launch import LaunchSettings
 from busbw.plan.flags.run import RunSettings
 
 
-@app.command(
-    help_epilogue=examples(
-        "busbw compare setups.yaml --ops all_reduce,alltoall -b 8 -e 1G -f 4",
-        "busbw compare 20261121-1815 20261121-1902 --gate --detect 10%",
-        "busbw compare before=old1.log,old2.log after=new1.log,new2.log",
-    )
+@command(
+    "busbw compare setups.yaml --ops all_reduce,alltoall -b 8 -e 1G -f 4",
+    "busbw compare 20261121-1815 20261121-1902 --gate --detect 10%",
+    "busbw compare before=old1.log,old2.log after=new1.log,new2.log",
 )
 def compare(
-    *words: Annotated[
-        str, Parameter(help="A file of setups to measure, or runs and logs: the first is the baseline.")
-    ],
+    *words: Annotated[str, word("A file of setups to measure, or runs and logs: the first is the baseline.")],
     options: CompareSettings = CompareSettings(),
     settings: RunSettings = RunSettings(),
     launch: LaunchSettings = LaunchSettings(),
@@ -37,21 +33,17 @@ def compare(
     return compare_command(options, RunCommand(words, settings, launch, command_line()))
 
 
-@app.command(
-    help_epilogue=examples(
-        "busbw expect last",
-        "busbw expect all_reduce.log --reference aws-p4de-2x8",
-        "busbw expect last --save node7",
-    )
+@command(
+    "busbw expect last",
+    "busbw expect all_reduce.log --reference aws-p4de-2x8",
+    "busbw expect last --save node7",
 )
 def expect(
     run: RunOrLog = "last",
     /,
     *,
     options: ExpectSettings = ExpectSettings(),
-    format: Annotated[  # noqa: A002
-        Literal["table", "csv", "json"], PRINTED
-    ] = "table",
+    format: Annotated[Literal["table", "csv", "json"], PRINTED] = "table",  # noqa: A002
 ) -> ExitCode:
     """Say whether a run is as fast as it should be: like other runs, and as the wires allow."""
     from busbw.cli.expect import expect_command
@@ -59,27 +51,20 @@ def expect(
     return expect_command(run, options, format)
 
 
-@app.command(
-    help_epilogue=examples(
-        "busbw diagnose last", "busbw diagnose last --all", "busbw diagnose all_reduce.log --format json"
-    )
-)
+@command("busbw diagnose last", "busbw diagnose last --all", "busbw diagnose all_reduce.log --format json")
 def diagnose(
     run: RunOrLog = "last",
     /,
     *,
     nsys: Annotated[
         tuple[Path, ...],
-        Parameter(
-            consume_multiple=True,
-            group=FLAGS,
-            help="Nsight Systems exports (SQLite) of this run, one for each rank. [default: those that"
+        flag(
+            "Nsight Systems exports (SQLite) of this run, one for each rank. [default: those that"
             " `busbw run --profile nsys` left in the run folder]",
+            consume_multiple=True,
         ),
     ] = (),
-    all: Annotated[  # noqa: A002
-        bool, Parameter(group=FLAGS, help="Show the evidence for each answer.")
-    ] = False,
+    all: Annotated[bool, flag("Show the evidence for each answer.")] = False,  # noqa: A002
     format: TextOrJson = "table",  # noqa: A002
 ) -> ExitCode:
     """Say what is wrong with a run: links, algorithm, variance, ranks."""
@@ -88,33 +73,30 @@ def diagnose(
     return diagnose_command(run, format, nsys, every=all)
 
 
-@app.command(
+@command(
+    "busbw report last --output report.html",
+    "busbw report 20261121-1815 20261121-1902 --output both.html",
+    "busbw report last --output - --plot bandwidth",
     name="report",
-    help_epilogue=examples(
-        "busbw report last --output report.html",
-        "busbw report 20261121-1815 20261121-1902 --output both.html",
-        "busbw report last --output - --plot bandwidth",
-    ),
 )
 def write_report(
     *runs: Annotated[
         str,
-        Parameter(
-            help="Runs, hunts and series of setups (names, folders, `last`, or a selection as `busbw list`"
-            " takes it, its terms joined by +), and logs. [default: last]"
+        word(
+            "Runs, hunts and series of setups (names, folders, `last`, or a selection as `busbw list` takes"
+            " it, its terms joined by +), and logs. [default: last]"
         ),
     ],
     output: Annotated[
         Path,
-        Parameter(
+        flag(
+            "File to write: a page (.html), text (.md, .txt), or one picture for each plot (.svg, .png); -"
+            " draws in this terminal.",
             name=["--output", "-o"],
-            group=FLAGS,
             allow_leading_hyphen=True,
-            help="File to write: a page (.html), text (.md, .txt), or one picture for each plot (.svg, .png);"
-            " - draws in this terminal.",
         ),
     ] = Path("report.html"),
-    plot: Annotated[str, Parameter(group=FLAGS, help="Draw only plots whose name contains this word.")] = "",
+    plot: Annotated[str, flag("Draw only plots whose name contains this word.")] = "",
 ) -> ExitCode:
     """Write runs as one page that opens offline, as text or as pictures."""
     from busbw.cli.report import report_command
@@ -122,13 +104,11 @@ def write_report(
     return report_command(runs, output, plot)
 
 
-@app.command(
-    help_epilogue=examples(
-        "busbw hang",
-        "busbw hang --host h1,h2",
-        "busbw hang --job-id 4711",
-        "busbw hang --flight-recorder /tmp/dumps",
-    )
+@command(
+    "busbw hang",
+    "busbw hang --host h1,h2",
+    "busbw hang --job-id 4711",
+    "busbw hang --flight-recorder /tmp/dumps",
 )
 def hang(
     *,

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Final, NoReturn, get_type_hints
 from busbw.errors import UnknownWord, UsageError
 from busbw.foreign.nccom.columns import OPERANDS
 from busbw.plan.flags.values import ratios
-from busbw.plan.sweep import sizes
+from busbw.plan.swept import sizes
 from busbw.stats.statistic import parse_statistics
 from busbw.units import parse_size
 

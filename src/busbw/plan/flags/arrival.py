@@ -10,9 +10,7 @@ from busbw.plan.flags.values import Written, one_word
 class ArrivalText(Written, str):
     """How late ranks come, as ``Arrival.of`` reads it."""
 
-    def __new__(cls, written: str, flag: str = "") -> ArrivalText:
-        """Raises UsageError, which names ``flag``."""
-        made = super().__new__(cls, written)
-        made.text = written
+    @classmethod
+    def read(cls, written: str, flag: str) -> str:
         Arrival.of(written, flag or "--arrival")
-        return made
+        return written

@@ -1,17 +1,13 @@
 """Flags of ``busbw isolate``, ``pairs`` and ``rails`` beside those of ``run``."""
 
-# No postponed annotations here: cyclopts would look the names up in the module of the class that inherits.
 from dataclasses import dataclass
-from typing import Annotated, Final, Literal
+from typing import Final, Literal
 
-from cyclopts import Parameter
-
-from busbw.plan.flags.flag import Group
-from busbw.plan.flags.preflight import PreflightSettings
-from busbw.plan.flags.ranks import OUTPUT, RankSettings
+from busbw.plan.flags.flag import Flags, settings
+from busbw.plan.flags.ranks import PreflightSettings, RankSettings, of_output
 from busbw.plan.flags.values import Between, Fraction, Growth, LeavesTime, Ranged, Seconds, Size
 
-HUNT = Group("Hunt", sort_key=0)
+of_hunt = Flags("Hunt", 0)
 
 # As records have them.
 _WRITTEN: Final = (*("loss", "slower", "rounds", "round_timeout", "wait", "each_nic", "halves"),)
@@ -19,88 +15,62 @@ _AND = "+"  # for the commas of a value in ``text``
 WaitName = Literal["auto", "spin", "sleep"]
 
 
-@Parameter(name="*")
-@dataclass(frozen=True)
+@settings
 class HuntRanks(RankSettings, PreflightSettings):
     """The ranks of a hunt, and the size of its messages."""
 
-    minbytes: Annotated[
-        Size | None,
-        Parameter(
-            name=["--minbytes", "-b"],
-            group=HUNT,
-            help="Size of a message. [default: 64M between GPUs, else 4M]",
-        ),
-    ] = None
+    minbytes: Size | None = of_hunt(None, "Size of a message. [default: 64M between GPUs, else 4M]", "-b")
 
 
-@Parameter(name="*")
-@dataclass(frozen=True)
+@settings
 class IsolateRanks(HuntRanks):
     """The same where a hunt has no table of numbers for csv: ``isolate`` and ``rails``."""
 
-    format: Annotated[
-        Literal["table", "json", "jsonl"], Parameter(group=OUTPUT, help="Format of standard output.")
-    ] = "table"
+    format: Literal["table", "json", "jsonl"] = of_output("table", "Format of standard output.")
 
 
-@Parameter(name="*", group=HUNT)
-@dataclass(frozen=True)
+@settings
 class RoundFlags(Ranged):
     """How rounds of tests go."""
 
-    round_timeout: Annotated[
-        Seconds,
-        LeavesTime(),
-        Parameter(help="Time for a round; after it, a rank without an answer counts as hung."),
-    ] = Seconds("30s")
-    wait: Annotated[
-        WaitName,
-        Parameter(
-            name="--rank-wait",  # --wait is for a job to start
-            help="How CPU ranks wait: spin; sleep (ranks share cores); auto: sleep if a message takes long.",
-            show_choices=False,
-        ),
-    ] = "auto"
+    round_timeout: Seconds = of_hunt(
+        Seconds("30s"), "Time for a round; after it, a rank without an answer counts as hung.", LeavesTime()
+    )
+    wait: WaitName = of_hunt(
+        "auto",
+        "How CPU ranks wait: spin; sleep (ranks share cores); auto: sleep if a message takes long.",
+        name="--rank-wait",  # --wait is for a job to start
+        show_choices=False,
+    )
 
 
-@Parameter(name="*", group=HUNT)
-@dataclass(frozen=True)
+@settings
 class RailsFlags(RoundFlags):
     """Flags of ``busbw rails``."""
 
-    loss: Annotated[Fraction, Parameter(help="Smallest loss of bandwidth to report.")] = Fraction("5%")
+    loss: Fraction = of_hunt(Fraction("5%"), "Smallest loss of bandwidth to report.")
 
 
-@Parameter(name="*", group=HUNT)
-@dataclass(frozen=True)
+@settings
 class IsolateFlags(RailsFlags):
     """Flags of ``busbw isolate``: what to find, and how patiently."""
 
-    slower: Annotated[
-        Growth, Parameter(help="Smallest increase of latency to report; 100% is twice as long.")
-    ] = Growth("50%")
-    rounds: Annotated[
-        int,
-        Between(2),
-        Parameter(help="Rounds of new pairs, for more than 32 parts; up to 32, every pair is tested."),
-    ] = 10
-    each_nic: Annotated[
-        str, Parameter(help="Test once through each of these NICs: mlx5_0,mlx5_1 or eth0,eth1 (needs --on).")
-    ] = ""
+    slower: Growth = of_hunt(Growth("50%"), "Smallest increase of latency to report; 100% is twice as long.")
+    rounds: int = of_hunt(
+        10, "Rounds of new pairs, for more than 32 parts; up to 32, every pair is tested.", Between(2)
+    )
+    each_nic: str = of_hunt(
+        "", "Test once through each of these NICs: mlx5_0,mlx5_1 or eth0,eth1 (needs --on)."
+    )
 
 
-@Parameter(name="*", group=HUNT)
-@dataclass(frozen=True)
+@settings
 class PairsFlags(RoundFlags):
     """Flags of ``busbw pairs``."""
 
-    halves: Annotated[
-        bool,
-        Parameter(
-            help="Test one half against the other, then the halves of each half, and so on: log2(N) rounds."
-        ),
-    ] = False
+    halves: bool = of_hunt(
+        False, "Test one half against the other, then the halves of each half, and so on: log2(N) rounds."
+    )
 
 
 @dataclass(frozen=True)

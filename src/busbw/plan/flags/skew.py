@@ -35,10 +35,8 @@ class Skew(Written, str):
 
     def __new__(cls, written: str | float, flag: str = "") -> Skew:
         """Raises UsageError, which names ``flag``."""
-        is_number = type(written) in (int, float)
-        text = f"{written:g}" if is_number else str(written)
-        made = super().__new__(cls, text)
-        made.text, flag = text, flag or "--skew"
+        made, flag = super().__new__(cls, written), flag or "--skew"
+        text = made.text
         head, *options = [text] if text.startswith(f"{COUNTS}:") else text.split(",")
         made.kind, colon, rest = head.partition(":")
         made.path = rest if made.kind == COUNTS else ""

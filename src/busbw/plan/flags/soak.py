@@ -1,38 +1,17 @@
 """Flags of ``busbw soak`` beside those of ``run``."""
 
-# No postponed annotations here: cyclopts would look the names up in the module of the class that inherits.
-from dataclasses import dataclass
-from typing import Annotated
+from busbw.plan.flags.flag import Flags, settings
+from busbw.plan.flags.ranks import PreflightSettings, RankSettings, of_method, of_sweep
+from busbw.plan.flags.values import Countable, DataTypes, LeavesTime, Ranged, ReduceOps, Roots, Seconds, Size
 
-from cyclopts import Parameter
-
-from busbw.plan.flags.flag import Group
-from busbw.plan.flags.preflight import PreflightSettings
-from busbw.plan.flags.ranks import METHOD, SWEEP, RankSettings
-from busbw.plan.flags.values import (
-    Countable,
-    DataTypes,
-    LeavesTime,
-    Ranged,
-    ReduceOps,
-    Roots,
-    Seconds,
-    Size,
-)
-
-SOAK = Group("Soak", sort_key=0)
+of_soak = Flags("Soak", 0)
 
 
-@Parameter(name="*")
-@dataclass(frozen=True)
+@settings
 class SoakSettings(Ranged):
     """One soak."""
 
-    time: Annotated[
-        Seconds | None,
-        LeavesTime(),
-        Parameter(group=SOAK, help="How long: 8h, 30min. [default: until Ctrl-C]"),
-    ] = None
+    time: Seconds | None = of_soak(None, "How long: 8h, 30min. [default: until Ctrl-C]", LeavesTime())
 
     @property
     def text(self) -> str:
@@ -40,35 +19,13 @@ class SoakSettings(Ranged):
         return f"time={getattr(self.time, 'text', self.time)}"
 
 
-@Parameter(name="*")
-@dataclass(frozen=True)
+@settings
 class SoakRanks(RankSettings, PreflightSettings):
     """The ranks of a soak, and what they repeat; see ``flags.run.RunSettings``."""
 
-    minbytes: Annotated[
-        Size,
-        Parameter(name=["--minbytes", "-b"], group=SOAK, help="Size of a message, and of each buffer."),
-    ] = Size("64M")
-    datatype: Annotated[
-        DataTypes, Parameter(name=["--datatype", "-d"], group=SWEEP, help="Element type.")
-    ] = DataTypes("float")
-    op: Annotated[ReduceOps, Parameter(name=["--op", "-o"], group=SWEEP, help="Reduction.")] = ReduceOps(
-        "sum"
-    )
-    root: Annotated[
-        Roots,
-        Parameter(
-            name=["--root", "-r"], allow_leading_hyphen=True, group=SWEEP, help="Root of rooted collectives."
-        ),
-    ] = Roots("0")
-    keep_going: Annotated[
-        bool,
-        Parameter(group=SOAK, help="Go on after wrong data, which else ends the soak."),
-    ] = False
-    timeout: Annotated[
-        float,
-        Countable(),
-        Parameter(
-            name=["--timeout", "-T"], group=METHOD, help="A window that takes this many seconds hangs."
-        ),
-    ] = 600.0
+    minbytes: Size = of_soak(Size("64M"), "Size of a message, and of each buffer.", "-b")
+    datatype: DataTypes = of_sweep(DataTypes("float"), "Element type.", "-d")
+    op: ReduceOps = of_sweep(ReduceOps("sum"), "Reduction.", "-o")
+    root: Roots = of_sweep(Roots("0"), "Root of rooted collectives.", "-r", allow_leading_hyphen=True)
+    keep_going: bool = of_soak(False, "Go on after wrong data, which else ends the soak.")
+    timeout: float = of_method(600.0, "A window that takes this many seconds hangs.", "-T", Countable())

@@ -7,11 +7,10 @@ plain numbers stand beside their flags (``Between``, ``OneOf``, ...) and are che
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar
 
 from cyclopts import Parameter, Token
 
@@ -45,6 +44,17 @@ class Written:
 
     text: str
 
+    def __new__(cls, written: Any, flag: str = "") -> Self:  # noqa: ANN401 (text, or a plain value)
+        """Raises UsageError, which names ``flag``."""
+        made = super().__new__(cls, cls.read(written, flag))  # type: ignore[call-arg]  # of int, tuple, ...
+        made.text = as_text(written)
+        return made
+
+    @classmethod
+    def read(cls, written: Any, flag: str) -> Any:  # noqa: ANN401, ARG003
+        """The value: here the text itself. Raises UsageError, which names ``flag``."""
+        return as_text(written)
+
     def __str__(self) -> str:
         return self.text
 
@@ -55,7 +65,7 @@ class Written:
         flag = flag_of(handler.field_name) if handler.field_name else ""
 
         def read(value: Any) -> Any:  # noqa: ANN401
-            return value if isinstance(value, cls) else cls(value, flag)  # type: ignore[call-arg]
+            return value if isinstance(value, cls) else cls(value, flag)
 
         return core_schema.no_info_plain_validator_function(read)
 
@@ -68,38 +78,40 @@ def _read_token(kind: type, tokens: Sequence[Token]) -> Any:  # noqa: ANN401 (a 
 one_word: Final = Parameter(converter=_read_token, n_tokens=1, accepts_keys=False)
 
 
+def as_text(written: Any) -> str:  # noqa: ANN401
+    """What a user would have written for a plain value."""
+    if isinstance(written, str):
+        return written
+    if isinstance(written, Iterable):
+        return ",".join(map(str, written))
+    return f"{written:g}" if isinstance(written, float) else str(written)
+
+
 @one_word
 class Size(Written, int):
     """Bytes, from ``64K`` or ``1.5G``."""
 
-    def __new__(cls, written: str | int, flag: str = "") -> Size:
-        """Raises UsageError, which names ``flag``."""
-        made = super().__new__(cls, parse_size(written, flag) if isinstance(written, str) else written)
-        made.text = str(written)
-        return made
+    @classmethod
+    def read(cls, written: str | int, flag: str) -> int:
+        return parse_size(written, flag) if isinstance(written, str) else written
 
 
 @one_word
 class Seconds(Written, float):
     """Seconds, from ``500ms`` or ``2min``."""
 
-    def __new__(cls, written: str | float, flag: str = "") -> Seconds:
-        """Raises UsageError, which names ``flag``."""
-        made = super().__new__(cls, parse_duration(written, flag) if isinstance(written, str) else written)
-        made.text = written if isinstance(written, str) else f"{written:g}"
-        return made
+    @classmethod
+    def read(cls, written: str | float, flag: str) -> float:
+        return parse_duration(written, flag) if isinstance(written, str) else written
 
 
 @one_word
 class SecondsOrOff(Seconds):
     """Seconds; 0, from ``off``, for never."""
 
-    def __new__(cls, written: str | float, flag: str = "") -> SecondsOrOff:
-        """Raises UsageError, which names ``flag``."""
-        seconds = 0.0 if written == "off" else Seconds(written, flag)
-        made = float.__new__(cls, seconds)
-        made.text = str(written)
-        return made
+    @classmethod
+    def read(cls, written: str | float, flag: str) -> float:
+        return 0.0 if written == "off" else super().read(written, flag)
 
 
 @one_word
@@ -108,12 +120,9 @@ class Fraction(Written, float):
 
     below = 1.0
 
-    def __new__(cls, written: str | float, flag: str = "") -> Fraction:
-        """Raises UsageError, which names ``flag``."""
-        text = written if isinstance(written, str) else f"{written:g}"
-        made = super().__new__(cls, parse_fraction(text, flag, below=cls.below))
-        made.text = text
-        return made
+    @classmethod
+    def read(cls, written: str | float, flag: str) -> float:
+        return parse_fraction(as_text(written), flag, below=cls.below)
 
 
 @one_word
@@ -123,61 +132,51 @@ class Growth(Fraction):
     below = MOST_TIMES
 
 
-def _words(written: str | Iterable[object], what: str) -> tuple[str, list[str]]:
-    """The text, and its parts between commas. Raises UsageError where there is none: no ``what``."""
-    text = written if isinstance(written, str) else ",".join(map(str, written))
-    words = [word.strip() for word in text.split(",") if word.strip()]
+def _words(written: object, what: str) -> list[str]:
+    """The parts between commas. Raises UsageError where there is none: no ``what``."""
+    words = [word.strip() for word in as_text(written).split(",") if word.strip()]
     if not words:
         raise UsageError(f"no {what} given", hint="name one, or several separated by commas")
-    return text, words
+    return words
 
 
 @one_word
 class DataTypes(Written, tuple[DataType, ...]):
-    """Element types without repetition. ``is_all``: they were not named one by one."""
+    """Element types without repetition, also by an alias."""
 
-    is_all: bool
+    @classmethod
+    def read(cls, written: str | Iterable[str], flag: str) -> Iterable[DataType]:  # noqa: ARG003 (errors name the type)
+        words = _words(written, "element type")
+        return DATA_TYPES if words == [ALL] else dict.fromkeys(map(data_type, words))
 
-    def __new__(cls, written: str | Iterable[str], flag: str = "") -> DataTypes:  # noqa: ARG004 (errors name the type)
-        """Raises UsageError for an unknown one, or for none."""
-        text, words = _words(written, "element type")
-        # What is named twice, also by an alias, is measured once.
-        types = DATA_TYPES if words == [ALL] else tuple(dict.fromkeys(map(data_type, words)))
-        made = super().__new__(cls, types)
-        made.text, made.is_all = text, words == [ALL]
-        return made
+    @property
+    def is_all(self) -> bool:
+        """Whether they were not named one by one."""
+        return _words(self.text, "") == [ALL]
 
 
 @one_word
 class ReduceOps(Written, tuple[ReduceOp, ...]):
     """Reductions without repetition."""
 
-    def __new__(cls, written: str | Iterable[str], flag: str = "") -> ReduceOps:  # noqa: ARG004
-        """Raises UsageError for an unknown one, or for none."""
-        text, words = _words(written, "reduction")
-        made = super().__new__(
-            cls, REDUCE_OPS if words == [ALL] else tuple(dict.fromkeys(map(reduce_op, words)))
-        )
-        made.text = text
-        return made
+    @classmethod
+    def read(cls, written: str | Iterable[str], flag: str) -> Iterable[ReduceOp]:  # noqa: ARG003
+        words = _words(written, "reduction")
+        return REDUCE_OPS if words == [ALL] else dict.fromkeys(map(reduce_op, words))
 
 
 @one_word
 class Roots(Written, tuple[int, ...]):
     """Ranks that are roots in turn; none where all are, as ``all`` and ``-1`` say."""
 
-    def __new__(cls, written: str | Iterable[int], flag: str = "") -> Roots:  # noqa: ARG004
-        """Raises UsageError for what is no rank's number, or for none."""
-        text, words = _words(written if isinstance(written, str) else list(written) or ALL, "root")
+    @classmethod
+    def read(cls, written: str | Iterable[int], flag: str) -> Iterable[int]:  # noqa: ARG003
+        words = _words(written if isinstance(written, str) else list(written) or ALL, "root")
         try:
-            roots = () if words in ([ALL], ["-1"]) else dict.fromkeys(map(int, words))
+            return () if words in ([ALL], ["-1"]) else dict.fromkeys(map(int, words))
         except ValueError as error:
-            raise UsageError(
-                f"{text!r} is not a root", hint="give ranks separated by commas, or all"
-            ) from error
-        made = super().__new__(cls, roots)
-        made.text = text
-        return made
+            hint = "give ranks separated by commas, or all"
+            raise UsageError(f"{as_text(written)!r} is not a root", hint=hint) from error
 
     def among(self, ranks: int) -> list[int]:
         """The roots of that many ranks."""
@@ -188,18 +187,16 @@ class Roots(Written, tuple[int, ...]):
 class Ratios(Written, tuple[int, ...]):
     """The ratios of a call's parallel parts, from ``1,2,1`` or ``[1,2,1]``; none for an empty text."""
 
-    def __new__(cls, written: str | Iterable[int], flag: str = "") -> Ratios:
-        """Raises UsageError."""
-        text = written if isinstance(written, str) else ",".join(map(str, written))
+    @classmethod
+    def read(cls, written: str | Iterable[int], flag: str) -> tuple[int, ...]:
+        text = as_text(written)
         given = ratios(text) if text else ()
         if text and not (1 < len(given) <= MOST_PARTS and all(0 < ratio <= LARGEST_RATIO for ratio in given)):
             raise UsageError(
                 f"{flag or '--coalesce'} {text!r} is not a list of ratios",
                 hint=f"give 2 to {MOST_PARTS} whole numbers from 1 to {LARGEST_RATIO}: 1,2,1",
             )
-        made = super().__new__(cls, given)
-        made.text = text
-        return made
+        return given
 
 
 def ratios(text: str) -> tuple[int, ...]:
@@ -228,7 +225,6 @@ class Between:
     most: int = MOST
 
     def check(self, flag: str, value: int) -> None:
-        """See Check."""
         if value < self.least:
             raise UsageError(f"{flag} {value} is too small", hint=f"give {self.least} or more")
         if value > self.most:
@@ -242,7 +238,6 @@ class OneOf:
     known: tuple[int, ...]
 
     def check(self, flag: str, value: int) -> None:
-        """See Check."""
         if value not in self.known:
             raise UsageError(
                 f"{flag} {value} is unknown", hint=f"use one of: {', '.join(map(str, self.known))}"
@@ -253,7 +248,6 @@ class LeavesTime:
     """A duration that is not 0."""
 
     def check(self, flag: str, value: float) -> None:
-        """See Check."""
         if value <= 0:
             raise UsageError(f"{flag} leaves no time to measure", hint=f"give {flag} 500ms or more")
 
@@ -262,27 +256,7 @@ class Countable:
     """Seconds that timers can count."""
 
     def check(self, flag: str, value: float) -> None:
-        """See Check."""
         countable_seconds(value, flag)
-
-
-def _typed(name: str, metadata: Iterable[object]) -> str:
-    """A setting as users write it: ``-n`` where it has a letter, else its first long name."""
-    names = [each for mark in metadata if isinstance(mark, Parameter) for each in mark.name or ()]
-    letter = next((each for each in names if re.fullmatch(r"-\w", each)), "")
-    return letter or next(iter(names), flag_of(name))
-
-
-@cache
-def _checks(kind: type[DataclassInstance]) -> tuple[tuple[str, str, Check], ...]:
-    """Of each setting with a range: its name, its flag and the range."""
-    hints = get_type_hints(kind, include_extras=True)
-    return tuple(
-        (each.name, _typed(each.name, hints[each.name].__metadata__), mark)
-        for each in fields(kind)
-        for mark in getattr(hints[each.name], "__metadata__", ())
-        if hasattr(mark, "check")
-    )
 
 
 class Ranged:
@@ -290,10 +264,10 @@ class Ranged:
 
     def __post_init__(self) -> None:
         """Raises UsageError for a value outside of its flag's range."""
-        for name, flag, check in _checks(type(self)):  # type: ignore[arg-type]  # a dataclass of settings
-            value = getattr(self, name)
-            if value is not None:
-                check.check(flag, value)
+        for each in fields(self):  # type: ignore[arg-type]  # a dataclass of settings
+            value = getattr(self, each.name)
+            for check in each.metadata.get("ranges", ()) if value is not None else ():
+                check.check(each.metadata["typed"], value)
 
 
 # ---- settings to plain values, and back ---------------------------------------------------------------

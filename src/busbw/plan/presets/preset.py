@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
@@ -32,55 +32,31 @@ _FORM: Final = "kubernetes"
 class Preset:
     """One preset with everything that it extends, before an engine is chosen.
 
-    ``layers`` are the sections of all that it extends and its own, the lowest first; ``date`` is that of the
-    values, and ``versions`` the dates that can be asked for. ``shipped`` is false for one of a user's file.
+    ``layers`` are the sections of all that it extends and its own, the lowest first; ``body`` is what they
+    come to. ``date`` is that of the values, and ``versions`` the dates that can be asked for. ``shipped`` is
+    false for one of a user's file, ``is_abstract`` true for one that only exists to be extended.
+
+    ``summary`` says in a line what it is for, ``notes`` what a user must know, the known defects of the
+    original among it. ``tool`` is the command of busbw that measures there, where that is not ``run``;
+    ``references`` are names of those that were measured on such a cluster (`busbw expect --list`),
+    ``engines`` those that busbw's tests render it on (others are not refused), ``library_path`` folders to
+    put first on LD_LIBRARY_PATH.
     """
 
     name: str
-    family: str
     source: str
     date: str
     versions: tuple[str, ...]
-    layers: Sequence[Mapping[str, Any]] = ()
-    is_abstract: bool = False  # it only exists to be extended
-    shipped: bool = True
-
-    @cached_property
-    def body(self) -> Mapping[str, Any]:
-        """What it comes to, section by section: the last layer's word, but notes of all of them."""
-        body = {key: value for layer in self.layers for key, value in layer.items()}
-        body["notes"] = [note for layer in self.layers for note in layer.get("notes", ())]
-        body["node"], _ = self._section("node")
-        for section in ("launch", "run", "env"):
-            body[section], _ = self._section(section)
-        for engine in ENGINE_SECTIONS:
-            sections = (("launch", ""), ("launch", "_set"), ("run", "_run"), ("env", "_env"))
-            for section, own in sections:
-                _, body[f"{engine}{own}"] = self._section(section, f"{engine}{own}")
-        return {key: value for key, value in body.items() if value not in ({}, [])}
-
-    def _section(self, everywhere: str, own: str = "") -> tuple[dict[str, Any], dict[str, Any]]:
-        """A section of every engine, and that of one. What a layer says of every engine holds over what those
-        below it say of one; null takes back what was said.
-        """
-        of_all: dict[str, Any] = {}
-        of_one: dict[str, Any] = {}
-        for layer in self.layers:
-            said = layer.get(everywhere, {})
-            of_all = _without_null({**of_all, **said})
-            kept = {name: value for name, value in of_one.items() if name not in said}
-            of_one = _without_null({**kept, **layer.get(own, {})})
-        return of_all, of_one
-
-    @property
-    def summary(self) -> str:
-        """What it is for, in a line."""
-        return str(self.body.get("summary", ""))
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What a user must know, the known defects of the original among it."""
-        return tuple(self.body.get("notes", ()))
+    layers: Sequence[Mapping[str, Any]]
+    body: Mapping[str, Any]
+    is_abstract: bool
+    shipped: bool
+    summary: str = ""
+    tool: str = ""
+    notes: tuple[str, ...] = ()
+    references: tuple[str, ...] = ()
+    engines: tuple[str, ...] = ()
+    library_path: tuple[str, ...] = ()
 
     @property
     def expects(self) -> tuple[str, ...]:
@@ -94,57 +70,64 @@ class Preset:
         return (*own, *(f"{name}={count}" for name, count in of_node.items() if count and name not in said))
 
     @property
-    def tool(self) -> str:
-        """The command of busbw that measures there, where that is not ``run``; else empty."""
-        return str(self.body.get("tool", ""))
-
-    @property
-    def references(self) -> tuple[str, ...]:
-        """Names of the references that were measured on such a cluster (`busbw expect --list`)."""
-        return tuple(self.body.get("references", ()))
-
-    @property
     def engine(self) -> str:
         """The engine that it names itself (``launch: {on: slurm}``), which is used where the user names none;
         empty without.
         """
         return str(self.body.get("launch", {}).get("on") or "")
 
-    @property
-    def engines(self) -> tuple[str, ...]:
-        """Engines that busbw's tests render it on. Others are not refused."""
-        return tuple(self.body.get("engines", ()))
-
-    @property
-    def library_path(self) -> tuple[str, ...]:
-        """Folders to put first on LD_LIBRARY_PATH."""
-        return tuple(self.body.get("library_path", ()))
-
     def environ(self, engine: str) -> Mapping[str, str]:
         """The variables of the measured processes on an engine ("" for this host)."""
-        of_all, of_one = self._section("env", f"{engine}_env")
         hidden: Sequence[str] = ()
         for layer in self.layers:
             still = [name for name in hidden if name not in layer.get("env", {})]
             hidden = layer.get(f"{engine}_unset", still)
-        return {**{name: value for name, value in of_all.items() if name not in hidden}, **of_one}
+        of_all = {name: value for name, value in self.body.get("env", {}).items() if name not in hidden}
+        return {**of_all, **self.body.get(f"{engine}_env", {})}
 
     def run_values(self, engine: str) -> Mapping[str, str]:
         """Fields of RunSettings for an engine, as text."""
-        of_all, of_one = self._section("run", f"{engine}_run")
-        return {**of_all, **of_one}
+        return {**self.body.get("run", {}), **self.body.get(f"{engine}_run", {})}
 
     def launch_values(self, engine: str) -> Mapping[str, str | list[str]]:
         """Fields of LaunchSettings for an engine, as text; ``set`` is a list of KEY=VALUE words. An empty
         value says that what holds for every engine does not hold for this one.
         """
-        of_all, of_one = self._section("launch", engine)
-        found = {**of_all, **of_one}
+        found = {**self.body.get("launch", {}), **self.body.get(engine, {})}
         if engine == _FORM:
-            _, form = self._section("launch", f"{engine}_set")
+            form = self.body.get(f"{engine}_set", {})
             words = [f"{key}={value}" for key, value in form.items() if value != ""]
             found["set"] = [*found.get("set", ()), *words]
         return {name: value for name, value in found.items() if value != ""}
+
+
+def _body(layers: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """What layers come to, section by section: the last layer's word, but notes of all of them."""
+    body = {key: value for layer in layers for key, value in layer.items()}
+    body["notes"] = [note for layer in layers for note in layer.get("notes", ())]
+    body["node"], _ = _section(layers, "node")
+    for section in ("launch", "run", "env"):
+        body[section], _ = _section(layers, section)
+    for engine in ENGINE_SECTIONS:
+        for section, own in (("launch", ""), ("launch", "_set"), ("run", "_run"), ("env", "_env")):
+            _, body[f"{engine}{own}"] = _section(layers, section, f"{engine}{own}")
+    return {key: value for key, value in body.items() if value not in ({}, [])}
+
+
+def _section(
+    layers: Sequence[Mapping[str, Any]], everywhere: str, own: str = ""
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A section of every engine, and that of one. What a layer says of every engine holds over what those
+    below it say of one; null takes back what was said.
+    """
+    of_all: dict[str, Any] = {}
+    of_one: dict[str, Any] = {}
+    for layer in layers:
+        said = layer.get(everywhere, {})
+        of_all = _without_null({**of_all, **said})
+        kept = {name: value for name, value in of_one.items() if name not in said}
+        of_one = _without_null({**kept, **layer.get(own, {})})
+    return of_all, of_one
 
 
 @dataclass(frozen=True)
@@ -160,11 +143,6 @@ class _Entry:
         """The full name of what it extends; empty without."""
         base = str(self.body.get("extends", ""))
         return base if not base or "/" in base else f"{self.head['family']}/{base}"
-
-    @property
-    def where(self) -> str:
-        """Its place in words."""
-        return self.place if self.place == _SHIPPED else f"in {self.place}"
 
 
 _Known = Mapping[str, _Entry]
@@ -198,15 +176,20 @@ def read_preset(name: str, extra: Iterable[Path] = ()) -> Preset:
         listed = ", ".join(versions) or "none"
         raise UsageError(f"preset {wanted} has no version {version!r}", hint=f"use one of: {listed}")
     entry = known[wanted]
+    layers = tuple(_layers(line, known, version))
+    body = _body(layers)
     return Preset(
         name=name,
-        family=str(entry.head["family"]),
         source=str(entry.head.get("source", "")),
         date=version or str(entry.head.get("date", "")),
         versions=versions,
-        layers=tuple(_layers(line, known, version)),
+        layers=layers,
+        body=body,
         is_abstract=bool(entry.body.get("abstract")),
         shipped=entry.place == _SHIPPED,
+        summary=str(body.get("summary", "")),
+        tool=str(body.get("tool", "")),
+        **{key: tuple(body.get(key, ())) for key in ("notes", "references", "engines", "library_path")},
     )
 
 
@@ -286,8 +269,10 @@ def _entries(extra: Iterable[Path]) -> dict[str, _Entry]:
     for path in extra:
         for name, entry in _of_file(load_file(path), str(path)).items():
             if name in found:
+                where = found[name].place
+                where = where if where == _SHIPPED else f"in {where}"
                 raise UsageError(
-                    f"preset {name} is in {path}, and {found[name].where}",
+                    f"preset {name} is in {path}, and {where}",
                     hint="give one of them another name; it may extend the other (`extends: FAMILY/NAME`)",
                 )
             found[name] = entry

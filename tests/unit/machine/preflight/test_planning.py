@@ -8,7 +8,7 @@ from busbw_testing.runs import start
 
 from busbw.errors import UsageError
 from busbw.model.plan import Plan, Preflight
-from busbw.plan.flags.preflight import Asked
+from busbw.plan.flags.ranks import Asked
 from busbw.plan.flags.run import RunSettings
 from busbw.plan.make import make_plan
 from busbw.plan.preflight import make_preflight

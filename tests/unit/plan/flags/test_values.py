@@ -15,7 +15,7 @@ from busbw.plan.flags import values
 from busbw.plan.flags.compare import CompareSettings
 from busbw.plan.flags.hunt import HuntRanks, HuntSettings
 from busbw.plan.flags.launch import LaunchSettings
-from busbw.plan.flags.preflight import Asked
+from busbw.plan.flags.ranks import Asked
 from busbw.plan.flags.run import RunSettings
 from busbw.plan.flags.values import (
     DataTypes,

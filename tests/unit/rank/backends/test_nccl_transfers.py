@@ -14,7 +14,7 @@ from busbw.machine.native import core
 from busbw.model.case import Case
 from busbw.model.collective import InPlace, Placement, Region, Role, collective
 from busbw.model.counts import CountTable
-from busbw.plan.generated import skew_table, spread_table
+from busbw.plan.router import skew_table, spread_table
 from busbw.rank.backends.nccl_support import LATE_FUNCTIONS, support_of
 from busbw.rank.backends.parts import gathered_offset, native_segments
 
