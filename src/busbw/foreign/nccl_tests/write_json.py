@@ -160,19 +160,10 @@ def new_file(name: str) -> tuple[Path | None, tuple[str, ...]]:
 
 
 def close(path: Path, document: Mapping[str, Any], errors: Sequence[str]) -> None:
-    """Write a document, whatever it has by then."""
-    whole = {**document, "errors": list(errors), "end_time": _now()}
-    store(path, f"{json.dumps(_rounded(whole))}\n".encode())
-
-
-def _rounded(value: Any) -> Any:  # noqa: ANN401 (JSON)
-    if isinstance(value, float):
-        return round(value, _DECIMALS)
-    if isinstance(value, list):
-        return [_rounded(each) for each in value]
-    if isinstance(value, dict):
-        return {key: _rounded(each) for key, each in value.items()}
-    return value
+    """Write a document, whatever it has by then, with six decimals."""
+    text = json.dumps({**document, "errors": list(errors), "end_time": _now()})
+    rounded = json.loads(text, parse_float=lambda digits: round(float(digits), _DECIMALS))
+    store(path, f"{json.dumps(rounded)}\n".encode())
 
 
 def _now() -> str:

@@ -23,7 +23,7 @@ from busbw.foreign.nccom.options import HELP_FLAGS, Options, help_text, parse
 from busbw.foreign.nccom.settings import (
     THEIR_FLAGS,
     is_empty,
-    not_needed,
+    notes,
     one_placement,
     operations_of,
     run_settings,
@@ -64,7 +64,7 @@ def nccom_test(words: Sequence[str], argv: tuple[str, ...], out: TextIO, err: Te
     with in_words_of(THEIR_FLAGS):
         settings = run_settings(options, os.environ)
     _refuse_files(options)
-    for note in (*not_needed(options, os.environ), *_notes(options)):
+    for note in notes(options, os.environ):
         print(f"busbw: {note}", file=err)
     display = NccomDisplay(options, out, err)
     with in_words_of(THEIR_FLAGS):
@@ -101,15 +101,6 @@ def _refuse_files(options: Options) -> None:
             logs.mkdir(parents=True, exist_ok=True)
         if not os.access(logs, os.W_OK):
             raise UsageError(f"cannot write logs into {logs}", hint="name a folder that you can write")
-
-
-def _notes(options: Options) -> list[str]:
-    notes = []
-    if options.stepfactor is not None and options.stepbytes is not None:
-        notes.append("-f and -i are both given: sizes grow by the factor")
-    if options.stepfactor == 1 and options.minbytes < options.maxbytes:
-        notes.append(f"-f 1 never leaves the first size: only {options.minbytes} B is measured")
-    return notes
 
 
 def _planned(options: Options, settings: RunSettings, backend: str, ranks: int) -> Plan:

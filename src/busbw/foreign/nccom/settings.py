@@ -269,15 +269,19 @@ def _slurm(options: Options) -> LaunchSettings:
     )
 
 
-def not_needed(options: Options, environ: Mapping[str, str]) -> list[str]:
-    """What is said of hosts that are too many, and of addresses that nccom-test must be given, and busbw's
-    ranks find by themselves.
+def notes(options: Options, environ: Mapping[str, str]) -> list[str]:
+    """What is said of hosts and steps that do not count, and of addresses that nccom-test must be given, and
+    busbw's ranks find by themselves.
     """
-    notes = []
+    said = []
     if environ.get(ROOT_VARIABLE):
-        notes.append(f"{ROOT_VARIABLE} is not needed: the launcher gives the ranks the address of rank 0")
+        said.append(f"{ROOT_VARIABLE} is not needed: the launcher gives the ranks the address of rank 0")
     if options.data_collector_host or options.data_collector_port is not None:
-        notes.append("--data-collector-host and -port are not needed: times come with rank 0's events")
+        said.append("--data-collector-host and -port are not needed: times come with rank 0's events")
     if len(options.hosts) > options.nnodes:
-        notes.append(f"the first {options.nnodes} of {len(options.hosts)} hosts are used")
-    return notes
+        said.append(f"the first {options.nnodes} of {len(options.hosts)} hosts are used")
+    if options.stepfactor is not None and options.stepbytes is not None:
+        said.append("-f and -i are both given: sizes grow by the factor")
+    if options.stepfactor == 1 and options.minbytes < options.maxbytes:
+        said.append(f"-f 1 never leaves the first size: only {options.minbytes} B is measured")
+    return said
