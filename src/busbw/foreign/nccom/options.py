@@ -219,7 +219,7 @@ class Options:
 
     @property
     def sweep(self) -> tuple[int, int, float]:
-        """The last size, and the bytes and the factor between sizes: the factor where one was given (with 1 no
+        """The last size, and the bytes and the factor between sizes: the factor where one was given (1 has no
         second size), else -i, or a tenth of the range in whole bytes, at most ten times.
         """
         if self.stepfactor is not None:
