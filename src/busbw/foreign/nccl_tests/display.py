@@ -118,8 +118,12 @@ class NcclTestsDisplay(DoorDisplay):
 
     def _result(self, plan: Plan, result: CaseResult) -> None:
         case = plan.cases[result.case]
-        if refused := case.row.refuses(self._first.ranks):
-            self._skip(case, refused)
+        if refused := case.row.refuses(self._first.ranks):  # no such collective on so many ranks: said once
+            not_power = f"nRanks {self._first.ranks} is not a power of 2, skipping"
+            words = not_power if case.collective == "hypercube" else f"# {refused}"
+            if words != self._skipped:
+                self._skipped = words
+                self._print([words])
             return
         if plan.soak is not None and plan.soak.cycles is None and result.case == 0:
             # -N 0: the footer is of the last sweep
@@ -132,14 +136,6 @@ class NcclTestsDisplay(DoorDisplay):
             self._row(plan, case, (self._out_of_place, found))
         else:
             self._out_of_place = found
-
-    def _skip(self, case: Case, why: str) -> None:
-        """A collective that does not exist on so many ranks, once."""
-        if why != self._skipped:
-            self._skipped = why
-            is_hypercube = case.collective == "hypercube"
-            words = f"nRanks {self._first.ranks} is not a power of 2, skipping"
-            self._print([words if is_hypercube else f"# {why}"])
 
     def _iterations(self, result: CaseResult) -> Iterations | None:
         """Rank 0 appends the samples of a case before it sends its result, and maybe those of later ones."""

@@ -24,6 +24,7 @@ STAMP_FORMAT: Final = "%Y-%m-%d %H:%M:%S"
 NO_NUMBER: Final = "nan"
 NOT_CHECKED: Final = "N/A"
 NO_OPERATION: Final = "none"
+PROGRAM: Final = "_perf"  # behind a collective; nccl-tests has no barrier and permute, which are named alike
 _BLOCKING: Final = {
     1: "# Blocking Enabled: wait and barrier after each inner iteration (-m) ",
     2: "# Blocking Enabled: wait after each inner iteration (-m), no barrier ",
@@ -203,7 +204,7 @@ def write(record: RunRecord, tables: Sequence[Table]) -> bytes:
 
 
 def _log(record: RunRecord, table: Table) -> list[str]:
-    program, options = program_of(table), options_of(record, table)
+    program, options = table.collective + PROGRAM, options_of(record, table)
     average, counted = average_busbw_gb_per_s(table.results)
     return [
         *(f"# busbw: {note}" for note in (*notes(record, LAYOUT), VARIES_NOTE)),
@@ -256,11 +257,6 @@ def _group(record: RunRecord, info: RankInfo) -> int:
         return len(record.plan.groups) if role is None else role.group
     value = info.facts.get("group", 0)
     return value if isinstance(value, int) else 0
-
-
-def program_of(table: Table) -> str:
-    """The test of a table. nccl-tests has none of barrier and permute; theirs are named alike."""
-    return f"{table.collective}_perf"
 
 
 def options_of(record: RunRecord, table: Table) -> Options:

@@ -166,7 +166,7 @@ def write(record: RunRecord, tables: Sequence[Table]) -> bytes:
     document = {
         "version": SHAPE_VERSION,
         "start_time": None if record.created_by_file else _local_form(record.created),
-        "args": [text.program_of(table)],
+        "args": [table.collective + text.PROGRAM],
         "env": [f"{name}={value}" for name, value in record.environment.get("variables", {}).items()],
         "nccl_version": text.nccl_version_code(first_rank(record)),
         "config": {
