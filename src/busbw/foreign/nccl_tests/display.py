@@ -45,6 +45,7 @@ class NcclTestsDisplay(DoorDisplay):
         self._maxbytes = line.options.maxbytes
         # Once the ranks have met: their number, where their samples are, and rank 0's part in its group.
         self._ranks, self._samples, self._first = 0, Path(), Role(0, 1)
+        self._read = 0  # bytes of the samples
         self._results: list[CaseResult] = []
         self._out_of_place = Figures()  # of the size whose in-place result is still to come
         self._sides: list[Figures] = []  # of all rows
@@ -141,12 +142,10 @@ class NcclTestsDisplay(DoorDisplay):
         """Rank 0 appends the samples of a case before it sends its result, and maybe those of later ones."""
         if not self.line.options.per_iter_timing or result.time_ns is None:
             return None
-        whole = self._samples.stat().st_size // SAMPLE_DTYPE.itemsize
-        if not whole:
-            return None
-        samples = np.memmap(self._samples, SAMPLE_DTYPE, "r", shape=(whole,))
-        cases = samples["case"]  # in their order
-        own = samples[bisect_left(cases, result.case) : bisect_right(cases, result.case)]
+        rows = np.fromfile(self._samples, SAMPLE_DTYPE, offset=self._read)
+        cases = rows["case"]  # in their order
+        own = rows[bisect_left(cases, result.case) : bisect_right(cases, result.case)]
+        self._read += bisect_right(cases, result.case) * SAMPLE_DTYPE.itemsize
         return iterations(own, self._ranks, self.line.options.per_iter_skip)
 
     def _row(self, plan: Plan, case: Case, sides: tuple[Figures, Figures]) -> None:
