@@ -65,7 +65,7 @@ class DoorDisplay(Display):
         self._out.writelines(f"{line}\n" for line in lines)
         self._out.flush()
 
-    def _say(self, *notes: str) -> None:
+    def say(self, *notes: str) -> None:
         """What the table has no place for."""
         for text in notes:
             print(f"busbw: {text}", file=self._err, flush=True)

@@ -6,17 +6,14 @@ Every command loads this module for its flags, so it loads nothing itself before
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Final, Literal, cast
+from typing import TYPE_CHECKING, Final, Literal
 
 from busbw.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping
 
-    from busbw.foreign.forms.rows import Table
     from busbw.model.record import RunRecord
-
-    Writer = Callable[[RunRecord, Sequence[Table]], bytes]
 
 ExportFormat = Literal[
     "csv",
@@ -29,7 +26,7 @@ ExportFormat = Literal[
     "markdown",
     "parquet",
 ]
-# Functions by their modules, which are loaded on use.
+# Functions of a record and its tables by their modules, which are loaded on use.
 WRITERS: Final[Mapping[ExportFormat, str]] = {
     "csv": "aws_kit.write:write_results",
     "summary-csv": "aws_kit.write:write_summary",
@@ -60,5 +57,5 @@ def render(record: RunRecord, name: ExportFormat, operation: str = "") -> bytes:
             f"{name} holds one operation, and the run has {names}", hint="choose one of them with --op"
         )
     module, _, function = WRITERS[name].partition(":")
-    write = cast("Writer", getattr(import_module(f"busbw.foreign.{module}"), function))
-    return write(record, content)
+    written: bytes = getattr(import_module(f"busbw.foreign.{module}"), function)(record, content)
+    return written

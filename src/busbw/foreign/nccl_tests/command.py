@@ -37,8 +37,8 @@ def nccl_tests(words: Sequence[str], argv: tuple[str, ...]) -> int:
     variables = read_variables(os.environ)
     from busbw.foreign.nccl_tests import lead
 
-    door = lead.Door(line, variables, words, argv)
-    status = lead.start(door) if identity is None else lead.join(door, identity)
+    measured = (line, variables, words, argv)
+    status = lead.start(*measured) if identity is None else lead.join(identity, *measured)
     from busbw.judge.kept import fill  # it needs numpy, and no rank waits for that
 
     fill()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -75,20 +75,17 @@ def figures(
     says, and bandwidth that of rank 0's group with that time: nccl-tests' single row. ``first`` is the part
     of rank 0 in its group.
     """
+    checked = Figures(wrong=result.wrong, wrong_ranks=len(result.wrong_at))
     if result.time_ns is None:
-        return Figures(wrong=result.wrong, wrong_ranks=len(result.wrong_at))
+        return checked
     time_ns = _mean_ns(result)
     if result.groups:
         own = next(group for group in result.groups if group.group == first.group)
         time_ns = _over_groups(result.groups, own, average)
     algbw = gb_per_s(case.algbw_bytes(first.ranks), time_ns)
-    return Figures(
-        time_us=time_ns / NS_PER_US,
-        algbw_gb_per_s=algbw,
-        busbw_gb_per_s=algbw * case.row.busbw_factor(first.ranks),
-        wrong=result.wrong,
-        wrong_ranks=len(result.wrong_at),
-        iterations=single,
+    busbw = algbw * case.row.busbw_factor(first.ranks)
+    return replace(
+        checked, time_us=time_ns / NS_PER_US, algbw_gb_per_s=algbw, busbw_gb_per_s=busbw, iterations=single
     )
 
 

@@ -8,7 +8,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from busbw.foreign.door import in_words_of
@@ -41,57 +41,42 @@ from busbw.record import folder as folders
 from busbw.report.live import unless_nobody_reads
 
 
-@dataclass(frozen=True)
-class Door:
-    """A line to be measured: as read, as words from the program's name on, and as busbw was called."""
-
-    line: Line
-    variables: Variables
-    words: Sequence[str]
-    argv: tuple[str, ...]
-
-    def display(self) -> NcclTestsDisplay:
-        """What shows its run."""
-        return NcclTestsDisplay(self.line, self.variables, self.words, sys.stdout, sys.stderr)
-
-    def with_split(self, split: str) -> Door:
-        """With another NCCL_TESTS_SPLIT."""
-        return replace(self, variables=replace(self.variables, split=split))
-
-
-def start(door: Door) -> int:
-    """Start the ranks on this host, and follow them; gives the exit status."""
-    line, split = door.line, door.variables.split
-    door = door.with_split("")
-    with contextlib.closing(door.display()) as display, in_words_of(THEIR_FLAGS):
+def start(line: Line, variables: Variables, words: Sequence[str], argv: tuple[str, ...]) -> int:
+    """Start the ranks on this host, and follow them; gives the exit status. ``words`` are those from the
+    program's name on, ``argv`` how busbw was called.
+    """
+    alone = replace(variables, split="")
+    with (
+        contextlib.closing(NcclTestsDisplay(line, alone, words, sys.stdout, sys.stderr)) as display,
+        in_words_of(THEIR_FLAGS),
+    ):
         backend = choose_backend(*backend_wanted())
         ranks = rank_count(line.options.ranks_per_process, backend)
         notes = [f"ranks {ranks} = {processes_words(Processes('', 1, ranks), line)}"]
-        if split:
+        if variables.split:
             notes.append(
-                f"split {split} has no effect, as in nccl-tests: it splits processes, and there is one here;"
-                " start a process for each rank, or use `busbw run --split`"
+                f"split {variables.split} has no effect, as in nccl-tests: it splits processes, and there is"
+                " one here; start a process for each rank, or use `busbw run --split`"
             )
-        settings, plan = _planned(door, backend, ranks, ranks, display, notes)
+        settings, plan = _planned(display, backend, ranks, ranks, notes)
         request_for = partial(local_request, backend, world_choice([line.program]), ranks)
-        code = here.measure(plan, settings, door.argv, request_for, display.handle, sys.stderr)
+        code = here.measure(plan, settings, argv, request_for, display.handle, sys.stderr)
     return display.status(code)
 
 
-def join(door: Door, identity: Identity) -> int:
+def join(
+    identity: Identity, line: Line, variables: Variables, words: Sequence[str], argv: tuple[str, ...]
+) -> int:
     """Be rank 0 of somebody's launch; the other ranks live in ``command.follow``. Gives the exit status."""
-    line = door.line
     identity, processes = of_several(identity, line)
-    door = door.with_split(processes.split(door.variables.split))
-    stall_s = progress.stall_seconds(os.environ.get(progress.VARIABLE, ""))
-    begin(identity, stall_s, report)
+    variables = replace(variables, split=processes.split(variables.split))
+    begin(identity, progress.stall_seconds(os.environ.get(progress.VARIABLE, "")), report)
     chosen: list[RunSettings] = []
 
     def plan(ranks: int) -> Plan:
         backend = choose_backend(*backend_wanted())
         shares = processes_words(replace(processes, count=ranks // processes.each), line)
-        notes = [f"ranks {ranks} = {shares}"]
-        settings, made = _planned(door, backend, ranks, identity.local_size, display, notes)
+        settings, made = _planned(display, backend, ranks, identity.local_size, [f"ranks {ranks} = {shares}"])
         chosen.append(settings)
         return made
 
@@ -99,26 +84,21 @@ def join(door: Door, identity: Identity) -> int:
         """Asked for after the plan."""
         run_id = folders.new_run_id(operation(line.program))
         folder = folders.create(folders.environ_home(), run_id)
-        return Request(run_id, str(folder), door.argv, chosen[0].written())
+        return Request(run_id, str(folder), argv, chosen[0].written())
 
-    with contextlib.closing(door.display()) as display:
+    with contextlib.closing(NcclTestsDisplay(line, variables, words, sys.stdout, sys.stderr)) as display:
         show = unless_nobody_reads(display.handle)
         code = live(identity, world_choice([line.program]), Director(request, plan), show)
     return display.status(code)
 
 
 def _planned(
-    door: Door,
-    backend: str,
-    ranks: int,
-    ranks_here: int | None,
-    display: NcclTestsDisplay,
-    notes: Sequence[str],
+    display: NcclTestsDisplay, backend: str, ranks: int, ranks_here: int | None, notes: Sequence[str]
 ) -> tuple[RunSettings, Plan]:
     """The settings and the plan of a line, with sizes that memory holds. The display shows what was lowered,
-    and standard error ``notes`` and what else differs from nccl-tests. Raises UsageError.
+    ``notes`` and what else differs from nccl-tests. Raises UsageError.
     """
-    line, variables, said = door.line, door.variables, list(notes)
+    line, variables, said = display.line, display.variables, list(notes)
     if not has_matrix(line, variables):  # which fits, or is refused
         fitting = lowered(line, largest_size(backend, line.options.check, ranks_here))
         asked, given = line.options.maxbytes, fitting.options.maxbytes

@@ -146,34 +146,28 @@ def _types(line: Line, backend: str) -> str:
 
 def remarks(line: Line, variables: Variables, backend: str) -> list[str]:
     """What a reader of nccl-tests must know about this run, a line each, for stderr."""
-    options = line.options
-    samples = options.iters - options.per_iter_skip
-    said: list[tuple[bool, str]] = [
-        (backend == "mpi", "no GPU here: CPU ranks over MPI, in host memory"),
-        (
-            bool(options.per_iter_timing) and not options.blocking,
-            "-I: the i_* columns come from a second pass of single iterations, `time` from the loop before",
-        ),
-        (
-            bool(options.per_iter_timing) and samples < P99_SAMPLES,
-            f"-I: with {samples} samples i_p99 is the largest of them; give -n {P99_SAMPLES} or more",
-        ),
-        (options.blocking == 1, "-z 1: the time does not include the barrier (in nccl-tests it does)"),
-        (
-            options.blocking != 0 and options.average == 2,
-            "-z with -a 2: the time is the mean of each call's minimum over ranks",
-        ),
-        (
-            bool(options.output_file) and not options.output_file.lower().endswith(".json"),
-            f"-J {options.output_file} writes nothing: the name must end in .json",
-        ),
-        (bool(options.stream_null), "-y: busbw measures on a stream of its own"),
-        (
-            bool(variables.split),
-            f"split {variables.split}: the table has one row for all groups, the record has each group",
-        ),
-    ]
-    return [text for applies, text in said if applies]
+    o, said = line.options, []
+    samples = o.iters - o.per_iter_skip
+    if backend == "mpi":
+        said.append("no GPU here: CPU ranks over MPI, in host memory")
+    if o.per_iter_timing and not o.blocking:
+        columns = "the i_* columns come from a second pass of single iterations"
+        said.append(f"-I: {columns}, `time` from the loop before")
+    if o.per_iter_timing and samples < P99_SAMPLES:
+        said.append(f"-I: with {samples} samples i_p99 is the largest of them; give -n {P99_SAMPLES} or more")
+    if o.blocking == 1:
+        said.append("-z 1: the time does not include the barrier (in nccl-tests it does)")
+    if o.blocking and o.average == 2:
+        said.append("-z with -a 2: the time is the mean of each call's minimum over ranks")
+    if o.output_file and not o.output_file.lower().endswith(".json"):
+        said.append(f"-J {o.output_file} writes nothing: the name must end in .json")
+    if o.stream_null:
+        said.append("-y: busbw measures on a stream of its own")
+    if variables.split:
+        said.append(
+            f"split {variables.split}: the table has one row for all groups, the record has each group"
+        )
+    return said
 
 
 # ---- sizes that fit -----------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from busbw.foreign.forms.remarks import notes, one_line, remarks
-from busbw.foreign.forms.rows import Table, average_busbw_gb_per_s, ranks
+from busbw.foreign.forms.rows import Row, Table, average_busbw_gb_per_s, ranks
 from busbw.foreign.nccl_tests.figures import Figures
 from busbw.foreign.nccl_tests.flags import VERSION, Options
 from busbw.model.case import Case
@@ -24,6 +24,7 @@ STAMP_FORMAT: Final = "%Y-%m-%d %H:%M:%S"
 NO_NUMBER: Final = "nan"
 NOT_CHECKED: Final = "N/A"
 NO_OPERATION: Final = "none"
+PROGRAM: Final = "_perf"  # behind a collective; nccl-tests has no barrier and permute, which are named alike
 _BLOCKING: Final = {
     1: "# Blocking Enabled: wait and barrier after each inner iteration (-m) ",
     2: "# Blocking Enabled: wait after each inner iteration (-m), no barrier ",
@@ -102,12 +103,7 @@ def heading(options: Options) -> list[str]:
 
 
 def row(
-    case: Case,
-    redop: str,
-    count: int,
-    sides: Sequence[Figures],
-    options: Options,
-    stamp: str = "",
+    case: Case, redop: str, count: int, sides: Sequence[Figures], options: Options, stamp: str = ""
 ) -> str:
     """One size: the case, then out-of-place and in-place; with -S the time of day behind them."""
     cells = [f"{case.size_bytes:12d}", f"{count:12d}", f"{case.dtype:>8}", f"{redop:>6}", f"{case.root:6d}"]
@@ -208,29 +204,25 @@ def write(record: RunRecord, tables: Sequence[Table]) -> bytes:
 
 
 def _log(record: RunRecord, table: Table) -> list[str]:
-    program, options = program_of(table), options_of(record, table)
+    program, options = table.collective + PROGRAM, options_of(record, table)
     average, counted = average_busbw_gb_per_s(table.results)
     return [
         *(f"# busbw: {note}" for note in (*notes(record, LAYOUT), VARIES_NOTE)),
         f"# busbw: {NO_NUMBER} = no number, {NOT_CHECKED} = not checked; why is said below the rows",
         *header(program, options, devices_of(record)),
         *heading(options),
-        *(
-            row(
-                each.case,
-                each.case.op or NO_OPERATION,
-                each.case.count,
-                [figures_of(result) for result in each.sides],
-                options,
-            )
-            for each in table.rows
-        ),
+        *(_row_of(each, options) for each in table.rows),
         *(f"# busbw: {remark}" for remark in remarks(table.rows)),
         f"# busbw: the average is over {counted} of {len(table.results)} cases; other sizes, other average",
         *footer(program, wrong_cases(table), average),
         "#",
         f"# error: {one_line(record.error)}" if record.error else "",
     ]
+
+
+def _row_of(each: Row, options: Options) -> str:
+    case, sides = each.case, list(map(figures_of, each.sides))
+    return row(case, case.op or NO_OPERATION, case.count, sides, options)
 
 
 def figures_of(result: CaseResult | None) -> Figures:
@@ -265,11 +257,6 @@ def _group(record: RunRecord, info: RankInfo) -> int:
         return len(record.plan.groups) if role is None else role.group
     value = info.facts.get("group", 0)
     return value if isinstance(value, int) else 0
-
-
-def program_of(table: Table) -> str:
-    """The test of a table. nccl-tests has none of barrier and permute; theirs are named alike."""
-    return f"{table.collective}_perf"
 
 
 def options_of(record: RunRecord, table: Table) -> Options:

@@ -18,23 +18,9 @@ from typing import Any, Final
 from busbw.files import store
 from busbw.foreign.forms.remarks import BANDWIDTH, notes, remarks, time_words
 from busbw.foreign.forms.rows import Row, Table, average_busbw_gb_per_s, first_rank
+from busbw.foreign.nccl_tests import write as text
 from busbw.foreign.nccl_tests.figures import Figures
 from busbw.foreign.nccl_tests.flags import Options
-from busbw.foreign.nccl_tests.write import (
-    LAYOUT,
-    NO_NUMBER,
-    NO_OPERATION,
-    STAMP_FORMAT,
-    VARIES_NOTE,
-    Device,
-    devices_of,
-    figures_of,
-    is_below,
-    nccl_version_code,
-    options_of,
-    program_of,
-    wrong_cases,
-)
 from busbw.machine.environment import read_environment
 from busbw.model.case import Case
 from busbw.model.record import RunRecord
@@ -46,7 +32,7 @@ _DECIMALS: Final = 6
 # ---- the parts of a file ------------------------------------------------------------------------------
 
 
-def config(o: Options, devices: Iterable[Device]) -> dict[str, Any]:
+def config(o: Options, devices: Iterable[text.Device]) -> dict[str, Any]:
     """What was asked for, and the ranks."""
     step, kind = o.step
     return {
@@ -109,7 +95,7 @@ def _iterations(key: str, side: Figures | None) -> dict[str, Any]:
 
 def summary(wrong: int, average: float | None, minimum: float | None = None) -> dict[str, Any]:
     """What the footer of the text says."""
-    okay = "unchecked" if minimum is None else _bool(not is_below(average, minimum))
+    okay = "unchecked" if minimum is None else _bool(not text.is_below(average, minimum))
     return {
         "out_of_bounds": {"count": wrong, "okay": _bool(not wrong)},
         "average_bus_bandwidth": {"bandwidth": _number(average), "okay": okay},
@@ -117,7 +103,7 @@ def summary(wrong: int, average: float | None, minimum: float | None = None) -> 
 
 
 def _number(value: float | None) -> float | str:
-    return NO_NUMBER if value is None or math.isnan(value) else value
+    return text.NO_NUMBER if value is None or math.isnan(value) else value
 
 
 def _bool(value: bool) -> str:
@@ -160,23 +146,14 @@ def new_file(name: str) -> tuple[Path | None, tuple[str, ...]]:
 
 
 def close(path: Path, document: Mapping[str, Any], errors: Sequence[str]) -> None:
-    """Write a document, whatever it has by then."""
-    whole = {**document, "errors": list(errors), "end_time": _now()}
-    store(path, f"{json.dumps(_rounded(whole))}\n".encode())
-
-
-def _rounded(value: Any) -> Any:  # noqa: ANN401 (JSON)
-    if isinstance(value, float):
-        return round(value, _DECIMALS)
-    if isinstance(value, list):
-        return [_rounded(each) for each in value]
-    if isinstance(value, dict):
-        return {key: _rounded(each) for key, each in value.items()}
-    return value
+    """Write a document, whatever it has by then, with six decimals."""
+    whole = json.dumps({**document, "errors": list(errors), "end_time": _now()})
+    rounded = json.loads(whole, parse_float=lambda digits: round(float(digits), _DECIMALS))
+    store(path, f"{json.dumps(rounded)}\n".encode())
 
 
 def _now() -> str:
-    return datetime.now().astimezone().strftime(STAMP_FORMAT)
+    return datetime.now().astimezone().strftime(text.STAMP_FORMAT)
 
 
 # ---- a record -----------------------------------------------------------------------------------------
@@ -189,15 +166,15 @@ def write(record: RunRecord, tables: Sequence[Table]) -> bytes:
     document = {
         "version": SHAPE_VERSION,
         "start_time": None if record.created_by_file else _local_form(record.created),
-        "args": [program_of(table)],
+        "args": [table.collective + text.PROGRAM],
         "env": [f"{name}={value}" for name, value in record.environment.get("variables", {}).items()],
-        "nccl_version": nccl_version_code(first_rank(record)),
+        "nccl_version": text.nccl_version_code(first_rank(record)),
         "config": {
-            **config(options_of(record, table), devices_of(record)),
+            **config(text.options_of(record, table), text.devices_of(record)),
             "blocking_collectives": _bool(record.plan.timing.mode == "latency"),
         },
         "results": [_row_of(each) for each in table.rows],
-        **summary(wrong_cases(table), average),
+        **summary(text.wrong_cases(table), average),
         "errors": [record.error] if record.error else [],
         "end_time": _local_form(record.ended),
         "busbw": {
@@ -207,7 +184,7 @@ def write(record: RunRecord, tables: Sequence[Table]) -> bytes:
             "argv": record.argv,
             "time_is": f"{time_words(record)}; of one call, in us",
             "bandwidth_is": BANDWIDTH,
-            "notes": [*notes(record, f"{LAYOUT} -J"), VARIES_NOTE, *remarks(table.rows)],
+            "notes": [*notes(record, f"{text.LAYOUT} -J"), text.VARIES_NOTE, *remarks(table.rows)],
         },
     }
     return (json.dumps(document, indent=1) + "\n").encode()
@@ -215,9 +192,9 @@ def write(record: RunRecord, tables: Sequence[Table]) -> bytes:
 
 def _row_of(each: Row) -> dict[str, Any]:
     case = each.case
-    sides = [None if side is None or side.time_ns is None else figures_of(side) for side in each.sides]
+    sides = [None if side is None or side.time_ns is None else text.figures_of(side) for side in each.sides]
     calls = max((result.samples * result.calls_per_sample for result in each.found.values()), default=0)
-    return row(case, case.op or NO_OPERATION, case.count, sides, calls)
+    return row(case, case.op or text.NO_OPERATION, case.count, sides, calls)
 
 
 def _local_form(stamp: str) -> str | None:
@@ -226,4 +203,4 @@ def _local_form(stamp: str) -> str | None:
         moment = datetime.fromisoformat(stamp)
     except ValueError:
         return stamp or None
-    return (moment.astimezone(UTC) if moment.tzinfo else moment).strftime(STAMP_FORMAT)
+    return (moment.astimezone(UTC) if moment.tzinfo else moment).strftime(text.STAMP_FORMAT)

@@ -23,7 +23,7 @@ from busbw.foreign.nccom.options import HELP_FLAGS, Options, help_text, parse
 from busbw.foreign.nccom.settings import (
     THEIR_FLAGS,
     is_empty,
-    not_needed,
+    notes,
     one_placement,
     operations_of,
     run_settings,
@@ -63,17 +63,15 @@ def nccom_test(words: Sequence[str], argv: tuple[str, ...], out: TextIO, err: Te
     launch = where(options, os.environ, Path.home())
     with in_words_of(THEIR_FLAGS):
         settings = run_settings(options, os.environ)
-    _refuse_files(options)
-    for note in (*not_needed(options, os.environ), *_notes(options)):
-        print(f"busbw: {note}", file=err)
-    display = NccomDisplay(options, out, err)
-    with in_words_of(THEIR_FLAGS):
+        _refuse_files(options)
+        display = NccomDisplay(options, out, err)
+        display.say(*notes(options, os.environ))
         if launch is None:
-            code, folder = _here(options, settings, argv, display, err)
+            code, folder = _here(settings, argv, display, err)
         else:
-            code, folder = _elsewhere(options, settings, launch, argv, display, err)
+            code, folder = _elsewhere(settings, launch, argv, display, err)
     if options.mpi_log_dir:
-        _copy_logs(folder, Path(options.mpi_log_dir).expanduser(), err)
+        _copy_logs(folder, Path(options.mpi_log_dir).expanduser(), display)
     return ExitCode.BAD_VERDICT if code is ExitCode.OK and display.failures else code
 
 
@@ -103,15 +101,6 @@ def _refuse_files(options: Options) -> None:
             raise UsageError(f"cannot write logs into {logs}", hint="name a folder that you can write")
 
 
-def _notes(options: Options) -> list[str]:
-    notes = []
-    if options.stepfactor is not None and options.stepbytes is not None:
-        notes.append("-f and -i are both given: sizes grow by the factor")
-    if options.stepfactor == 1 and options.minbytes < options.maxbytes:
-        notes.append(f"-f 1 never leaves the first size: only {options.minbytes} B is measured")
-    return notes
-
-
 def _planned(options: Options, settings: RunSettings, backend: str, ranks: int) -> Plan:
     """Raises UsageError also where no rank would get a byte of any size."""
     plan = one_placement(make_plan(operations_of(options), settings, backend, ranks))
@@ -124,31 +113,27 @@ def _planned(options: Options, settings: RunSettings, backend: str, ranks: int) 
 
 
 def _here(
-    options: Options, settings: RunSettings, argv: tuple[str, ...], display: NccomDisplay, err: TextIO
+    settings: RunSettings, argv: tuple[str, ...], display: NccomDisplay, err: TextIO
 ) -> tuple[ExitCode, Path]:
     """Measure on this host: one rank a GPU, else CPU ranks."""
     backend = choose_backend(settings.backend, settings.nccl or None)
     ranks = rank_count(settings.ranks, backend)
-    plan = _planned(options, settings, backend, ranks)
+    plan = _planned(display.options, settings, backend, ranks)
     if backend == "mpi":
-        print("busbw: no Neuron device and no GPU here: CPU ranks over MPI", file=err)
+        display.say("no Neuron device and no GPU here: CPU ranks over MPI")
     request_for = partial(local_request, backend, settings.world, ranks)
-    if options.debug:
-        print(f"busbw: {request_for('REQUEST')}", file=err)
+    if display.options.debug:
+        display.say(str(request_for("REQUEST")))
     folder = here.new_folder(plan, settings)
     code = here.measure(plan, settings, argv, request_for, display.handle, err, folder=folder)
     return code, folder
 
 
 def _elsewhere(
-    options: Options,
-    settings: RunSettings,
-    launch: LaunchSettings,
-    argv: tuple[str, ...],
-    display: NccomDisplay,
-    err: TextIO,
+    settings: RunSettings, launch: LaunchSettings, argv: tuple[str, ...], display: NccomDisplay, err: TextIO
 ) -> tuple[ExitCode, Path]:
     """Submit the run to the hosts or to Slurm, and follow it."""
+    options = display.options
     operations = operations_of(options)
     _planned(options, settings, "null", options.nworkers)  # refuses what no job is needed for
     run_id = folders.new_run_id(settings.label(operations))
@@ -166,7 +151,7 @@ def _elsewhere(
     engine = load(str(launch.on))
     request = engine.request(job, engine.inquire(launch))
     if options.debug:
-        print(f"busbw: {request}", file=err)
+        display.say(str(request))
     handle = submit.submit(job, request, argv, settings)
     return follow.Following(handle, folder, display.handle, err).follow(), folder
 
@@ -180,13 +165,11 @@ def _with_absolute_paths(settings: RunSettings) -> RunSettings:
     return replace(settings, **paths)  # type: ignore[arg-type]  # all of them are texts
 
 
-def _copy_logs(folder: Path, target: Path, err: TextIO) -> None:
+def _copy_logs(folder: Path, target: Path, display: NccomDisplay) -> None:
     """--mpi-log-dir: what the ranks printed, under names of this run. A copy that fails changes no result."""
+    logs = folder / "log"
     try:
-        for log in sorted((folder / "log").iterdir()):
+        for log in sorted(logs.iterdir()):
             shutil.copyfile(log, target / f"{folder.name}-{log.name}")
     except OSError as error:
-        print(
-            f"busbw: cannot write logs into {target}: {error.strerror}; they are in {folder / 'log'}",
-            file=err,
-        )
+        display.say(f"cannot write logs into {target}: {error.strerror}; they are in {logs}")

@@ -50,7 +50,7 @@ class NccomDisplay(DoorDisplay):
 
     def __init__(self, options: Options, out: TextIO, err: TextIO) -> None:
         super().__init__(THEIR_FLAGS, out, err)
-        self._options = options
+        self.options = options
         # What is at the command line's operand, or what each stream's entry makes of it.
         self._of_streams = [stream.options for stream in stream_options(options)]
         self._columns = columns.titles(
@@ -72,7 +72,7 @@ class NccomDisplay(DoorDisplay):
 
     def handle(self, item: Event) -> None:
         """See Display."""
-        if self._plan is not None and self._options.debug:
+        if self._plan is not None and self.options.debug:
             self._show_log()
         super().handle(item)
 
@@ -84,19 +84,19 @@ class NccomDisplay(DoorDisplay):
         cases = (case for case in one_placement(plan).cases if case.applicable and not is_empty(case))
         self._cases = {case.index: case for case in cases}
         first = world.ranks[0]
-        self._say(
+        self.say(
             f"{counted(world.size, 'rank')} on {counted(len(world.hosts), 'host')},"
             f" one process each: backend {plan.backend}, {first.library} {first.library_version}".rstrip(),
             f"time:avg(us) is the {self._time}; run {self._folder.name}",
         )
         if plan.groups:
             groups = counted(len(plan.groups), "group")
-            self._say(f"{groups} at once: a row is of the slowest, the run has all of them")
-        self._say(*stream_words(plan, world.size))
-        if self._options.check or any(own.check for own in self._of_streams):
-            is_golden = self._options.check == "all_ones"  # the same data whatever the seed
+            self.say(f"{groups} at once: a row is of the slowest, the run has all of them")
+        self.say(*stream_words(plan, world.size))
+        if self.options.check or any(own.check for own in self._of_streams):
+            is_golden = self.options.check == "all_ones"  # the same data whatever the seed
             seed = "" if is_golden else f", seed {plan.seed}"
-            self._say(f"check {self._options.check or 'of streams'}{seed}")
+            self.say(f"check {self.options.check or 'of streams'}{seed}")
         self._print([columns.heading(self._columns)])
 
     def _take(self, item: Event) -> None:
@@ -122,12 +122,12 @@ class NccomDisplay(DoorDisplay):
 
     def _times_ns(self, result: CaseResult) -> dict[str, float | None]:
         found = {**result.stats, "avg": result.mean_ns}
-        unknown = [word for word in self._options.stats if word != "avg" and found.get(word) is None]
+        unknown = [word for word in self.options.stats if word != "avg" and found.get(word) is None]
         if unknown:  # a percentile of few samples is printed too, as there; a note says how few
             percentiles, samples = percentiles_ns(self._folder, result.case, unknown)
             found |= percentiles
             self._few_samples += [samples] if samples else []
-        return {word: found.get(word) for word in self._options.stats}
+        return {word: found.get(word) for word in self.options.stats}
 
     def _failure(self, case: Case, result: CaseResult) -> str:
         """What stands in a row instead of numbers: what is wrong, and where more is said of it. Scripts look
@@ -142,11 +142,11 @@ class NccomDisplay(DoorDisplay):
         return f"Failure running {what}: {why} - log file {self._folder / LOG_FILE}"
 
     def _operand(self, stream: int) -> str:
-        return self._of_streams[stream].operand if stream >= 0 else self._options.operand
+        return self._of_streams[stream].operand if stream >= 0 else self.options.operand
 
     def _end(self, plan: Plan, *, interrupted: bool) -> None:
         if interrupted:  # an average of a part would look like that of the whole
-            self._say(f"interrupted after {counted(len(self._results), 'size')}")
+            self.say(f"interrupted after {counted(len(self._results), 'size')}")
             return
         error = self._errors[-1] if self._errors else _NOT_REACHED
         done = {result.case for result in self._results}
@@ -159,18 +159,18 @@ class NccomDisplay(DoorDisplay):
             values = [row[columns.BUSBW] for row in rows if row.get(columns.BUSBW) is not None]
             average = fsum(values) / len(values) if values else None
             self._print(columns.footer(average, _failures(rows)))
-        self._say(*self._notes(plan))
-        self._say(f"`busbw show {self._folder.name}` has intervals, ranks and samples")
-        if self._options.report_to_json_file:
+        self.say(*self._notes(plan))
+        self.say(f"`busbw show {self._folder.name}` has intervals, ranks and samples")
+        if self.options.report_to_json_file:
             self._write_report(plan)
 
     # ---- what else is to be said --------------------------------------------------------------------
 
     def _notes(self, plan: Plan) -> list[str]:
         notes = result_notes(plan, self._results, "nccom-test")
-        if self._options.show_algorithm and not all(result.algorithm for result in self._results):
+        if self.options.show_algorithm and not all(result.algorithm for result in self._results):
             notes.append(_UNKNOWN_ALGORITHM)
-        has_percentiles = any(word != "avg" for word in self._options.stats)
+        has_percentiles = any(word != "avg" for word in self.options.stats)
         if has_percentiles and any("single_calls" in result.evidence for result in self._results):
             notes.append("percentiles come from a pass of single calls, the mean from back-to-back calls")
         if self._few_samples:
@@ -191,8 +191,8 @@ class NccomDisplay(DoorDisplay):
         return notes
 
     def _write_report(self, plan: Plan) -> None:
-        path = Path(self._options.report_to_json_file).expanduser()
-        config = asdict(self._options)
+        path = Path(self.options.report_to_json_file).expanduser()
+        config = asdict(self.options)
         config = {"operation": config.pop("operand"), **config}
         body = {"config": config, "results": self.results(), "busbw": self._own(plan)}
         try:
@@ -220,11 +220,11 @@ class NccomDisplay(DoorDisplay):
 
     def _own(self, plan: Plan) -> dict[str, Any]:
         """What `busbw import` needs to know beside the rows."""
-        first = self._options.stats[0]
+        first = self.options.stats[0]
         # Ranks of a group, by which bandwidths are.
         sizes = {len(members) for members in plan.groups} if not self._of_streams else set()
         return {
-            "operation": "streams" if self._of_streams else self._options.operand,
+            "operation": "streams" if self._of_streams else self.options.operand,
             "nworkers": self._ranks,
             **({"group_ranks": sizes.pop()} if len(sizes) == 1 else {}),
             "run_id": self._folder.name,

@@ -176,9 +176,12 @@ def _keep(
     operations = _stream_operations(words)
     for number, table in enumerate(tables or (NCCOM_TEST.without_rows(),)):
         place = folders.create(folder.parent, f"{folder.name}-stream{number}") if number else folder
-        log = str(folder / "log")
         origin = Origin(
-            log, "", number + 1, created=now_utc(), created_from="run", last_words=heard.last_words
+            path=str(folder / "log"),
+            table=number + 1,
+            created=now_utc(),
+            created_from="run",
+            last_words=heard.last_words,
         )
         wrong: BusbwError | None = error
         try:

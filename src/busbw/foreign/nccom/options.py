@@ -214,21 +214,21 @@ class Options:
 
     @property
     def sizes_bytes(self) -> tuple[int, ...]:
-        """The sweep: by the factor where one was given, else by adding. Raises UsageError if it is empty."""
-        if self.stepfactor is not None:
-            factor = self.stepfactor
-            # A factor of 1 has no second size; ``sizes`` would step by 1 byte.
-            return sizes(self.minbytes, self.maxbytes if factor > 1 else self.minbytes, 0, factor)
-        return sizes(self.minbytes, self.maxbytes, self.step_bytes, 1)
+        """The sweep. Raises UsageError if it is empty."""
+        return sizes(self.minbytes, *self.sweep)
 
     @property
-    def step_bytes(self) -> int:
-        """The additive step: -i, else a tenth of the range in whole bytes, at most ten times."""
-        if self.stepbytes is not None:
-            return self.stepbytes
-        spread = self.maxbytes - self.minbytes
-        step = spread // DEFAULT_STEPS
-        return step if step and spread // step <= DEFAULT_STEPS else -(-spread // DEFAULT_STEPS)
+    def sweep(self) -> tuple[int, int, float]:
+        """The last size, and the bytes and the factor between sizes: the factor where one was given (1 has no
+        second size), else -i, or a tenth of the range in whole bytes, at most ten times.
+        """
+        if self.stepfactor is not None:
+            return (self.maxbytes if self.stepfactor > 1 else self.minbytes), 0, self.stepfactor
+        spread, step = self.maxbytes - self.minbytes, self.stepbytes
+        if step is None:
+            step = spread // DEFAULT_STEPS
+            step = step if step and spread // step <= DEFAULT_STEPS else -(-spread // DEFAULT_STEPS)
+        return self.maxbytes, step, 1
 
     @property
     def rounds(self) -> tuple[int | None, int | None]:

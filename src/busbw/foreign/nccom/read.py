@@ -25,18 +25,14 @@ GB_SIZES: Final = (1.0, GIB_PER_GB)
 PLACEMENT_ASSUMED: Final = "assumed: separate buffers, the tool's default"
 NOT_STATED: Final = "not stated: nccom-test prints none"
 _COLUMNS: Final = {
-    "size(B)": ("size", Kind.INTEGER),
-    "size": ("size", Kind.INTEGER),
-    "count(elems)": ("count", Kind.INTEGER),
-    "count": ("count", Kind.INTEGER),
-    "total_input_size(B)": ("input_bytes", Kind.INTEGER),
-    "total_output_size(B)": ("output_bytes", Kind.INTEGER),
-    "type": ("type", Kind.WORD),
-    "algbw(GB/s)": ("algbw", Kind.MEASURE),
-    "algbw": ("algbw", Kind.MEASURE),
-    "busbw(GB/s)": ("busbw", Kind.MEASURE),
-    "busbw": ("busbw", Kind.MEASURE),
-    "algorithm": ("algorithm", Kind.WORD),
+    **dict.fromkeys(("size(B)", "size"), Column("size", Kind.INTEGER)),
+    **dict.fromkeys(("count(elems)", "count"), Column("count", Kind.INTEGER)),
+    "total_input_size(B)": Column("input_bytes", Kind.INTEGER),
+    "total_output_size(B)": Column("output_bytes", Kind.INTEGER),
+    "type": Column("type", Kind.WORD),
+    **dict.fromkeys(("algbw(GB/s)", "algbw"), Column("algbw", Kind.MEASURE)),
+    **dict.fromkeys(("busbw(GB/s)", "busbw"), Column("busbw", Kind.MEASURE)),
+    "algorithm": Column("algorithm", Kind.WORD),
 }
 _TIME: Final = re.compile(r"time(?::(avg|p\d+(?:\.\d+)?))?\(us\)")
 _START: Final = re.compile(r"size(?:\(B\))?\s+count\S*\s+(?:\S+\s+)*?type\s+time\S*\(us\)")
@@ -75,7 +71,7 @@ def column(title: str) -> Column | None:
     time = _TIME.fullmatch(title)
     if time is not None:
         return Column(f"time:{time[1]}" if time[1] else "time", Kind.MEASURE)
-    return Column(*_COLUMNS[title]) if title in _COLUMNS else None
+    return _COLUMNS.get(title)
 
 
 def interpret(found: FoundTable) -> Table:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Final, cast, get_args
@@ -59,7 +59,7 @@ def run_settings(options: Options, environ: Mapping[str, str]) -> RunSettings:
     streams = stream_options(options)
     rounds, warmup_rounds = options.rounds
     return RunSettings(
-        **(_streams(streams, options) if streams else {**_typed(_sweep(options)), **_pattern(options)}),
+        **(_streams(streams, options) if streams else {**_sweep(options, Size), **_pattern(options)}),
         datatype=DataTypes(options.datatype),
         **_calls(options),
         outer_iters=rounds,
@@ -118,18 +118,11 @@ def _refuse_neuron_flags(options: Options) -> None:
             )
 
 
-def _typed(sweep: dict[str, Any]) -> dict[str, Any]:
-    """Sizes as settings have them; in a file of streams they stay text."""
-    return {name: Size(value) if isinstance(value, str) else value for name, value in sweep.items()}
-
-
-def _sweep(options: Options) -> dict[str, Any]:
-    sweep: dict[str, Any] = {"minbytes": str(options.minbytes), "maxbytes": str(options.maxbytes)}
-    if options.stepfactor is not None and options.stepfactor > 1:
-        return {**sweep, "stepfactor": options.stepfactor}
-    if options.stepfactor is not None:  # a factor of 1 never leaves the first size
-        return {**sweep, "maxbytes": sweep["minbytes"]}
-    return {**sweep, "stepfactor": 1.0, "stepbytes": str(max(1, options.step_bytes))}
+def _sweep(options: Options, size: Callable[[int], Any]) -> dict[str, Any]:
+    """``size`` makes bytes what settings have, or the text that they are in a file of streams."""
+    most, step, factor = options.sweep
+    steps = {"stepfactor": factor} if factor > 1 else {"stepfactor": 1.0, "stepbytes": size(max(1, step))}
+    return {"minbytes": size(options.minbytes), "maxbytes": size(most), **steps}
 
 
 def _pattern(options: Options) -> dict[str, Any]:
@@ -175,7 +168,7 @@ def _streams(streams: tuple[StreamOptions, ...], options: Options) -> dict[str, 
     of_the_run, entries = _calls(options), []
     for stream in streams:
         calls = {name: own for name, own in _calls(stream.options).items() if own != of_the_run[name]}
-        own = {**_sweep(stream.options), **_pattern(stream.options), **calls}
+        own = {**_sweep(stream.options, str), **_pattern(stream.options), **calls}
         entry = {
             OPERATION: stream.options.collective,
             CALLS: stream.calls,
@@ -269,15 +262,19 @@ def _slurm(options: Options) -> LaunchSettings:
     )
 
 
-def not_needed(options: Options, environ: Mapping[str, str]) -> list[str]:
-    """What is said of hosts that are too many, and of addresses that nccom-test must be given, and busbw's
-    ranks find by themselves.
+def notes(options: Options, environ: Mapping[str, str]) -> list[str]:
+    """What is said of hosts and steps that do not count, and of addresses that nccom-test must be given, and
+    busbw's ranks find by themselves.
     """
-    notes = []
+    said = []
     if environ.get(ROOT_VARIABLE):
-        notes.append(f"{ROOT_VARIABLE} is not needed: the launcher gives the ranks the address of rank 0")
+        said.append(f"{ROOT_VARIABLE} is not needed: the launcher gives the ranks the address of rank 0")
     if options.data_collector_host or options.data_collector_port is not None:
-        notes.append("--data-collector-host and -port are not needed: times come with rank 0's events")
+        said.append("--data-collector-host and -port are not needed: times come with rank 0's events")
     if len(options.hosts) > options.nnodes:
-        notes.append(f"the first {options.nnodes} of {len(options.hosts)} hosts are used")
-    return notes
+        said.append(f"the first {options.nnodes} of {len(options.hosts)} hosts are used")
+    if options.stepfactor is not None and options.stepbytes is not None:
+        said.append("-f and -i are both given: sizes grow by the factor")
+    if options.stepfactor == 1 and options.minbytes < options.maxbytes:
+        said.append(f"-f 1 never leaves the first size: only {options.minbytes} B is measured")
+    return said

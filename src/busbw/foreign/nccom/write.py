@@ -23,21 +23,8 @@ from busbw.foreign.forms.remarks import (
 )
 from busbw.foreign.forms.rows import Row as RecordRow
 from busbw.foreign.forms.rows import Table, average_busbw_gb_per_s, is_applicable, ranks, runs
-from busbw.foreign.nccom.columns import (
-    ERROR,
-    INPUT,
-    OPERANDS,
-    OUTPUT,
-    Row,
-    entry,
-    failed,
-    footer,
-    heading,
-    line,
-    measured,
-    time_title,
-    titles,
-)
+from busbw.foreign.nccom import columns
+from busbw.foreign.nccom.columns import OPERANDS, Row
 from busbw.model.collective import Placement
 from busbw.model.record import RunRecord
 from busbw.model.result import Status
@@ -67,11 +54,11 @@ def _table(
     case, number = group[0].case, ranks(record)
     results = [row.found.get(placement) for row in group]
     rows = [_row(row, placement, stats) for row in group]
-    good = [row for row in rows if ERROR not in row]
-    columns = titles(
+    good = [row for row in rows if columns.ERROR not in row]
+    titles = columns.titles(
         stats,
         # Whole numbers in every row, or there are no such columns.
-        sizes=bool(good) and all(None not in (row[INPUT], row[OUTPUT]) for row in good),
+        sizes=bool(good) and all(None not in (row[columns.INPUT], row[columns.OUTPUT]) for row in good),
         algorithm=any(result is not None and result.algorithm for result in results),
     )
     average, counted = average_busbw_gb_per_s(results)
@@ -80,9 +67,9 @@ def _table(
     lines = [f"# busbw: {named}, {'ranks not known' if number is None else f'{number} ranks'}"]
     if number is not None and case.collective in _OPERANDS:
         lines.append(f"# nccom-test -r {number} {_OPERANDS[case.collective]}")
-    lines += [heading(columns), *(line(row, columns) for row in rows)]
+    lines += [columns.heading(titles), *(columns.line(row, titles) for row in rows)]
     errors = sum(result is not None and result.status in (Status.WRONG, Status.FAILED) for result in results)
-    lines += footer(average, errors, [note])
+    lines += columns.footer(average, errors, [note])
     return lines + [f"# busbw: {text}" for text in remarks(group, (placement,))]
 
 
@@ -101,7 +88,7 @@ def _column_notes(record: RunRecord, stats: Sequence[str]) -> list[str]:
     if record.source is not None:
         return []  # they are the log's own
     return [
-        f"{time_title(word)} = {'mean over the same samples' if word == 'avg' else 'of single calls'}"
+        f"{columns.time_title(word)} = {'mean over the same samples' if word == 'avg' else 'of single calls'}"
         for word in stats[1:]
     ]
 
@@ -110,11 +97,11 @@ def _row(row: RecordRow, placement: Placement, stats: Sequence[str]) -> Row:
     """A result as a row: with numbers where it was measured and found right, as nccom-test."""
     result = row.found.get(placement)
     if result is None:
-        return failed(row.case, "not in this run")
+        return columns.failed(row.case, "not in this run")
     if result.status is not Status.GOOD or result.time_ns is None:
-        return failed(row.case, ": ".join(filter(None, (status_word(result), reason(result)))))
+        return columns.failed(row.case, ": ".join(filter(None, (status_word(result), reason(result)))))
     times_ns = {**result.stats, "avg": result.mean_ns, stats[0]: result.time_ns}
-    return measured(row.case, result, {word: times_ns.get(word) for word in stats})
+    return columns.measured(row.case, result, {word: times_ns.get(word) for word in stats})
 
 
 def write_json(record: RunRecord, tables: Sequence[Table]) -> bytes:
@@ -135,7 +122,7 @@ def write_json(record: RunRecord, tables: Sequence[Table]) -> bytes:
         "nworkers": ranks(record),
         "run_id": record.run_id,
         "status": record.status.value,
-        "time_is": f"{time_title(stats[0])}: {time_words(record)}; of one call",
+        "time_is": f"{columns.time_title(stats[0])}: {time_words(record)}; of one call",
         "notes": [
             *notes(record, "nccom-test --report-to-json-file"),
             *_column_notes(record, stats),
@@ -147,10 +134,10 @@ def write_json(record: RunRecord, tables: Sequence[Table]) -> bytes:
 
 def _entry(row: RecordRow, placement: Placement, stats: tuple[str, ...]) -> dict[str, Any]:
     result, shown = row.found.get(placement), _row(row, placement, stats)
-    has_sizes = None not in (shown.get(INPUT), shown.get(OUTPUT))
-    columns = titles(stats, sizes=has_sizes, algorithm=result is not None and bool(result.algorithm))
+    has_sizes = None not in (shown.get(columns.INPUT), shown.get(columns.OUTPUT))
+    titles = columns.titles(stats, sizes=has_sizes, algorithm=result is not None and bool(result.algorithm))
     return {
-        **entry(shown, columns),
+        **columns.entry(shown, titles),
         "placement": placement.value,
         "redop": row.case.op or "none",
         "root": row.case.root,

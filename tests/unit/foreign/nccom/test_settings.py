@@ -10,7 +10,7 @@ import pytest
 
 from busbw.errors import UsageError
 from busbw.foreign.nccom.options import Options, parse
-from busbw.foreign.nccom.settings import ROOT_VARIABLE, not_needed, one_placement, run_settings, where
+from busbw.foreign.nccom.settings import ROOT_VARIABLE, notes, one_placement, run_settings, where
 from busbw.plan.flags.run import RunSettings
 from busbw.plan.flags.values import Size
 from busbw.plan.make import make_plan
@@ -133,8 +133,8 @@ def test_a_hosts_file_given_or_in_the_home(tmp_path: Path) -> None:
 
 def test_addresses_that_ranks_find_by_themselves_are_said() -> None:
     line = "-r 4 -N 2 allr --hosts a b c --data-collector-port 7 --data-collector-host x"
-    notes = not_needed(options(line), {ROOT_VARIABLE: "a:1"})
-    assert [note.split()[0] for note in notes] == [ROOT_VARIABLE, "--data-collector-host", "the"]
+    found = notes(options(line), {ROOT_VARIABLE: "a:1"})
+    assert [note.split()[0] for note in found] == [ROOT_VARIABLE, "--data-collector-host", "the"]
 
 
 def test_slurm(tmp_path: Path) -> None:
