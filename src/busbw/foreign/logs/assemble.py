@@ -11,7 +11,7 @@ from typing import Any, Final
 from busbw._version import __version__
 from busbw.errors import UndecidedError
 from busbw.foreign.logs.cases import Made, cases, repeated, unit_findings
-from busbw.foreign.logs.check import Checked, check
+from busbw.foreign.logs.check import Checked, check, has_counts
 from busbw.foreign.logs.context import TUNING, VERSION
 from busbw.foreign.logs.decide import Decision, Given, decide, named_by_path
 from busbw.foreign.logs.table import Table
@@ -200,18 +200,14 @@ def _header(table: Table) -> dict[str, Any]:
 
 def _fields(table: Table, decision: Decision, made: Made, origin: Origin) -> dict[str, str]:
     allowed = f" ({decision.interval} fit the rows)" if decision.interval is not None else ""
-    # nccom-test's counts are of the whole buffer
-    has_counts = not table.operations and len(table) > 0 and table.rows[0].count >= 0
+    own_counts = has_counts(table) and not table.operations  # nccom-test's are of the whole buffer
     fields = {
         "operation": decision.operation_from,
         "ranks": decision.ranks_from + allowed,
         "created": origin.created_from,
         "size_bytes": "rows: share of one rank times ranks" if table.shares else "rows",
-        "count": "rows" if has_counts else "size / size of an element, of one block",
-        "dtype": table.words_from.get("dtype", "rows"),
-        "op": table.words_from.get("op", "rows"),
-        "root": table.words_from.get("root", "rows"),
-        "placement": table.words_from.get("placement", "rows"),
+        "count": "rows" if own_counts else "size / size of an element, of one block",
+        **{name: table.words_from.get(name, "rows") for name in ("dtype", "op", "root", "placement")},
         "time_ns": "rows" if table.trusted_time else "size / algbw: the printed time is that of the CPU (-C)",
         "algbw_gb_per_s": made.algbw_from,
         "busbw_gb_per_s": made.busbw_from,

@@ -57,12 +57,21 @@ _NO_OLD_FORMULA: Final = (PLAIN - {"hypercube"}) | {"all_reduce"}
 @dataclass(frozen=True)
 class Checked:
     """A table without its damaged rows. ``scale`` is algbw over size / time, None if the rows do not show it
-    or contradict each other; ``gb`` is the size of its GB in 10^9 bytes (None where undecided).
+    or contradict each other.
     """
 
     table: Table
     scale: Consensus | None
-    gb: float | None
+
+    @cached_property
+    def gb(self) -> float | None:
+        """The size of its GB in 10^9 bytes; None where undecided."""
+        if len(self.table.gb_sizes) == 1:
+            return self.table.gb_sizes[0]
+        fits = (
+            size for size in self.table.gb_sizes if self.scale is not None and self.scale.contains(1 / size)
+        )
+        return next(fits, None)
 
     @cached_property
     def is_in_its_unit(self) -> bool:
@@ -75,7 +84,7 @@ def check(table: Table, assumed: str = "") -> Checked:
     path, where the table itself names none.
     """
     if not len(table):
-        return Checked(table, None, None)
+        return Checked(table, None)
     operation, rows = table.operation or assumed, list(enumerate(table.rows))
     is_uneven = operation in UNEVEN  # their algbw is that of the busiest rank, whose bytes no row has
     scales = [[scale_bounds(row, side, side.algbw) for side in row.sides] for row in table.rows]
@@ -103,7 +112,7 @@ def check(table: Table, assumed: str = "") -> Checked:
     if scale is None and table.trusted_time and not is_uneven and said:
         text = "algbw does not follow from size and time; bandwidths here are computed from size and time"
         findings.append(ImportFinding("contradiction", text, table.first_line))
-    return Checked(kept.with_findings(*findings, *foreign(kept)), scale, _gb(table, scale))
+    return Checked(kept.with_findings(*findings, *foreign(kept)), scale)
 
 
 def _damaged(table: Table, reasons: dict[int, str]) -> list[ImportFinding]:
@@ -126,13 +135,6 @@ def foreign(table: Table) -> list[ImportFinding]:
         for kind, words in (("type", types), ("reduction", redops))
         for word in sorted(words)
     ]
-
-
-def _gb(table: Table, scale: Consensus | None) -> float | None:
-    """The size of the printed GB in 10^9 bytes."""
-    if len(table.gb_sizes) == 1:
-        return table.gb_sizes[0]
-    return next((size for size in table.gb_sizes if scale is not None and scale.contains(1 / size)), None)
 
 
 # ---- a row alone -------------------------------------------------------------------------------------------

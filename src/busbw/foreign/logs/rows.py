@@ -89,9 +89,8 @@ def looks_like_row(table: FoundTable, line: str, words: list[str], least: float)
 def note_damage(table: FoundTable, words: list[str], number: int) -> None:
     """Keep that a line is not a whole row, and why; or that it is no row."""
     why = fault(table.layout.columns, words) or "line is not printable"
-    shown = "".join(letter if letter.isprintable() else "\ufffd" for letter in " ".join(words)[:80])
     kind = OTHER_OUTPUT if "count" not in table.layout.names and _is_text(words) else DAMAGED
-    table.note(kind, f"not a whole row ({why}): {shown}", number)
+    table.note(kind, f"not a whole row ({why}): {' '.join(words)[:80]}", number)
 
 
 def _is_text(words: list[str]) -> bool:
