@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from busbw.foreign.logs.operations import type_bytes
+from busbw.foreign.logs.operations import TYPE_BYTES
 from busbw.foreign.logs.row_words import Kind, Layout, PrintedRow, aligned, fault, filled, is_number
 from busbw.foreign.logs.table import Failure, FoundTable, Tool
 from busbw.model.record import DAMAGED, OTHER_OUTPUT
@@ -137,6 +137,6 @@ def layout_of_row(words: Sequence[str], tools: Sequence[Tool]) -> tuple[Tool, La
         dtype = next(
             word for column, word in zip(layout.columns, words, strict=True) if column.name == "type"
         )
-        if type_bytes(dtype):
+        if dtype in TYPE_BYTES:
             return tool, layout
     return None
