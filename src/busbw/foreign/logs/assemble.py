@@ -15,7 +15,7 @@ from busbw.foreign.logs.check import Checked, check, has_counts
 from busbw.foreign.logs.context import TUNING, VERSION
 from busbw.foreign.logs.decide import Decision, Given, decide, named_by_path
 from busbw.foreign.logs.table import Table
-from busbw.foreign.logs.whole import error, status, with_its_end, without_false_damage
+from busbw.foreign.logs.whole import ending, with_its_end, without_false_damage
 from busbw.model.plan import CallOptions, Limits, Plan
 from busbw.model.record import (
     DAMAGED,
@@ -58,6 +58,7 @@ def assemble(table: Table, origin: Origin, given: Given, run_id: str) -> RunReco
     table = with_its_end(table, origin.log_lines)
     checked = replace(checked, table=table)
     made = cases(checked, decision)
+    status, error = ending(table, has_cases=bool(made.cases), last_words=origin.last_words)
     version, version_from = library_version(table, origin, given)
     findings = (
         *table.findings,
@@ -76,7 +77,7 @@ def assemble(table: Table, origin: Origin, given: Given, run_id: str) -> RunReco
         argv=(),
         settings=redact_all({"import": {"op": given.operation, "ranks": given.ranks, **given.labels}}),
         plan=_plan(table, made),
-        status=status(table, has_cases=bool(made.cases)),
+        status=status,
         method=Method(
             mode="imported",
             time=table.time,
@@ -89,7 +90,7 @@ def assemble(table: Table, origin: Origin, given: Given, run_id: str) -> RunReco
         environment=redact_all(dict(origin.environment)),
         results=made.results,
         ended=str(table.header.get("end_time", "")),
-        error=redact_text(error(table, has_cases=bool(made.cases), last_words=origin.last_words)),
+        error=redact_text(error),
         source=_source(table, origin, given, fields, findings),
     )
 
