@@ -52,8 +52,7 @@ class Job:
     """
 
     def __init__(self) -> None:
-        self._words: dict[str, Any] = {}
-        self._doubtful: set[str] = set()
+        self._said: dict[str, set[Any]] = {}
         self._begun = ""  # a command whose line goes on in the next one
 
     def read(self, line: str) -> None:
@@ -62,19 +61,17 @@ class Job:
         self._begun = line[:-1] if line.endswith("\\") and len(line) < LONGEST_LINE else ""
         is_command = not self._begun and any(test in line for test in _TESTS)
         for name, value in job_facts(line).items() if is_command else ():
-            if self._words.get(name, value) != value:
-                self._doubtful.add(name)
-            self._words[name] = value
+            self._said.setdefault(name, set()).add(value)
 
     def take(self) -> dict[str, Any]:
         """The words for the table that begins; the next one needs a command of its own."""
         taken = self.plain()
-        self._words, self._doubtful = {}, set()
+        self._said = {}
         return taken
 
     def plain(self) -> dict[str, Any]:
         """The words on which all commands agree."""
-        return {name: value for name, value in self._words.items() if name not in self._doubtful}
+        return {name: value for name, values in self._said.items() if len(values) == 1 for value in values}
 
 
 # ---- lines of NCCL (NCCL_DEBUG=INFO): evidence, never a number ---------------------------------------------

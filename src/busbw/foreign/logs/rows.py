@@ -132,11 +132,8 @@ def layout_of_row(words: Sequence[str], tools: Sequence[Tool]) -> tuple[Tool, La
     """
     for tool in tools:
         layout = tool.usual
-        if layout is None or not layout.fits(words):
-            continue
-        dtype = next(
-            word for column, word in zip(layout.columns, words, strict=True) if column.name == "type"
-        )
-        if dtype in TYPE_BYTES:
-            return tool, layout
+        if layout is not None and layout.fits(words):
+            names = [column.name for column in layout.columns]
+            if words[names.index("type")] in TYPE_BYTES:
+                return tool, layout
     return None

@@ -200,11 +200,8 @@ class _Scanner:
             return False
         # Several processes, each a job of its own, print the heading of the one table that they write: before
         # its first row, or below a device list that has a rank twice.
-        if (
-            table is not None
-            and table.layout.columns == found[1].columns
-            and (table.processes or not table.rows)
-        ):
+        is_same = table is not None and table.layout.columns == found[1].columns
+        if table is not None and is_same and (table.processes or not table.rows):
             table.headings += 1
         else:
             self._begin_table(stream, *found)
