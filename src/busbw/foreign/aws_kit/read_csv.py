@@ -47,14 +47,17 @@ def tables(lines: Sequence[str]) -> list[Table]:
     """The one table of a file, or one for each operation of an export of busbw; none where its columns are
     others.
     """
-    titles, rows = _read(lines)
+    delimiter = _delimiter(lines[0]) if lines else ","
+    rows = [(number, _cells(line, delimiter)) for number, line in enumerate(lines, 1)]
+    rows = [(number, cells) for number, cells in rows if any(cells)]
+    titles = [cell.lstrip("\ufeff").lower() for _, cells in rows[:1] for cell in cells]
     if not {"size_bytes", "count", "oop_time_us"} <= set(titles):
         return []
     groups: dict[tuple[str, ...], list[Entry]] = {}
     damaged: list[ImportFinding] = []
-    for number, cells in rows:
-        if cells:
-            words = dict(zip(titles, cells, strict=False))
+    for number, cells in rows[1:]:
+        if len(cells) == len(titles):
+            words = dict(zip(titles, cells, strict=True))
             groups.setdefault(tuple(words.get(name, "") for name in _OWN), []).append((number, _words(words)))
         else:
             damaged.append(ImportFinding("damaged", "not a whole row of the CSV file", number))
@@ -62,25 +65,14 @@ def tables(lines: Sequence[str]) -> list[Table]:
     return [*made[:-1], made[-1].with_findings(*damaged)]
 
 
-def _read(lines: Sequence[str]) -> tuple[list[str], list[tuple[int, list[str]]]]:
-    """The titles, and each line's cells: none for one that is no whole row of its own."""
-    reader = csv.reader(lines, delimiter=_delimiter(lines[0]) if lines else ",")
-    titles: list[str] = []
-    rows: list[tuple[int, list[str]]] = []
-    while True:
-        before = reader.line_num
-        try:
-            cells = [cell.strip() for cell in next(reader)]
-        except StopIteration:
-            return titles, rows
-        except csv.Error:
-            cells = ["?"]
-        if not titles:
-            titles = [cell.lstrip("\ufeff").lower() for cell in cells]
-        elif any(cells):
-            # A quote or a line end that is lost joins two rows; one that is too much breaks a row.
-            is_one = len(cells) == len(titles) and reader.line_num == before + 1
-            rows.append((reader.line_num, cells if is_one else []))
+def _cells(line: str, delimiter: str) -> list[str]:
+    """The cells of a line: one of which a quote was lost is no row."""
+    if line.count('"') % 2:
+        return ["?"]
+    try:
+        return [cell.strip() for cells in csv.reader([line], delimiter=delimiter) for cell in cells]
+    except csv.Error:
+        return ["?"]
 
 
 def _words(words: dict[str, str]) -> dict[Cell, str]:

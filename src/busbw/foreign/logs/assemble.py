@@ -11,11 +11,11 @@ from typing import Any, Final
 from busbw._version import __version__
 from busbw.errors import UndecidedError
 from busbw.foreign.logs.cases import Made, cases, repeated, unit_findings
-from busbw.foreign.logs.check import Checked, check
+from busbw.foreign.logs.check import Checked, check, has_counts
 from busbw.foreign.logs.context import TUNING, VERSION
 from busbw.foreign.logs.decide import Decision, Given, decide, named_by_path
 from busbw.foreign.logs.table import Table
-from busbw.foreign.logs.whole import error, status, with_its_end, without_false_damage
+from busbw.foreign.logs.whole import ending, with_its_end, without_false_damage
 from busbw.model.plan import CallOptions, Limits, Plan
 from busbw.model.record import (
     DAMAGED,
@@ -58,6 +58,7 @@ def assemble(table: Table, origin: Origin, given: Given, run_id: str) -> RunReco
     table = with_its_end(table, origin.log_lines)
     checked = replace(checked, table=table)
     made = cases(checked, decision)
+    status, error = ending(table, has_cases=bool(made.cases), last_words=origin.last_words)
     version, version_from = library_version(table, origin, given)
     findings = (
         *table.findings,
@@ -76,7 +77,7 @@ def assemble(table: Table, origin: Origin, given: Given, run_id: str) -> RunReco
         argv=(),
         settings=redact_all({"import": {"op": given.operation, "ranks": given.ranks, **given.labels}}),
         plan=_plan(table, made),
-        status=status(table, has_cases=bool(made.cases)),
+        status=status,
         method=Method(
             mode="imported",
             time=table.time,
@@ -89,7 +90,7 @@ def assemble(table: Table, origin: Origin, given: Given, run_id: str) -> RunReco
         environment=redact_all(dict(origin.environment)),
         results=made.results,
         ended=str(table.header.get("end_time", "")),
-        error=redact_text(error(table, has_cases=bool(made.cases), last_words=origin.last_words)),
+        error=redact_text(error),
         source=_source(table, origin, given, fields, findings),
     )
 
@@ -200,18 +201,14 @@ def _header(table: Table) -> dict[str, Any]:
 
 def _fields(table: Table, decision: Decision, made: Made, origin: Origin) -> dict[str, str]:
     allowed = f" ({decision.interval} fit the rows)" if decision.interval is not None else ""
-    # nccom-test's counts are of the whole buffer
-    has_counts = not table.operations and len(table) > 0 and table.rows[0].count >= 0
+    own_counts = has_counts(table) and not table.operations  # nccom-test's are of the whole buffer
     fields = {
         "operation": decision.operation_from,
         "ranks": decision.ranks_from + allowed,
         "created": origin.created_from,
         "size_bytes": "rows: share of one rank times ranks" if table.shares else "rows",
-        "count": "rows" if has_counts else "size / size of an element, of one block",
-        "dtype": table.words_from.get("dtype", "rows"),
-        "op": table.words_from.get("op", "rows"),
-        "root": table.words_from.get("root", "rows"),
-        "placement": table.words_from.get("placement", "rows"),
+        "count": "rows" if own_counts else "size / size of an element, of one block",
+        **{name: table.words_from.get(name, "rows") for name in ("dtype", "op", "root", "placement")},
         "time_ns": "rows" if table.trusted_time else "size / algbw: the printed time is that of the CPU (-C)",
         "algbw_gb_per_s": made.algbw_from,
         "busbw_gb_per_s": made.busbw_from,

@@ -13,14 +13,14 @@ from busbw.foreign.logs.check import Checked
 from busbw.foreign.logs.decide import Decision
 from busbw.foreign.logs.operations import (
     BLOCKED,
+    FACTORS,
+    KNOWN,
     MOVING,
+    REDUCTIONS,
     SHARED,
-    busbw_factor,
-    canonical_op,
-    canonical_type,
-    is_known,
+    TYPE_BYTES,
+    TYPE_NAMES,
     operation,
-    type_bytes,
 )
 from busbw.foreign.logs.row_words import Number
 from busbw.foreign.logs.table import Failure, Row, Side, Table
@@ -93,7 +93,7 @@ class Bandwidth(NamedTuple):
 
 def _is_made(table: Table, name: str) -> bool:
     """Whether bandwidths follow from size and time; else they are the printed ones."""
-    return is_known(name) and table.trusted_time
+    return name in KNOWN and table.trusted_time
 
 
 def _bandwidths(checked: Checked, name: str, ranks: int) -> list[list[Bandwidth]]:
@@ -101,7 +101,7 @@ def _bandwidths(checked: Checked, name: str, ranks: int) -> list[list[Bandwidth]
     digits.
     """
     table, unit, is_made = checked.table, checked.gb or 1.0, _is_made(checked.table, name)
-    factor = busbw_factor(name, max(ranks, 1))
+    factor = FACTORS[name](max(ranks, 1)) if is_made else math.nan
     share = (max(ranks, 1) - 1) / max(ranks, 1) if name == "hypercube" else 1.0
 
     def of(row: Row, side: Side) -> Bandwidth:
@@ -167,12 +167,12 @@ def _rows(table: Table, decision: Decision, numbers: Sequence[Sequence[Bandwidth
     choices = _choices(table, decision, sizes)
     absent = [_absent([row.sides[index] for row in table.rows]) for index in range(len(table.placements))]
     for row, size, choice, bandwidths in zip(table.rows, sizes, choices, numbers, strict=True):
-        op = "" if decision.operation in MOVING else canonical_op(row.redop)
+        op = "" if decision.operation in MOVING else REDUCTIONS.get(row.redop, row.redop)
         count = row.count
         if count < 0 or table.operations:  # those of nccom-test are of the whole buffer
             count = whole_count(decision, row.dtype, size, max(count, 0))
         for side, bandwidth, none, place in zip(row.sides, bandwidths, absent, table.placements, strict=True):
-            kind = (canonical_type(row.dtype), op, row.root, size, count, place)
+            kind = (TYPE_NAMES.get(row.dtype, row.dtype), op, row.root, size, count, place)
             result = _result(table, row, side, bandwidth, choice) if _is_measured(side) else none
             found.append((row.line, kind, result))
     return found
@@ -232,15 +232,15 @@ def _failed(table: Table, decision: Decision, failure: Failure) -> _Found:
     size, word, op, root = failure.size_bytes, failure.dtype, "", -1
     for first in table.rows[:1]:
         word, root = word or first.dtype, first.root
-        op = "" if decision.operation in MOVING else canonical_op(first.redop)
+        op = "" if decision.operation in MOVING else REDUCTIONS.get(first.redop, first.redop)
     count = whole_count(decision, word, size, 0)
-    kind = (canonical_type(word), op, root, size, count, table.placements[0])
+    kind = (TYPE_NAMES.get(word, word), op, root, size, count, table.placements[0])
     return failure.line, kind, CaseResult(0, Status.FAILED, error=failure.text)
 
 
 def whole_count(decision: Decision, word: str, size: int, otherwise: int) -> int:
     """Elements of the call where the log counts those of the whole buffer, or none."""
-    width = type_bytes(word)
+    width = TYPE_BYTES.get(word)
     elements = size // width if width else otherwise
     return elements // max(decision.ranks, 1) if decision.operation in BLOCKED else elements
 

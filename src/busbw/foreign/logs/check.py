@@ -21,14 +21,14 @@ from typing import Final, NamedTuple
 from busbw.foreign.logs.operations import (
     BLOCKED,
     DOUBLE,
+    KNOWN,
     PLAIN,
     REDUCING,
+    REDUCTIONS,
     ROOTED,
     SHARED,
+    TYPE_BYTES,
     UNEVEN,
-    is_known,
-    is_reduction,
-    type_bytes,
 )
 from busbw.foreign.logs.row_words import NO_REDUCTION, Number
 from busbw.foreign.logs.table import Row, Side, Table
@@ -41,7 +41,7 @@ _UNKNOWN: Final = (math.nan, math.nan)
 _SLACK: Final = 1e-9
 # A share of the rows must agree before the others are called damaged.
 _ENOUGH: Final = 0.5
-_JUDGED: Final = (DOUBLE | SHARED | PLAIN) - UNEVEN - {"permute"}
+_JUDGED: Final = KNOWN - {"permute"}
 # From here on, no tool prints enough digits to separate a factor from its limit (2 or 1).
 _MOST_RANKS: Final = 10_000_000
 # So few cannot outvote each other; of more, all wrong in the same way are another formula, not damage.
@@ -57,12 +57,21 @@ _NO_OLD_FORMULA: Final = (PLAIN - {"hypercube"}) | {"all_reduce"}
 @dataclass(frozen=True)
 class Checked:
     """A table without its damaged rows. ``scale`` is algbw over size / time, None if the rows do not show it
-    or contradict each other; ``gb`` is the size of its GB in 10^9 bytes (None where undecided).
+    or contradict each other.
     """
 
     table: Table
     scale: Consensus | None
-    gb: float | None
+
+    @cached_property
+    def gb(self) -> float | None:
+        """The size of its GB in 10^9 bytes; None where undecided."""
+        if len(self.table.gb_sizes) == 1:
+            return self.table.gb_sizes[0]
+        fits = (
+            size for size in self.table.gb_sizes if self.scale is not None and self.scale.contains(1 / size)
+        )
+        return next(fits, None)
 
     @cached_property
     def is_in_its_unit(self) -> bool:
@@ -75,7 +84,7 @@ def check(table: Table, assumed: str = "") -> Checked:
     path, where the table itself names none.
     """
     if not len(table):
-        return Checked(table, None, None)
+        return Checked(table, None)
     operation, rows = table.operation or assumed, list(enumerate(table.rows))
     is_uneven = operation in UNEVEN  # their algbw is that of the busiest rank, whose bytes no row has
     scales = [[scale_bounds(row, side, side.algbw) for side in row.sides] for row in table.rows]
@@ -103,7 +112,7 @@ def check(table: Table, assumed: str = "") -> Checked:
     if scale is None and table.trusted_time and not is_uneven and said:
         text = "algbw does not follow from size and time; bandwidths here are computed from size and time"
         findings.append(ImportFinding("contradiction", text, table.first_line))
-    return Checked(kept.with_findings(*findings, *foreign(kept)), scale, _gb(table, scale))
+    return Checked(kept.with_findings(*findings, *foreign(kept)), scale)
 
 
 def _damaged(table: Table, reasons: dict[int, str]) -> list[ImportFinding]:
@@ -119,20 +128,13 @@ def _damaged(table: Table, reasons: dict[int, str]) -> list[ImportFinding]:
 
 def foreign(table: Table) -> list[ImportFinding]:
     """Types and reductions that the catalogue does not have: kept as they are, and said."""
-    types = {row.dtype for row in table.rows if row.dtype and type_bytes(row.dtype) is None}
-    redops = {row.redop for row in table.rows if not is_reduction(row.redop)}
+    types = {row.dtype for row in table.rows if row.dtype and row.dtype not in TYPE_BYTES}
+    redops = {row.redop for row in table.rows if row.redop not in REDUCTIONS}
     return [
         ImportFinding("foreign", f"{kind} {word!r} is not one that busbw knows", table.first_line)
         for kind, words in (("type", types), ("reduction", redops))
         for word in sorted(words)
     ]
-
-
-def _gb(table: Table, scale: Consensus | None) -> float | None:
-    """The size of the printed GB in 10^9 bytes."""
-    if len(table.gb_sizes) == 1:
-        return table.gb_sizes[0]
-    return next((size for size in table.gb_sizes if scale is not None and scale.contains(1 / size)), None)
 
 
 # ---- a row alone -------------------------------------------------------------------------------------------
@@ -151,7 +153,7 @@ def _odd_counts(table: Table) -> list[int]:
     odd = [place for place, times in blocks.items() if times != usual or (alone and times < 0)]
     # Sizes below one block a rank are printed as 0 with a count of 0; a row of 0 elements has no size either.
     rows = enumerate(table.rows)
-    return odd + [place for place, row in rows if row.count == 0 and row.size > 0 and type_bytes(row.dtype)]
+    return odd + [place for place, row in rows if row.count == 0 and row.size > 0 and row.dtype in TYPE_BYTES]
 
 
 def _is_timed(side: Side) -> bool:
@@ -218,7 +220,7 @@ def _scale(table: Table, operation: str, said: Sequence[Bounds]) -> Consensus | 
         ranks = ranks_of("all_gather", found)
         if ranks is not None and ranks.high != 1:
             return found
-    follows = table.formulas == "today's" and is_known(operation) and operation != "hypercube"
+    follows = table.formulas == "today's" and operation in KNOWN and operation != "hypercube"
     # No majority is needed to say what algbw is.
     return Consensus(1.0, 1.0, 0, len(table)) if follows and len(table) <= _FEW_ROWS else None
 
@@ -389,13 +391,13 @@ def times_count(row: Row) -> tuple[int, int] | None:
     """How many times its count of elements the size of a row has, and the bytes that are left over; None
     without a count, or where the type is foreign.
     """
-    width = type_bytes(row.dtype)
+    width = TYPE_BYTES.get(row.dtype)
     return divmod(row.size, row.count * width) if row.count > 0 and width else None
 
 
 def _blocks(table: Table) -> int:
     """How many times the count a size holds; 0 where rows differ, or a type is foreign."""
-    if not all(type_bytes(row.dtype) for row in table.rows):
+    if not all(row.dtype in TYPE_BYTES for row in table.rows):
         return 0
     blocks = {times[0] for times in map(times_count, table.rows) if times is not None}
     return blocks.pop() if len(blocks) == 1 else 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from busbw.foreign.logs.lines import LONGEST_LINE
@@ -51,8 +52,7 @@ class Job:
     """
 
     def __init__(self) -> None:
-        self._words: dict[str, Any] = {}
-        self._doubtful: set[str] = set()
+        self._said: dict[str, set[Any]] = {}
         self._begun = ""  # a command whose line goes on in the next one
 
     def read(self, line: str) -> None:
@@ -61,19 +61,17 @@ class Job:
         self._begun = line[:-1] if line.endswith("\\") and len(line) < LONGEST_LINE else ""
         is_command = not self._begun and any(test in line for test in _TESTS)
         for name, value in job_facts(line).items() if is_command else ():
-            if self._words.get(name, value) != value:
-                self._doubtful.add(name)
-            self._words[name] = value
+            self._said.setdefault(name, set()).add(value)
 
     def take(self) -> dict[str, Any]:
         """The words for the table that begins; the next one needs a command of its own."""
         taken = self.plain()
-        self._words, self._doubtful = {}, set()
+        self._said = {}
         return taken
 
     def plain(self) -> dict[str, Any]:
         """The words on which all commands agree."""
-        return {name: value for name, value in self._words.items() if name not in self._doubtful}
+        return {name: value for name, values in self._said.items() if len(values) == 1 for value in values}
 
 
 # ---- lines of NCCL (NCCL_DEBUG=INFO): evidence, never a number ---------------------------------------------
@@ -107,42 +105,31 @@ _SOME: Final = re.compile(
 )
 
 
+def is_of_a_library(line: str) -> bool:
+    """Whether NCCL wrote the line, or another library of the job."""
+    return any(mark in line for mark in ("CCL INFO", "CCL WARN", "CCL version", "MPI startup()"))
+
+
+def said(line: str) -> list[tuple[str, str]]:
+    """What a line of a library says: keys and words."""
+    found = ((key, form.search(line)) for key, form in (_LINES if _SOME.search(line) else ()))
+    return [(key, match[0] if key == TUNING else " ".join(match.groups())) for key, match in found if match]
+
+
 class Evidence:
     """Distinct words by key, in order of appearance."""
 
     def __init__(self) -> None:
         self._found: dict[str, dict[str, None]] = {}
 
-    @staticmethod
-    def is_one(line: str) -> bool:
-        """Whether NCCL wrote the line, or another library of the job."""
-        return any(mark in line for mark in ("CCL INFO", "CCL WARN", "CCL version", "MPI startup()"))
-
-    @staticmethod
-    def is_of_a_call(line: str) -> bool:
-        """Whether NCCL reports a single call in the line, and nothing else."""
-        return [key for key, form in _LINES if form.search(line)] == [TUNING]
-
-    @staticmethod
-    def is_first(line: str) -> bool:
-        """Whether a library says so once a job, when it starts."""
-        return "MPI startup()" in line or _LINES[0][1].search(line) is not None
+    def take(self, words: Iterable[tuple[str, str]]) -> None:
+        """Keep what a line says."""
+        for key, text in words:
+            self._found.setdefault(key, {})[text] = None
 
     def join(self, other: Evidence) -> None:
         """Take what another one holds."""
-        for key, values in other._found.items():
-            self._found.setdefault(key, {}).update(values)
-
-    def take(self, line: str) -> None:
-        """Take what a line says."""
-        if _SOME.search(line) is None:
-            return
-        for key, form in _LINES:
-            match = form.search(line)
-            if match is None:
-                continue
-            text = match[0] if key == TUNING else " ".join(match.groups())
-            self._found.setdefault(key, {})[text] = None
+        self.take((key, text) for key, texts in other.as_dict().items() for text in texts)
 
     def as_dict(self) -> dict[str, list[str]]:
         """The evidence."""

@@ -20,11 +20,10 @@ from busbw.foreign.logs.check import (
     ranks_of,
 )
 from busbw.foreign.logs.operations import (
-    DOUBLE,
+    KNOWN,
     PLAIN,
     SHARED,
     UNEVEN,
-    is_known,
     operation,
     operation_in_path,
 )
@@ -33,7 +32,7 @@ from busbw.model.collective import COLLECTIVES
 from busbw.model.record import ImportFinding
 
 _Findings = list[tuple[str, str]]  # kinds and texts
-_NAMES: Final = DOUBLE | SHARED | PLAIN | UNEVEN | {row.name for row in COLLECTIVES}
+_NAMES: Final = KNOWN | UNEVEN | {row.name for row in COLLECTIVES}
 
 
 @dataclass(frozen=True)
@@ -100,7 +99,7 @@ def _operation(
             continue
         # Only a factor that it cannot have says something against a header: old versions leave columns out.
         may_be = word == "header" and _has_factor(name, agreed)
-        if name in fits or not fits or may_be or not is_known(name):
+        if name in fits or not fits or may_be or name not in KNOWN:
             return name, word, found
         found.append(("mislabelled", f"the {word} says {name}, but {against}"))
     if len(fits) == 1:
@@ -132,7 +131,7 @@ def _against_flag(table: Table, fits: Sequence[str], against: str, name: str) ->
     that busbw does not have may be taken as its kin: persistent_allreduce as all_reduce.
     """
     said = table.operation
-    is_kin = not is_known(said) and name.replace("_", "") in said.replace("_", "")
+    is_kin = said not in KNOWN and name.replace("_", "") in said.replace("_", "")
     if said not in ("", name) and table.operation_from == "header" and not fits and not is_kin:
         raise UndecidedError(
             f"--op {name} contradicts the title of {_place(table)}, which says {said}",
@@ -144,7 +143,7 @@ def _against_flag(table: Table, fits: Sequence[str], against: str, name: str) ->
         found.append(("foreign", text))
     if said:
         against = f"the log says {said}"
-    if name != said and (said or (fits and name not in fits and is_known(name))):
+    if name != said and (said or (fits and name not in fits and name in KNOWN)):
         found.append(("overridden", f"--op {name} was taken, but {against}"))
     return found
 
@@ -161,7 +160,14 @@ def _ranks(
     claims = sorted(table.claims, key=lambda claim: claim[0] != "header")
     claims += [("path", int(labels["ranks"]))] if "ranks" in labels else []
     if given.ranks is not None:
-        return given.ranks, "flag", _against_ranks(solved, claims, given.ranks)
+        unfit = solved is not None and not solved.contains(given.ranks)
+        against = [f"the rows fit {solved} ranks only"] if unfit else []
+        against += [f"{source} says {said}" for source, said in claims if said != given.ranks]
+        return (
+            given.ranks,
+            "flag",
+            [("overridden", f"--ranks {given.ranks} was taken, but {words}") for words in against],
+        )
     if solved is not None and solved.only is not None:
         chosen, by = solved.only, f"the rows fit {solved.only} only"
         word = next((source for source, ranks in claims if ranks == chosen), "rows")
@@ -169,17 +175,19 @@ def _ranks(
         guesses = (*claims, *_path_guesses(labels, solved))
         fitting = [claim for claim in guesses if solved is None or solved.contains(claim[1])]
         if not fitting:
-            said = "".join(f"; the {source} says {ranks}, which does not fit" for source, ranks in claims)
-            allowed = ": its rows do not show it" if solved is None else f": its rows allow {solved}{said}"
+            unfit_claims = "".join(
+                f"; the {source} says {ranks}, which does not fit" for source, ranks in claims
+            )
+            allowed = (
+                ": its rows do not show it" if solved is None else f": its rows allow {solved}{unfit_claims}"
+            )
             raise UndecidedError(
                 f"cannot determine the number of ranks of {_place(table)}{allowed}", hint="give --ranks N"
             )
         word, chosen = fitting[0]
         by = f"the {word} says {chosen}" + (f" (the rows allow {solved})" if solved is not None else "")
-    against = [(source, ranks) for source, ranks in claims if ranks != chosen]
-    said_against = [
-        ("mislabelled", f"the {source} says {ranks} ranks, but {by}") for source, ranks in against
-    ]
+    others = [(source, ranks) for source, ranks in claims if ranks != chosen]
+    said_against = [("mislabelled", f"the {source} says {ranks} ranks, but {by}") for source, ranks in others]
     return chosen, word, said_against
 
 
@@ -192,11 +200,3 @@ def _path_guesses(labels: dict[str, str], solved: RankInterval | None) -> list[t
     nodes, gpus = int(labels["nodes"]), int(labels["gpus"])
     fitting = {ranks for ranks in (nodes * gpus, gpus) if solved.contains(ranks)}
     return [("path", ranks) for ranks in fitting] if len(fitting) == 1 else []
-
-
-def _against_ranks(solved: RankInterval | None, claims: Sequence[tuple[str, int]], ranks: int) -> _Findings:
-    """Findings if the rows or the labels contradict the number that the user gave."""
-    against = [f"{source} says {said}" for source, said in claims if said != ranks]
-    if solved is not None and not solved.contains(ranks):
-        against.insert(0, f"the rows fit {solved} ranks only")
-    return [("overridden", f"--ranks {ranks} was taken, but {words}") for words in against]

@@ -84,13 +84,12 @@ def labels(path: str, patterns: Sequence[re.Pattern[str]]) -> dict[str, str]:
             found["version"] = found["version"].lower().removeprefix("v").replace("_", ".")
         test = found.get("test", found.get("op", found.get("collective")))
         # The sweep's tree is recognised by its first part: without an operation there it is another tree.
-        if test is None or operation(test) or pattern.pattern not in _DEFAULTS:
+        if test is None or operation(test) or pattern not in DEFAULTS:
             return found
     return {}
 
 
 DEFAULTS: Final = tuple(map(compile_pattern, DEFAULT_PATTERNS))
-_DEFAULTS: Final = frozenset(pattern.pattern for pattern in DEFAULTS)
 
 
 # ---- files beside the log --------------------------------------------------------------------------------

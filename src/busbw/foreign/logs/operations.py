@@ -31,10 +31,10 @@ _TEST: Final = re.compile(r"[^a-z0-9]")
 _PROGRAM: Final = re.compile(r"_perf(?:_\w+)?$")
 
 # busbw / algbw by the number of ranks: twice (n - 1) / n, that, or 1.
-_FACTORS: Final = {row.name: row.busbw_factor for row in COLLECTIVES if row.sized}
-DOUBLE: Final = frozenset(name for name, factor in _FACTORS.items() if factor(4) > 1)
-SHARED: Final = frozenset(name for name, factor in _FACTORS.items() if factor(4) < 1)
-PLAIN: Final = frozenset(_FACTORS) - DOUBLE - SHARED
+FACTORS: Final = {row.name: row.busbw_factor for row in COLLECTIVES if row.sized}
+DOUBLE: Final = frozenset(name for name, factor in FACTORS.items() if factor(4) > 1)
+SHARED: Final = frozenset(name for name, factor in FACTORS.items() if factor(4) < 1)
+PLAIN: Final = frozenset(FACTORS) - DOUBLE - SHARED
 REDUCING: Final = frozenset({row.name for row in COLLECTIVES if row.reducing} | {"reduce_scatter_block"})
 ROOTED: Final = frozenset(row.name for row in COLLECTIVES if row.rooted)
 # Known to reduce nothing, whatever a row says: sendrecv_perf prints the reduction that it was asked for.
@@ -43,6 +43,8 @@ MOVING: Final = (SHARED | PLAIN) - REDUCING
 BLOCKED: Final = frozenset({"all_gather", "reduce_scatter", "alltoall", "gather", "scatter", "hypercube"})
 # Whose algbw is not size / time for every size: rows of these are not judged by it.
 UNEVEN: Final = frozenset({*VARIABLE, "alltoallw", "gatherv", "scatterv"})
+# Whose bandwidths follow from size, time and ranks. Nothing is said against those of all others.
+KNOWN: Final = (DOUBLE | SHARED | PLAIN) - UNEVEN
 
 
 @lru_cache(1024)
@@ -55,48 +57,18 @@ def operation(word: str) -> str:
     return _BY_WORD.get(plain, "")
 
 
-def is_known(name: str) -> bool:
-    """Whether bandwidths of an operation follow from size, time and ranks. Those of foreign operations and of
-    uneven blocks do not: nothing is said against them.
-    """
-    return name in (DOUBLE | SHARED | PLAIN) - UNEVEN
-
-
-def busbw_factor(name: str, ranks: int) -> float:
-    """The factor busbw / algbw; NaN for operations that have none."""
-    return _FACTORS[name](ranks) if name in _FACTORS else float("nan")
-
-
+# Words of all tools for element types and reductions; none of the latter is one.
 _TYPES: Final = {word: row for row in DATA_TYPES for word in (row.name, *row.aliases)}
+TYPE_NAMES: Final = {word: row.name for word, row in _TYPES.items()}
+TYPE_BYTES: Final = {word: row.size_bytes for word, row in _TYPES.items()}
+REDUCTIONS: Final = {"": "", "none": ""} | {
+    word: row.name for row in REDUCE_OPS for word in (row.name, *row.aliases)
+}
 
 
 def element_type(word: str) -> DataType | None:
     """The row of an element type; None for a word that we do not know."""
     return _TYPES.get(word)
-
-
-def type_bytes(dtype: str) -> int | None:
-    """Bytes of an element; None for a type that we do not know."""
-    return _TYPES[dtype].size_bytes if dtype in _TYPES else None
-
-
-def canonical_type(word: str) -> str:
-    """Our name of an element type; a foreign word stays."""
-    return _TYPES[word].name if word in _TYPES else word
-
-
-_REDUCTIONS: Final = {word: row.name for row in REDUCE_OPS for word in (row.name, *row.aliases)}
-
-
-def canonical_op(word: str) -> str:
-    """Our name of a reduction, empty for ``none``; a foreign word stays."""
-    found = _REDUCTIONS.get(word, word)
-    return "" if found == "none" else found
-
-
-def is_reduction(word: str) -> bool:
-    """Whether the word is a reduction that we know, or none."""
-    return word in ("", "none") or word in _REDUCTIONS
 
 
 _IN_PATH: Final = re.compile(

@@ -86,25 +86,14 @@ class PrintedRow(NamedTuple):
 
 
 class Kind(Enum):
-    """What the words of a column may be."""
+    """What the words of a column may be, and their form: behind each, a blank or the row's end follows."""
 
-    INTEGER = "whole number"
-    WORD = "word"
-    MEASURE = "number"
-    WRONG = "number or N/A"
-    DEVIATION = "number, with * where it is too large, or N/A"
-    ANY = "anything"
-
-
-# Each word of a row, behind which a blank or the end follows.
-_WORDS: Final = {
-    Kind.INTEGER: r"(?:0|-?[1-9]\d{0,17})",
-    Kind.WORD: rf"(?!-?(?:nan|inf)\b)(?:[A-Za-z]\w*|{NO_ALGORITHM})",
-    Kind.MEASURE: _NUMBER,
-    Kind.WRONG: rf"(?:{NOT_CHECKED}|{_NUMBER})",
-    Kind.DEVIATION: rf"(?:{NOT_CHECKED}|{_NUMBER}\*?)",
-    Kind.ANY: r"[!-~]+",
-}
+    INTEGER = "whole number", r"(?:0|-?[1-9]\d{0,17})"
+    WORD = "word", rf"(?!-?(?:nan|inf)\b)(?:[A-Za-z]\w*|{NO_ALGORITHM})"
+    MEASURE = "number", _NUMBER
+    WRONG = "number or N/A", rf"(?:{NOT_CHECKED}|{_NUMBER})"
+    DEVIATION = "number, with * where it is too large, or N/A", rf"(?:{NOT_CHECKED}|{_NUMBER}\*?)"
+    ANY = "anything", r"[!-~]+"
 
 
 @dataclass(frozen=True)
@@ -139,7 +128,7 @@ class Layout:
     @cached_property
     def row(self) -> re.Pattern[str]:
         """What a row is, by its words with a blank between them."""
-        return re.compile(" ".join(_WORDS[column.kind] for column in self.columns), re.ASCII)
+        return re.compile(" ".join(column.kind.value[1] for column in self.columns), re.ASCII)
 
     def fits(self, words: Sequence[str]) -> bool:
         """Whether the words are a row."""
@@ -165,8 +154,9 @@ def fault(columns: Sequence[Column], tokens: Sequence[str]) -> str:
     if len(tokens) != len(columns):
         return f"{len(tokens)} of {len(columns)} fields"
     for column, token in zip(columns, tokens, strict=True):
-        if re.fullmatch(_WORDS[column.kind], token, re.ASCII) is None:
-            return f"{column.name} is {token[:24]!r}, not a {column.kind.value}"
+        words, form = column.kind.value
+        if re.fullmatch(form, token, re.ASCII) is None:
+            return f"{column.name} is {token[:24]!r}, not a {words}"
     return ""
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from busbw.foreign.logs.operations import type_bytes
+from busbw.foreign.logs.operations import TYPE_BYTES
 from busbw.foreign.logs.row_words import Kind, Layout, PrintedRow, aligned, fault, filled, is_number
 from busbw.foreign.logs.table import Failure, FoundTable, Tool
 from busbw.model.record import DAMAGED, OTHER_OUTPUT
@@ -89,9 +89,8 @@ def looks_like_row(table: FoundTable, line: str, words: list[str], least: float)
 def note_damage(table: FoundTable, words: list[str], number: int) -> None:
     """Keep that a line is not a whole row, and why; or that it is no row."""
     why = fault(table.layout.columns, words) or "line is not printable"
-    shown = "".join(letter if letter.isprintable() else "\ufffd" for letter in " ".join(words)[:80])
     kind = OTHER_OUTPUT if "count" not in table.layout.names and _is_text(words) else DAMAGED
-    table.note(kind, f"not a whole row ({why}): {shown}", number)
+    table.note(kind, f"not a whole row ({why}): {' '.join(words)[:80]}", number)
 
 
 def _is_text(words: list[str]) -> bool:
@@ -133,11 +132,8 @@ def layout_of_row(words: Sequence[str], tools: Sequence[Tool]) -> tuple[Tool, La
     """
     for tool in tools:
         layout = tool.usual
-        if layout is None or not layout.fits(words):
-            continue
-        dtype = next(
-            word for column, word in zip(layout.columns, words, strict=True) if column.name == "type"
-        )
-        if type_bytes(dtype):
-            return tool, layout
+        if layout is not None and layout.fits(words):
+            names = [column.name for column in layout.columns]
+            if words[names.index("type")] in TYPE_BYTES:
+                return tool, layout
     return None

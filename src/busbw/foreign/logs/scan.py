@@ -10,7 +10,7 @@ from functools import lru_cache
 from itertools import islice, pairwise
 from typing import Final
 
-from busbw.foreign.logs.context import End, Evidence, Job, is_end
+from busbw.foreign.logs.context import TUNING, VERSION, End, Evidence, Job, is_end, is_of_a_library, said
 from busbw.foreign.logs.lines import Line, split_lines
 from busbw.foreign.logs.row_words import Layout, PrintedRow, aligned, fields_of, filled, is_number
 from busbw.foreign.logs.rows import (
@@ -154,11 +154,13 @@ class _Scanner:
 
     def _line(self, line: Line) -> None:
         self._number += 1
-        stream = self._stream = self._streams.setdefault(line.stream, Stream(line.stream))
+        if line.stream not in self._streams:
+            self._streams[line.stream] = Stream(line.stream)
+        stream = self._stream = self._streams[line.stream]
         text, words = line.text, line.text.split()
         if not words or self._row(stream, text, words):
             return
-        if Evidence.is_one(text):
+        if is_of_a_library(text):
             self._nccl_line(stream, text)
             if stream.table is not None:
                 self._not_a_row(stream, stream.table, text, words, is_nccl=True)
@@ -193,22 +195,17 @@ class _Scanner:
             table.note("joined", joined, row.line)
 
     def _heading(self, stream: Stream, line: str) -> bool:
-        found = self._layout_of(line)
+        found, table = self._layout_of(line), stream.table
         if found is None:
             return False
-        if not self._is_heading_again(stream, found[1]):
+        # Several processes, each a job of its own, print the heading of the one table that they write: before
+        # its first row, or below a device list that has a rank twice.
+        is_same = table is not None and table.layout.columns == found[1].columns
+        if table is not None and is_same and (table.processes or not table.rows):
+            table.headings += 1
+        else:
             self._begin_table(stream, *found)
         self._rows_of = stream
-        return True
-
-    def _is_heading_again(self, stream: Stream, layout: Layout) -> bool:
-        """Whether several processes, each a job of its own, print the heading of the one table that they
-        write: before its first row, or below a device list that has a rank twice.
-        """
-        table = stream.table
-        if table is None or table.layout.columns != layout.columns or (table.rows and not table.processes):
-            return False
-        table.headings += 1
         return True
 
     # ---- words beside the rows -------------------------------------------------------------------------
@@ -278,12 +275,14 @@ class _Scanner:
         """Take a line of NCCL as evidence of the launch, or of a call of the stream's table, else of the only
         table; rank 0 of a communicator may have another prefix.
         """
-        self._next_launch(is_sure=Evidence.is_first(line))
-        tables = []
-        if Evidence.is_of_a_call(line):
+        words = said(line)
+        keys, tables = [key for key, _ in words], []
+        # A library says its version once a job, when it starts.
+        self._next_launch(is_sure=VERSION in keys or "MPI startup()" in line)
+        if keys == [TUNING]:
             streams = [stream] if stream.table is not None else self._streams.values()
             tables = [each.table for each in streams if each.table is not None]
-        (tables[0].calls if len(tables) == 1 else self._evidence).take(line)
+        (tables[0].calls if len(tables) == 1 else self._evidence).take(words)
 
     # ---- tables ----------------------------------------------------------------------------------------
 

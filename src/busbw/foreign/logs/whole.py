@@ -43,19 +43,15 @@ def with_its_end(table: Table, log_lines: int) -> Table:
     return table.with_findings(ImportFinding("no-end", text, table.last_line))
 
 
-def status(table: Table, *, has_cases: bool) -> RunStatus:
-    """How the run of a table ended."""
-    if not has_cases:
-        return RunStatus.FAILED
-    return RunStatus.INTERRUPTED if table.findings_of(CUT) else RunStatus.COMPLETE
-
-
-def error(table: Table, *, has_cases: bool, last_words: str) -> str:
-    """Why the run is incomplete; empty if it is complete. ``last_words`` is the last line of the log."""
-    said = [finding.text for finding in table.findings_of(CUT)]
-    if has_cases or said:
-        return said[0] if said else ""
-    return "the log has no rows" + (f"; it ends with: {last_words}" if last_words else "")
+def ending(table: Table, *, has_cases: bool, last_words: str) -> tuple[RunStatus, str]:
+    """How the run of a table ended, and why it is incomplete; empty if it is complete. ``last_words`` is the
+    last line of the log.
+    """
+    cut = [finding.text for finding in table.findings_of(CUT)]
+    if has_cases:
+        return (RunStatus.INTERRUPTED, cut[0]) if cut else (RunStatus.COMPLETE, "")
+    nothing = "the log has no rows" + (f"; it ends with: {last_words}" if last_words else "")
+    return RunStatus.FAILED, (cut or [nothing])[0]
 
 
 # ---- the printed average -----------------------------------------------------------------------------------

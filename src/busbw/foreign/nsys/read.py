@@ -143,8 +143,6 @@ class _Place(NamedTuple):
 def _read_kernels(export: _Export) -> tuple[tuple[Kernels, ...], Join, tuple[str, ...]]:
     """Kernels by rank, name and size, how they got their sizes, and what is missing."""
     kernels = sorted(_kernels(export), key=lambda kernel: kernel.start_ns)
-    if not kernels:
-        return (), Join.NONE, (_no_kernels(export),)
     ranges, places = _ranges(export)
     found = _by_launch(export, kernels, ranges)
     own = _RANK_IN_NAME.search(export.path.name)
@@ -163,7 +161,7 @@ def _read_kernels(export: _Export) -> tuple[tuple[Kernels, ...], Join, tuple[str
         Kernels(rank, name, tuple(times), size, placement, is_part)
         for (rank, name, size, placement, is_part), times in durations.items()
     )
-    return (grouped, Join.LAUNCH, ()) if found else (grouped, Join.NONE, (_no_sizes(export, ranges),))
+    return (grouped, Join.LAUNCH, ()) if found else (grouped, Join.NONE, (_missing(export, kernels, ranges),))
 
 
 def _kernels(export: _Export) -> Iterator[_Kernel]:
@@ -230,13 +228,12 @@ def _by_launch(
     return found
 
 
-def _no_kernels(export: _Export) -> str:
+def _missing(export: _Export, kernels: Sequence[_Kernel], ranges: Mapping[int, Sequence[_Range]]) -> str:
+    """Why no kernel has a size."""
     if "CUPTI_ACTIVITY_KIND_KERNEL" not in export.tables:
         return "no kernels were traced: profile with --trace cuda,nvtx, on GPUs"
-    return "none of the kernels is NCCL's: profile the ranks, while they communicate"
-
-
-def _no_sizes(export: _Export, ranges: Mapping[int, Sequence[_Range]]) -> str:
+    if not kernels:
+        return "none of the kernels is NCCL's: profile the ranks, while they communicate"
     if ranges:
         return "no kernel was launched inside a range: profile with --trace cuda,nvtx"
     if "NVTX_EVENTS" not in export.tables:

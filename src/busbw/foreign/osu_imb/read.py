@@ -15,7 +15,7 @@ from typing import Any, Final
 from busbw.foreign.logs.check import foreign
 from busbw.foreign.logs.operations import REDUCING, ROOTED, operation
 from busbw.foreign.logs.row_words import Column, Kind, Layout
-from busbw.foreign.logs.table import Cells, FoundTable, Side, Table, Tool, fact, number
+from busbw.foreign.logs.table import Cells, Fact, FoundTable, Side, Table, Tool, fact, number
 from busbw.model.collective import Placement
 from busbw.units import NS_PER_US
 
@@ -197,6 +197,11 @@ def _imb_test(header: Mapping[str, Any], has_spread: bool) -> tuple[str, str]:
     return "_".join([name, *filter(None, mode.lower().split("-"))]), time
 
 
+def _stated(title: str, name: str, value: str = r"\w+") -> Fact:
+    """A line of the header: a title, a colon, and a word of it."""
+    return fact("header", title, rf"{title} *: *(?P<{name}>{value})")
+
+
 IMB: Final = Tool(
     IMB_NAME,
     heading_marks=("usec",),
@@ -207,15 +212,11 @@ IMB: Final = Tool(
             "MPI Benchmark",
             r"Intel *\(R\) MPI Benchmarks? (?:Suite )?V?(?P<tests_version>[^\s,]+(?: Update \d+)?)",
         ),
-        fact("header", "Date", r"Date *: (?P<date>.*\S)"),
-        fact("header", "MPI Version", r"MPI Version *: (?P<mpi_version>.*\S)"),
-        fact("header", "MPI_Datatype", r"MPI_Datatype +: *(?P<datatype>\w+)"),
-        fact(
-            "header",
-            "MPI_Datatype for reductions",
-            r"MPI_Datatype for reductions *: *(?P<reduction_datatype>\w+)",
-        ),
-        fact("header", "MPI_Op", r"MPI_Op *: *(?P<reduction>\w+)"),
+        _stated("Date", "date", r".*\S"),
+        _stated("MPI Version", "mpi_version", r".*\S"),
+        _stated("MPI_Datatype", "datatype"),
+        _stated("MPI_Datatype for reductions", "reduction_datatype"),
+        _stated("MPI_Op", "reduction"),
         fact(
             "test",
             "Benchmarking",
@@ -247,9 +248,18 @@ _SIZED_TYPE: Final = re.compile(r"MPI_(U?INT\d+)_T")
 
 def _with_operation(table: Table, name: str, ranks: int) -> Table:  # noqa: ARG001 (see Table.decided)
     """The table as one of this operation: sizes, type, reduction and root, and where these come from."""
-    op, op_from = _reduction(table, name)
-    root, root_from = _root(table, name)
-    dtype, dtype_from = _element_type(table, _is_combining(name))
+    combines = name in REDUCING or any(word in name for word in _COMBINING)
+    op, op_from = "none", "none: the operation reduces nothing"
+    if combines and "reduction" in table.header:
+        op, op_from = str(table.header["reduction"]).removeprefix("MPI_").lower(), "header"
+    elif combines:
+        op, op_from = "sum", f"assumed: {table.tool}'s default"
+    root, root_from = -1, "none: the operation has no root"
+    if name in ROOTED and table.tool == IMB_NAME:
+        root_from = "none: IMB takes every rank in turn"
+    elif name in ROOTED:
+        root, root_from = 0, "assumed: OSU's default"
+    dtype, dtype_from = _element_type(table, combines)
     table = replace(
         table,
         rows=tuple(replace(row, dtype=dtype, redop=op, root=root) for row in table.rows),
@@ -257,26 +267,6 @@ def _with_operation(table: Table, name: str, ranks: int) -> Table:  # noqa: ARG0
         words_from={"op": op_from, "root": root_from, "dtype": dtype_from, "placement": _ASSUMED_PLACEMENT},
     )
     return table.with_findings(*foreign(table))
-
-
-def _is_combining(name: str) -> bool:
-    return name in REDUCING or any(word in name for word in _COMBINING)
-
-
-def _reduction(table: Table, name: str) -> tuple[str, str]:
-    if not _is_combining(name):
-        return "none", "none: the operation reduces nothing"
-    if "reduction" in table.header:
-        return str(table.header["reduction"]).removeprefix("MPI_").lower(), "header"
-    return "sum", f"assumed: {table.tool}'s default"
-
-
-def _root(table: Table, name: str) -> tuple[int, str]:
-    if name not in ROOTED:
-        return -1, "none: the operation has no root"
-    if table.tool == IMB_NAME:
-        return -1, "none: IMB takes every rank in turn"
-    return 0, "assumed: OSU's default"
 
 
 def _element_type(table: Table, reducing: bool) -> tuple[str, str]:

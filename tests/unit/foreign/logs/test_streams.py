@@ -3,7 +3,7 @@
 import pytest
 from busbw_testing.logs import NEW_HEADING, PUBLISHED, format_row, imported, read
 
-from busbw.foreign.logs.context import Evidence
+from busbw.foreign.logs.context import Evidence, said
 from busbw.model.record import RunStatus
 from busbw.model.tuning_line import tuning_lines
 
@@ -73,10 +73,11 @@ def test_lines_of_nccl_are_evidence() -> None:
 def test_lines_of_calls_are_kept_in_nccls_own_words() -> None:
     new = "AllReduce: 1024 Bytes -> Algo RING proto LL channel{Lo..Hi}={0..1}"
     engines = "AllGather [Hierarchical CE]: 1048576 Bytes -> RMA proxy + CE"
-    assert [Evidence.is_of_a_call(INFO + line) for line in (new, "Using network IB")] == [True, False]
+    keys = [[key for key, _ in said(INFO + line)] for line in (new, "Using network IB")]
+    assert keys == [["algorithm"], ["network"]]
     evidence = Evidence()
     for line in (new, new, "8 Bytes -> Algo 0 proto 2 time 12.5", engines):
-        evidence.take(INFO + line)
+        evidence.take(said(INFO + line))
     kept = evidence.as_dict()["algorithm"]
     assert kept[:2] == [new, "8 Bytes -> Algo 0 proto 2"]
     assert [line.choice.algorithm for line in tuning_lines(kept[2])] == ["HIERARCHICAL CE"]
