@@ -190,10 +190,9 @@ class Following:
         self._reported_silence = False
         self._looked = False  # the engine has given a state
         self._since_s = self._heard_s = time.monotonic()  # the last line came, or the first state
-        self._running_since_s: float | None = None
-        self._wrong_since_s: float | None = None
-        self._taken_s: float | None = None  # somebody had its end taken by the engine
-        self._refused_since_s: float | None = None
+        # When it was first seen to run, and to have gone wrong; an engine took its end, or first refused it.
+        self._running_since_s = self._wrong_since_s = math.inf
+        self._taken_s = self._refused_since_s = math.inf
         self._again_s = 0.0  # when an engine that refused it is asked again
 
     def end_once_read(self, *, now: bool) -> None:
@@ -291,7 +290,7 @@ class Following:
                     return
                 self._heed(interrupt)
                 is_ended = self.state.phase is Phase.ENDED
-                had_time = self._taken_s is not None and time.monotonic() - self._taken_s > _CANCEL_SECONDS
+                had_time = time.monotonic() - self._taken_s > _CANCEL_SECONDS
                 if interrupt.insisted or (had_time and not is_ended):
                     _cancel(self._handle, self._folder, now=True)
                     self._interrupted = self._interrupted or self.wants_end
@@ -315,8 +314,8 @@ class Following:
         if state != self.state and state.phase is not Phase.ENDED:
             self._emit(event(EventKind.STATE, job=self._handle.id, phase=state.phase.value, why=state.why))
         self.state = state
-        if state.phase is Phase.RUNNING and self._running_since_s is None:
-            self._running_since_s = time.monotonic()
+        if state.phase is Phase.RUNNING:
+            self._running_since_s = min(self._running_since_s, time.monotonic())
 
     def _say(self, text: str) -> None:
         """Print for the user, where there still is one: a terminal that was closed is why we are to end."""
@@ -336,25 +335,25 @@ class Following:
         if interrupt.insisted or self.state.phase is Phase.ENDED:
             return
         self._report_silence(now_s)
-        if self._taken_s is None and (self._folder / folders.CANCELLED_FILE).is_file():
+        if self._taken_s == math.inf and (self._folder / folders.CANCELLED_FILE).is_file():
             self._taken_s = now_s  # somebody else has cancelled it, and it gets the same time
-        if self._taken_s is None and self._is_to_end(now_s) and now_s >= self._again_s:
+        if self._taken_s == math.inf and self._is_to_end(now_s) and now_s >= self._again_s:
             self._ask_for_end(now_s)
 
     def _is_to_end(self, now_s: float) -> bool:
         """Whether the job is to end. The first reason is the one that is reported."""
-        hearing, wrong_s, running_s = self._hearing, self._wrong_since_s, self._running_since_s
+        hearing = self._hearing
         self.wants_end = self.wants_end or (self._ends and self._has_read(now_s))
         if not self.wants_end and self.given_up is None:
             waited_s = now_s - self._since_s
             self.given_up = not_starting(self._handle.id, self.state, waited_s, self._wait_s)
-        is_late = running_s is not None and now_s - running_s > self._limit_s
+        is_late = now_s - self._running_since_s > self._limit_s
         if is_late and not self.wants_end and hearing.story.out_of_time_s is None:
             hearing.run_out_of_time(self._limit_s)
             self._say(f"not ended after {self._limit_s:g} s: cancelling the job")
-        if hearing.story.is_wrong and wrong_s is None:
-            self._wrong_since_s = now_s
-        is_hung = hearing.story.all_still or (wrong_s is not None and now_s - wrong_s > _WRONG_SECONDS)
+        if hearing.story.is_wrong:
+            self._wrong_since_s = min(self._wrong_since_s, now_s)
+        is_hung = hearing.story.all_still or now_s - self._wrong_since_s > _WRONG_SECONDS
         is_late = hearing.story.out_of_time_s is not None
         return self.wants_end or self.given_up is not None or is_hung or is_late
 
@@ -362,8 +361,7 @@ class Following:
         """An engine that does not answer has not cancelled anything, so it is asked again, and what goes on
         is said to go on. Raises SiteError after long without an answer.
         """
-        if self._refused_since_s is None:
-            self._refused_since_s = now_s
+        self._refused_since_s = min(self._refused_since_s, now_s)
         now = self._ends_now or self._hearing.story.all_still  # who stands still has no last words
         try:
             self._engine.cancel(self._handle, now=now)
@@ -388,10 +386,9 @@ class Following:
 
     def _report_silence(self, now_s: float) -> None:
         """Say once that no rank has said a word: they may hang, which nobody else can know."""
-        since_s = self._running_since_s
-        if self._reported_silence or since_s is None or self._hearing.story.hello or self._is_command:
+        if self._reported_silence or self._hearing.story.hello or self._is_command:
             return
-        if now_s - since_s > _SILENT_START_SECONDS:
+        if now_s - self._running_since_s > _SILENT_START_SECONDS:
             self._reported_silence = True
             self._say(
                 f"job {self._handle.id} has run for {_SILENT_START_SECONDS:g} s, and no rank has"

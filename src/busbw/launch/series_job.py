@@ -143,13 +143,12 @@ def _write_launches(plan: SeriesPlan, series: Series) -> None:
     by_name = {setup.name: setup for setup in plan.setups}
     requests: dict[tuple[str, int], JobRequest] = {}
     for planned in planned_launches(series):
-        setup = by_name[planned.setup]
+        setup, kind = by_name[planned.setup], (planned.setup, planned.nodes)
         folder = folders.create(planned.folder.parent, planned.folder.name)
         job = plan.job_of(setup, planned.nodes, folder)
-        kind = (planned.setup, planned.nodes)
-        request = requests.get(kind) or plan.engine.request(job, plan.facts)
-        requests[kind] = request
-        submit.write_request(folder, job, request, plan.argv, plan.settings_of(setup))
+        if kind not in requests:
+            requests[kind] = plan.engine.request(job, plan.facts)
+        submit.write_request(folder, job, requests[kind], plan.argv, plan.settings_of(setup))
         (folder / folders.TICKET_FILE).write_text(folder.name + "\n")
 
 
