@@ -343,7 +343,10 @@ class Following:
     def _is_to_end(self, now_s: float) -> bool:
         """Whether the job is to end. The first reason is the one that is reported."""
         hearing = self._hearing
-        self.wants_end = self.wants_end or (self._ends and self._has_read(now_s))
+        # It has not started, or nothing came for a while.
+        is_silent = self.state.phase is Phase.PENDING or now_s - self._heard_s > _SILENT_SECONDS
+        has_read = now_s - self._since_s > READ_FIRST_SECONDS or (self._looked and is_silent)
+        self.wants_end = self.wants_end or (self._ends and has_read)
         if not self.wants_end and self.given_up is None:
             waited_s = now_s - self._since_s
             self.given_up = not_starting(self._handle.id, self.state, waited_s, self._wait_s)
@@ -377,13 +380,6 @@ class Following:
         if self._ends:
             (self._folder / folders.CANCELLED_FILE).touch()
 
-    def _has_read(self, now_s: float) -> bool:
-        """Whether all that the job has printed was read: it has not started, or nothing came for a while."""
-        if now_s - self._since_s > READ_FIRST_SECONDS:
-            return True
-        is_pending = self.state.phase is Phase.PENDING
-        return self._looked and (is_pending or now_s - self._heard_s > _SILENT_SECONDS)
-
     def _report_silence(self, now_s: float) -> None:
         """Say once that no rank has said a word: they may hang, which nobody else can know."""
         if self._reported_silence or self._hearing.story.hello or self._is_command:
@@ -403,7 +399,12 @@ class Following:
         """
         handle, folder = self._handle, self._folder
         is_collected = self._quietly(lambda: self._engine.collect(handle, folder))
-        verdict = self._hearing.close(self._story())
+        end = self._hearing.story.end
+        is_through = end is not None and end.get("status") == RunStatus.COMPLETE
+        was_cancelled = (folder / folders.CANCELLED_FILE).is_file() and not is_through
+        is_interrupted = self._interrupted or was_cancelled
+        story = self._hearing.whole_story(handle.id, self.state, interrupted=is_interrupted)
+        verdict = self._hearing.close(replace(story, is_command=self._is_command, given_up=self.given_up))
         if verdict.code is ExitCode.INTERRUPTED and not self.stopped:
             if not self._hearing.story.connected and not self._is_command:  # a command has no ranks
                 self._say(f"job {handle.id} was cancelled before its ranks were connected")
@@ -421,14 +422,6 @@ class Following:
         own_code = self.state.code if self._is_command else None
         folders.write_ended(folder, int(verdict.code), verdict.error, own_code)
         return verdict.code
-
-    def _story(self) -> Story:
-        end = self._hearing.story.end
-        is_through = end is not None and end.get("status") == RunStatus.COMPLETE
-        was_cancelled = (self._folder / folders.CANCELLED_FILE).is_file() and not is_through
-        is_interrupted = self._interrupted or was_cancelled
-        story = self._hearing.whole_story(self._handle.id, self.state, interrupted=is_interrupted)
-        return replace(story, is_command=self._is_command, given_up=self.given_up)
 
     def _quietly(self, act: Callable[[], None]) -> bool:
         """Do what comes after the result, and say whether it was done; a failure does not cost the result."""

@@ -41,10 +41,6 @@ if TYPE_CHECKING:
 LAST_WORDS_SECONDS: Final = 2.0
 
 
-def _nothing(*_: object) -> None:
-    """Nothing to do."""
-
-
 def measure(
     plan: Plan,
     settings: RunSettings,
@@ -57,7 +53,7 @@ def measure(
     limit_seconds: float | None = None,
     before: tuple[Finding, ...] = (),
     meanwhile: tuple[Callable[[], object], ...] = (),
-    at_end: Callable[[Path], object] = _nothing,
+    at_end: Callable[[Path], object] = lambda _: None,
 ) -> ExitCode:
     """Start ranks for the plan and show what they report; the record is closed when this returns.
 

@@ -68,27 +68,23 @@ def _start(plan: SeriesPlan, setup: Setup, nodes: int, folder: Path) -> Command:
     """How a setup is started in the series' job, whatever the launch's number. Raises UsageError."""
     job = plan.job_of(setup, nodes, folder / folders.LAUNCHES / _NUMBER, folder.name)
     marked = replace(job, environ={**job.environ, job_loop.MARK: folder.name})
-    return _module(plan).start(marked, _series_job(plan, folder), plan.facts)
-
-
-def _module(plan: SeriesPlan) -> SeriesEngine:
-    return cast("SeriesEngine", plan.engine)
+    return plan.engine.start(marked, _series_job(plan, folder), plan.facts)
 
 
 def show_job(plan: SeriesPlan) -> tuple[JobRequest, Command]:
     """The job and the baseline's launch in it, for --dry-run. Raises UsageError."""
     folder = folders.environ_home() / "compare"
-    request = _module(plan).series_request(_series_job(plan, folder), _SHOWN, plan.facts)
+    request = plan.engine.series_request(_series_job(plan, folder), _SHOWN, plan.facts)
     return request, _start(plan, plan.setups[0], plan.counts[0], folder)
 
 
 def series_request(plan: SeriesPlan, series: Series) -> JobRequest:
     """The job of a series that was made. Raises UsageError."""
-    job, module = _series_job(plan, series.folder), _module(plan)
+    job = _series_job(plan, series.folder)
     sweep = ("sh", "-c", job_loop.SWEEP, "busbw-sweep", series.folder.name)
     task = {
         "mark": series.folder.name,
-        "sweep": module.sweep(job, sweep, plan.facts),
+        "sweep": plan.engine.sweep(job, sweep, plan.facts),
         "launches": list(_launches(plan, series)),
     }
     packed = base64.b64encode(zlib.compress(json.dumps(task).encode(), 9)).decode()
@@ -97,7 +93,7 @@ def series_request(plan: SeriesPlan, series: Series) -> JobRequest:
             f"{series.planned} launches do not fit into one job ({len(packed)} bytes)",
             hint="give fewer --blocks, or fewer numbers of nodes, and measure a second series",
         )
-    return module.series_request(job, ("-c", Path(job_loop.__file__).read_text(), packed), plan.facts)
+    return plan.engine.series_request(job, ("-c", Path(job_loop.__file__).read_text(), packed), plan.facts)
 
 
 def _launches(plan: SeriesPlan, series: Series) -> Iterator[dict[str, Any]]:

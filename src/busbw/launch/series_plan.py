@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, TextIO, cast
 
 from busbw.errors import ExitCode, UsageError
 from busbw.launch import follow, here, submit
-from busbw.launch.engine import Engine, Facts, Job, Work, load
+from busbw.launch.engine import Facts, Job, SeriesEngine, Work, load
 from busbw.launch.local import local_request, rank_count
 from busbw.launch.series import Starter
 from busbw.launch.variables import library_folders
@@ -52,9 +52,9 @@ class SeriesPlan:
     err: TextIO
 
     @cached_property
-    def engine(self) -> Engine:
-        """Of all launches."""
-        return load(str(self.launch.on))
+    def engine(self) -> SeriesEngine:
+        """Of all launches; which may do no more than an Engine."""
+        return cast("SeriesEngine", load(str(self.launch.on)))
 
     @cached_property
     def facts(self) -> Facts:

@@ -70,7 +70,9 @@ def inquire(launch: LaunchSettings, command: tuple[str, ...] = (), *, dry: bool 
     setup = read_setup(launch.setup_script)
     hosts = tuple(dict.fromkeys(place.host for place in places))
     local = {place.host for place in places if "@" not in place.host and is_this_machine(place.name)}
-    ssh, python = ssh_words(form), hosts_plan.python_of(launch, sys.executable)
+    ssh, python = ssh_words(form), launch.python or sys.executable
+    if launch.bring and not launch.python:  # a bundle needs the version that it was made with
+        python = f"python{sys.version_info.major}.{sys.version_info.minor}"
     commands = {
         host: agent_command(host, local=host in local, ssh=ssh, python=python, setup=setup) for host in hosts
     }

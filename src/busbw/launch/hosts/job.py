@@ -144,7 +144,10 @@ class _Agent:
             return (
                 {} if "done" in self.said else {"lost": self.words or f"its connection ended ({item.code})"}
             )
-        said = {} if item.is_error else _decode(item.text)
+        said: dict[str, Any] = {}
+        if item.text.startswith("{") and not item.is_error:
+            with contextlib.suppress(ValueError):
+                said = json.loads(item.text)
         if not said:
             self.words = item.text.strip() or self.words
         self.words = said.get("failed", self.words)
@@ -152,14 +155,6 @@ class _Agent:
         if "exit" in said:
             self.exits[said["index"]] = said["exit"]
         return said
-
-
-def _decode(line: str) -> Mapping[str, Any]:
-    try:
-        said = json.loads(line) if line.startswith("{") else {}
-    except ValueError:
-        return {}
-    return said if isinstance(said, dict) else {}
 
 
 class _Job:

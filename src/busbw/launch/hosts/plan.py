@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import sys
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -28,7 +27,6 @@ from busbw.redact import REDACTED, redact
 
 if TYPE_CHECKING:
     from busbw.launch.engine import Facts, Job
-    from busbw.plan.flags.launch import LaunchSettings
 
 # Of the recorded variables, those that say who, where or in which job a process is, or what is installed
 # where: they are this shell's own, not the measured environment.
@@ -60,13 +58,6 @@ class Site:
         """These hosts alone."""
         local = tuple(host for host in self.local if host in hosts)
         return replace(self, hosts={host: self.hosts[host] for host in hosts}, local=local)
-
-
-def python_of(launch: LaunchSettings, own: str) -> str:
-    """The Python to ask for on the hosts. A bundle needs the version that it was made with."""
-    if launch.bring and not launch.python:
-        return f"python{sys.version_info.major}.{sys.version_info.minor}"
-    return launch.python or own
 
 
 def inherited(environ: Mapping[str, str]) -> dict[str, str]:
