@@ -103,8 +103,12 @@ class Hearing(Listener):
 
     def __init__(self, folder: Path, show: Emit) -> None:
         self.arrival = Arrival(folder)
-        self._emit = show
-        super().__init__(folder, self.arrival.take)
+        self._folder, self._emit = folder, show
+        super().__init__(self._keep, self.arrival.take)
+
+    def _keep(self, line: str) -> None:
+        with (self._folder / folders.LOG_FILE).open("a") as log:
+            log.write(line)
 
     def replay(self, shown: int = 0) -> None:
         """Hear again what an earlier process heard; the first ``shown`` events were shown here."""

@@ -135,18 +135,19 @@ def _follow(
     """Start the request and show its events until all processes have ended, or a signal asks us to end, or
     something went wrong and the other ranks had their time, or the time is up. No process is left afterwards.
     """
-    heard, exits = Listener(folder), dict[int, int]()
+    exits = dict[int, int]()
     interrupted, wrong_since_s = False, 0.0
     started_s = time.monotonic()
     has_core = (os.cpu_count() or 1) > launch.ranks  # else it would take one from a rank that starts
     waiting = list(meanwhile) if has_core else list(meanwhile[:1])
-    (folder / folders.LOG_FILE).touch()
     with (
+        (folder / folders.LOG_FILE).open("a", buffering=1) as log,
         contextlib.closing(Witness(launch.ranks)) as witness,
         Processes(
             _with_own(launch, {FRONT_VARIABLE: witness.address}).commands, lambda: interrupt.insisted
         ) as processes,
     ):
+        heard = Listener(log.write)
         witness.follow(processes.pids, are_ranks=launch.process_is_rank)
         for item in processes.follow(lambda: witness.idle_seconds):
             witness.look()
