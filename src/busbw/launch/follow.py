@@ -52,10 +52,8 @@ def bring(folder: Path, err: TextIO, *, ends: bool = False, now: bool = False) -
     """Follow a job to its end without showing it, and bring its record home; ``ends`` it first, once what it
     printed was read, with time for its last words unless ``now``. Raises SiteError where the engine is lost.
     """
-    following = Following(read_handle(folder), folder, lambda _: None, err, cancels=False)
-    if ends:
-        following.end_once_read(now=now)
-    return following.follow()
+    handle = read_handle(folder)
+    return Following(handle, folder, lambda _: None, err, cancels=False, ends=ends, now=now).follow()
 
 
 def cancel(folder: Path, *, now: bool) -> Handle:
@@ -159,7 +157,8 @@ class Following:
 
     One that runs for longer than ``limit_seconds`` is ended and has failed, whatever its engine's limit.
     Ctrl-C ends the job, or only the following unless ``cancels``. ``raw`` takes output lines that are no
-    events.
+    events. ``ends``: the job is ended once what it has printed so far was read; ``now`` leaves it no time for
+    last words.
 
     For others to read: ``state`` (the engine's last word), ``given_up`` (the error of a job that did not
     start), ``stopped`` (the user asked here for its end), ``left`` (the user left a job that goes on),
@@ -177,6 +176,8 @@ class Following:
         limit_seconds: float | None = None,
         cancels: bool = True,
         raw: Callable[[Line], object] | None = None,
+        ends: bool = False,
+        now: bool = False,
     ) -> None:
         self.state = JobState(Phase.PENDING)
         self.given_up: BusbwError | None = None
@@ -189,7 +190,7 @@ class Following:
         self._printed = Reading(folder)  # what a command printed, where another process hears it
         self._wait_s = self._engine.WAIT_SECONDS if wait is None else wait
         self._limit_s, self._cancels = math.inf if limit_seconds is None else limit_seconds, cancels
-        self._ends = self._ends_now = False  # once it was read; without time for last words
+        self._ends, self._ends_now = ends, now
         self._interrupted = False  # the engine took a wish for its end
         self._reported_silence = False
         self._looked = False  # the engine has given a state
@@ -198,10 +199,6 @@ class Following:
         self._running_since_s = self._wrong_since_s = math.inf
         self._taken_s = self._refused_since_s = math.inf
         self._again_s = 0.0  # when an engine that refused it is asked again
-
-    def end_once_read(self, *, now: bool) -> None:
-        """End the job once what it has printed so far was read; ``now`` leaves no time for last words."""
-        self._ends, self._ends_now = True, now
 
     def follow(self) -> ExitCode:
         """Show the job until it has ended (or we are told to leave), then collect, judge, close and clean.
@@ -228,8 +225,10 @@ class Following:
         heard = Heard(self._folder)
         if not owner.take() and not self._read_along(owner, heard, interrupt):
             return ExitCode.INTERRUPTED
-        if folders.read_ended(self._folder) is not None:
-            return self._show_end(heard)
+        if (ended := folders.read_ended(self._folder)) is not None:  # another process followed it to its end
+            self._show_heard(heard)
+            show_end(self._folder, Verdict(ExitCode(ended.exit_code), ended.error), self._emit)
+            return ExitCode(ended.exit_code)
         self._hearing.replay(heard.count)
         try:
             self._take_items(interrupt)
@@ -268,14 +267,6 @@ class Following:
         if self._raw is not None:
             for line in self._printed.new():
                 self._raw(line)
-
-    def _show_end(self, heard: Heard) -> ExitCode:
-        """The end of a run that another process followed to it."""
-        self._show_heard(heard)
-        ended = folders.read_ended(self._folder) or folders.Ended(ExitCode.RANK_FAILED, None)
-        code = ExitCode(ended.exit_code)
-        show_end(self._folder, Verdict(code, ended.error), self._emit)
-        return code
 
     # ---- what the job prints, and its engine says ----------------------------------------------------------
 

@@ -154,10 +154,9 @@ def _write_launches(plan: SeriesPlan, series: Series) -> None:
 class _SeriesFollowing(follow.Following):
     """Follows the job of a series: what it prints is that of its launches, in turn."""
 
-    def __init__(self, folder: Path, err: TextIO, *, cancels: bool, wait: float | None) -> None:
-        super().__init__(
-            submit.read_handle(folder), folder, self._show_state, err, wait=wait, cancels=cancels
-        )
+    def __init__(self, folder: Path, err: TextIO, *, cancels: bool, wait: float | None, ends: bool) -> None:
+        handle = submit.read_handle(folder)
+        super().__init__(handle, folder, self._show_state, err, wait=wait, cancels=cancels, ends=ends)
         self._launches = Launches(read_plan(folder), err)
         # Of the launch that goes on: what hears it, keeps it and reads its lines.
         self._open: tuple[Callable[[Event], None], follow.Hearing, LaunchReader] | None = None
@@ -275,9 +274,7 @@ def follow_series(
     Raises SiteError where the engine is lost.
     """
     if folders.read_ended(folder) is None:
-        following = _SeriesFollowing(folder, err, cancels=cancels, wait=wait)
-        if ends:
-            following.end_once_read(now=False)
+        following = _SeriesFollowing(folder, err, cancels=cancels, wait=wait, ends=ends)
         following.follow()
         if following.left:
             return None
