@@ -131,25 +131,16 @@ class Phase(StrEnum):
 
 
 @dataclass(frozen=True)
-class RankEnd:
-    """A rank's end as its host's agent saw it. ``said``: it took its leave, by itself or told to by a
-    signal. ``swept``: the agent was ending what was left.
-    """
-
-    rank: int
-    said: bool
-    swept: bool
-
-
-@dataclass(frozen=True)
 class SeenRanks:
-    """What an engine saw of ranks that an MPI launcher started: the host of each, the last words of each, and
-    their ends in the order in which they were heard.
+    """What an engine saw of ranks that an MPI launcher started: the host of each, the last words of each,
+    those that ended, and of these the ones that took no leave, by themselves or told to by a signal, and that
+    nobody was ending: in the order in which that was heard.
     """
 
     hosts: Sequence[str] = ()
     words: Mapping[int, Sequence[str]] = field(default_factory=dict)
-    ends: Sequence[RankEnd] = ()
+    ended: Sequence[int] = ()
+    died: Sequence[int] = ()
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
@@ -72,7 +72,7 @@ def measure(
         show(event(EventKind.FINDING, finding=finding))
     launch = request_for(str(request_file))
     folders.replace_text(request_file.parent / "commands.txt", (f"{launch}\n",))
-    launch = _with_own(launch, {progress.VARIABLE: str(settings.stall)})
+    launch = launch.given({}, {progress.VARIABLE: str(settings.stall)})
     began_s = time.time()
     with Interrupt() as interrupt:
         try:
@@ -144,7 +144,7 @@ def _follow(
         (folder / folders.LOG_FILE).open("a", buffering=1) as log,
         contextlib.closing(Witness(launch.ranks)) as witness,
         Processes(
-            _with_own(launch, {FRONT_VARIABLE: witness.address}).commands, lambda: interrupt.insisted
+            launch.given({}, {FRONT_VARIABLE: witness.address}).commands, lambda: interrupt.insisted
         ) as processes,
     ):
         heard = Listener(log.write)
@@ -179,11 +179,6 @@ def _follow(
         witness.end_ranks()
         story = replace(heard.story, exits=exits, interrupted=interrupted, host=socket.gethostname())
         return witness.add_to(replace(story, process_is_rank=launch.process_is_rank))
-
-
-def _with_own(launch: LaunchRequest, own: Mapping[str, str]) -> LaunchRequest:
-    commands = (replace(command, environ={**command.environ, **own}) for command in launch.commands)
-    return replace(launch, commands=tuple(commands))
 
 
 def _take_line(line: Line, heard: Listener, show: Emit, witness: Witness) -> None:

@@ -155,7 +155,7 @@ def here_starter(plan: SeriesPlan) -> Starter:
         asked = with_given({**variables(setup, os.environ), **plan.environ}, also=given_here(os.environ))
 
         def request(request_file: str) -> LaunchRequest:
-            return with_setup(request_for(request_file), asked, setup.unset)
+            return request_for(request_file).given(asked, {}, setup.unset)
 
         limit_seconds = plan.limit_seconds
         return here.measure(
@@ -163,17 +163,3 @@ def here_starter(plan: SeriesPlan) -> Starter:
         )
 
     return start
-
-
-def with_setup(launch: LaunchRequest, environ: Mapping[str, str], unset: Sequence[str]) -> LaunchRequest:
-    """A launch whose processes get a setup's variables, under those that busbw itself needs."""
-    taken = tuple(word for name in unset for word in ("-u", name))
-    commands = (
-        replace(
-            command,
-            argv=("env", *taken, *command.argv) if taken else command.argv,
-            environ={**environ, **command.environ},
-        )
-        for command in launch.commands
-    )
-    return replace(launch, commands=tuple(commands))

@@ -304,11 +304,10 @@ def _first_on_hosts(near: Sequence[int], story: Story) -> int | None:
     """
     seen = story.state.seen
     ranks = near or range(len(seen.hosts))
-    if not set(ranks) <= {end.rank for end in seen.ends}:
+    if not set(ranks) <= set(seen.ended):
         return None
     left = survivors(seen.words, story.output)
-    found = (end.rank for end in seen.ends if not (end.said or end.swept or end.rank in left))
-    return next((rank for rank in found if rank in ranks), None)
+    return next((rank for rank in seen.died if rank in ranks and rank not in left), None)
 
 
 def _left_for_another(code: int | None, story: Story) -> bool:

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from busbw.errors import ExitCode
 from busbw.launch.base import Command
-from busbw.launch.engine import Item, JobState, Output, Phase, RankEnd, SeenRanks
+from busbw.launch.engine import Item, JobState, Output, Phase, SeenRanks
 from busbw.launch.hosts.ssh import SILENCE_SECONDS, opening, part
 from busbw.launch.launcher_words import Death, ranks_on, read_death
 from busbw.launch.processes import Exit, Line, Processes
@@ -169,7 +169,8 @@ class _Job:
         self._ordered = ""
         self._launcher_words: deque[str] = deque(maxlen=_LAUNCHER_WORDS)
         self._rank_words: dict[int, deque[str]] = {}
-        self._ends: list[RankEnd] = []  # of ranks that agents watch, in the order in which we heard
+        # Of the ranks that agents watch, in the order in which we heard: those that ended, or died.
+        self._ended, self._died = list[int](), list[int]()
         self._processes = Processes([Command(each.connect) for each in spec.agents], has_input=True)
         bundle = (part(Path(spec.bundle).read_bytes()),) if spec.bundle else ()
         for agent in self._agents:
@@ -217,7 +218,7 @@ class _Job:
         if not hosts or state.why:  # a lost host, say, explains what was seen of its ranks
             return state
         words = {rank: tuple(lines) for rank, lines in self._rank_words.items()}
-        return replace(state, seen=SeenRanks(hosts, words, tuple(self._ends)))
+        return replace(state, seen=SeenRanks(hosts, words, tuple(self._ended), tuple(self._died)))
 
     def _patience(self) -> float:
         """What agents get that were told to end. A launcher may give up over a lost host without a word,
@@ -239,7 +240,8 @@ class _Job:
         elif said.get("exit"):
             self._go_wrong(_of_exit(agent.spec, said, is_busbw=self._spec.announces))
         elif "gone" in said:
-            self._ends.append(RankEnd(said["gone"], said["said"], said["swept"]))
+            self._ended.append(said["gone"])
+            self._died += [] if said["said"] or said["swept"] else [said["gone"]]
         elif "lost" in said and (not self._ordered or self._is_unexplained()):
             yield from self._lose(agent, said["lost"])
 
