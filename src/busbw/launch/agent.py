@@ -243,7 +243,7 @@ class Commands:
             try:
                 self.children.add(index, start(command["argv"], command["environ"]))
             except OSError as error:
-                say(exit=127, index=index, pid=0, error=f"{error.filename}: {error.strerror}")
+                say(exit=127, index=index, error=f"{error.filename}: {error.strerror}")
 
     def read(self, key: selectors.SelectorKey) -> None:
         """Pass on what a command wrote."""
@@ -256,7 +256,7 @@ class Commands:
         for index, process, keys in self.children.ended():
             for key in keys:
                 self.read(key)
-            say(exit=process.returncode, index=index, pid=process.pid)
+            say(exit=process.returncode, index=index)
 
     def signal(self, number: int) -> None:
         """To the commands' groups."""

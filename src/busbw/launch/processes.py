@@ -42,7 +42,6 @@ class Exit:
     """A process that ended. ``code`` is negative for a signal, as subprocess has it."""
 
     process: int
-    pid: int
     code: int
 
 
@@ -107,7 +106,7 @@ class Processes:
             for index, process, keys in self._children.ended():
                 for key in keys:  # what it has left in them
                     yield from self._take(key)
-                yield Exit(index, process.pid, process.returncode)
+                yield Exit(index, process.returncode)
             yield None
             if not running and not (pipes and self._selector.select(0)):
                 return

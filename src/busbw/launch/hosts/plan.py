@@ -54,11 +54,6 @@ class Site:
     topology: Topology | None = None
     unasked: str = ""
 
-    def of(self, hosts: tuple[str, ...]) -> Site:
-        """These hosts alone."""
-        local = tuple(host for host in self.local if host in hosts)
-        return replace(self, hosts={host: self.hosts[host] for host in hosts}, local=local)
-
 
 def inherited(environ: Mapping[str, str]) -> dict[str, str]:
     """The variables of a shell that belong to what is measured (NCCL's, the fabric's, MPI's): every rank gets
@@ -80,7 +75,7 @@ def request(job: Job, facts: Facts) -> JobRequest:
     every, rank_order = _in_order(read_places(launch), known)
     places = first_nodes(every, launch.nodes)
     hosts = tuple(dict.fromkeys(place.host for place in places))
-    site = known.of(hosts)
+    site = replace(known, hosts={host: known.hosts[host] for host in hosts})
     _refuse_unequal(job, site)
     gpus = min(answer.gpus for answer in site.hosts.values())
     mpi = _launcher(job, site, gpus)
