@@ -147,21 +147,19 @@ class Watch:
         self.came.add(rank)
         self.selector.register(connection, selectors.EVENT_READ, self)
 
-    def drain(self) -> None:
-        """Take what has happened until now: a rank that has just connected may have ended already."""
-        while ready := [key for key, _ in self.selector.select(0) if key.data is self]:
-            for key in ready:
-                self.read(key)
-
-    def drain_all(self) -> None:
-        """The ends of ranks that are no more. A process that ends loses its environment, by which ``sweep``
-        knows it, before its connections: those take a moment where cores are busy.
+    def drain(self, *, are_gone: bool = False) -> None:
+        """Take what has happened until now: a rank that has just connected may have ended already. Ranks that
+        ``are_gone`` are waited for: a process that ends loses its environment, by which ``sweep`` knows it,
+        before its connections, which take a moment where cores are busy.
         """
         deadline = time.monotonic() + _SAY_SECONDS
-        self.drain()
-        while self.ranks and time.monotonic() < deadline:
+        while True:
+            while ready := [key for key, _ in self.selector.select(0) if key.data is self]:
+                for key in ready:
+                    self.read(key)
+            if not (are_gone and self.ranks) or time.monotonic() >= deadline:
+                return
             time.sleep(0.01)
-            self.drain()
 
 
 def start(
@@ -181,9 +179,10 @@ def start(
 
 
 def signal_group(process: subprocess.Popen[bytes], number: int) -> None:
-    """To all processes of its group."""
+    """To all processes of its group; a stopped one would not hear it."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, number)
+        os.killpg(process.pid, signal.SIGCONT)
 
 
 class Children:
@@ -262,7 +261,6 @@ class Commands:
         """To the commands' groups."""
         for process in self.children.running.values():
             signal_group(process, number)
-            signal_group(process, signal.SIGCONT)  # a stopped process would not hear it
 
     def sweep(self) -> None:
         """Kill every process of the job on this host, until there is none."""
@@ -341,7 +339,7 @@ def finish(commands: Commands, watch: Watch | None) -> None:
     commands.sweep()
     commands.bury()
     if watch is not None:
-        watch.drain_all()
+        watch.drain(are_gone=True)
 
 
 def main() -> None:

@@ -131,7 +131,6 @@ class Processes:
             self._wait(_HANG_UP_SECONDS)
         for process in self._processes:
             signal_group(process, signal.SIGTERM)
-            signal_group(process, signal.SIGCONT)  # a stopped process would not hear it
         self._wait(_GRACE_SECONDS)
         for process in self._processes:
             signal_group(process, signal.SIGKILL)  # also what a leader left behind in its group

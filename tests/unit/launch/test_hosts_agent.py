@@ -52,7 +52,7 @@ def test_ends_in_their_order(watch: Watch, address: str, ends: Ends) -> None:
     watch.is_swept = True
     ranks[0].close()
     ranks[2].close()
-    watch.drain_all()
+    watch.drain(are_gone=True)
     first, *others = ends
     assert first == (5, False, False)
     assert sorted(others) == [(4, False, True), (6, True, True)]
@@ -64,7 +64,7 @@ def test_a_connection_that_closes_late_is_waited_for(watch: Watch, address: str,
     watch.drain()
     closing = threading.Timer(0.2, rank.close)
     closing.start()
-    watch.drain_all()
+    watch.drain(are_gone=True)
     closing.join()
     assert ends == [(2, False, False)]
 
@@ -72,7 +72,7 @@ def test_a_connection_that_closes_late_is_waited_for(watch: Watch, address: str,
 def test_a_connection_that_stays_is_not_waited_for_long(watch: Watch, address: str, ends: Ends) -> None:
     with connected(address, 2):
         watch.drain()
-        watch.drain_all()
+        watch.drain(are_gone=True)
         assert ends == []
 
 
