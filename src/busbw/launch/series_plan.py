@@ -11,10 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO, cast
+from typing import TextIO, cast
 
 from busbw.errors import ExitCode, UsageError
 from busbw.launch import follow, here, submit
+from busbw.launch.base import LaunchRequest
 from busbw.launch.engine import Facts, Job, SeriesEngine, Work, load
 from busbw.launch.local import local_request, rank_count
 from busbw.launch.series import Starter
@@ -22,16 +23,13 @@ from busbw.launch.variables import library_folders
 from busbw.machine.backends import NCCL_VARIABLE, choose_backend
 from busbw.machine.environment import given_here, with_given
 from busbw.model.event import Event
+from busbw.plan.flags.launch import LaunchSettings
+from busbw.plan.flags.run import RunSettings
 from busbw.plan.make import make_plan
 from busbw.plan.request import rank_words
 from busbw.plan.setups import Setup, variables
 from busbw.record import folder as folders
 from busbw.redact import HIDDEN, redact_variables
-
-if TYPE_CHECKING:
-    from busbw.launch.base import LaunchRequest
-    from busbw.plan.flags.launch import LaunchSettings
-    from busbw.plan.flags.run import RunSettings
 
 
 @dataclass(frozen=True)

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from busbw.errors import BusbwError
 from busbw.launch.engine import JobState, Phase
-from busbw.model.event import EventKind, Joiner, decode
+from busbw.model.event import Event, EventKind, Joiner, decode
 from busbw.model.plain import from_plain
 from busbw.model.progress import HostStill
 from busbw.redact import redact_text
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from busbw.errors import BusbwError
-    from busbw.model.event import Event
 
 # Lines of a launch that are shown where it failed.
 LAST_LINES: Final = 5

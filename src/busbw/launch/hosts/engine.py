@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from busbw.errors import SiteError, UsageError
 from busbw.launch import agent
@@ -35,11 +35,9 @@ from busbw.launch.hosts.ssh import (
 from busbw.launch.settle import read_setup, refuse_unused, split_words
 from busbw.launch.topology.order import read_topology
 from busbw.model.plain import from_plain
+from busbw.plan.flags.launch import LaunchSettings
 from busbw.record.folder import replace_text
 from busbw.record.owner import Owner, is_owned
-
-if TYPE_CHECKING:
-    from busbw.plan.flags.launch import LaunchSettings
 
 # A job waits only for another one of busbw on its hosts.
 WAIT_SECONDS: float | None = None

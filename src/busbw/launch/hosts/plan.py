@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from busbw.errors import SiteError, UsageError
 from busbw.launch import command
 from busbw.launch.base import Command
-from busbw.launch.engine import JobRequest
+from busbw.launch.engine import Facts, Job, JobRequest
 from busbw.launch.hosts import commands
 from busbw.launch.hosts.commands import Start
 from busbw.launch.hosts.job import AgentSpec, JobSpec, Task
@@ -24,9 +24,6 @@ from busbw.launch.topology.order import RankOrder, Topology, order
 from busbw.machine.environment import is_recorded
 from busbw.rank.world.watched import watch_address
 from busbw.redact import REDACTED, redact
-
-if TYPE_CHECKING:
-    from busbw.launch.engine import Facts, Job
 
 # Of the recorded variables, those that say who, where or in which job a process is, or what is installed
 # where: they are this shell's own, not the measured environment.
