@@ -132,7 +132,7 @@ class Watch:
             said = connection.recv(1)
         self.selector.unregister(connection)
         connection.close()
-        self.report(gone=self.ranks.pop(key.fd), said=bool(said), swept=self.is_swept)
+        self.report(gone=self.ranks.pop(key.fd), died=not said and not self.is_swept)
 
     def _accept(self) -> None:
         connection, _ = self.listener.accept()

@@ -174,9 +174,8 @@ class Witness:
             self._launchers.discard(pid)
             self.ranks[pid] = rank
 
-    def _take_end(self, *, gone: int, said: bool, swept: bool) -> None:
-        del swept
-        if said:
+    def _take_end(self, *, gone: int, died: bool) -> None:
+        if not died:
             self._left.add(gone)
         elif not self.someone_ended:
             self.someone_ended, self._first_dead = True, gone
