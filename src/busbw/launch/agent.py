@@ -132,7 +132,7 @@ class Watch:
             said = connection.recv(1)
         self.selector.unregister(connection)
         connection.close()
-        self.report(gone=self.ranks.pop(key.fd), said=bool(said), swept=self.is_swept)
+        self.report(gone=self.ranks.pop(key.fd), died=not said and not self.is_swept)
 
     def _accept(self) -> None:
         connection, _ = self.listener.accept()
@@ -147,21 +147,19 @@ class Watch:
         self.came.add(rank)
         self.selector.register(connection, selectors.EVENT_READ, self)
 
-    def drain(self) -> None:
-        """Take what has happened until now: a rank that has just connected may have ended already."""
-        while ready := [key for key, _ in self.selector.select(0) if key.data is self]:
-            for key in ready:
-                self.read(key)
-
-    def drain_all(self) -> None:
-        """The ends of ranks that are no more. A process that ends loses its environment, by which ``sweep``
-        knows it, before its connections: those take a moment where cores are busy.
+    def drain(self, *, are_gone: bool = False) -> None:
+        """Take what has happened until now: a rank that has just connected may have ended already. Ranks that
+        ``are_gone`` are waited for: a process that ends loses its environment, by which ``sweep`` knows it,
+        before its connections, which take a moment where cores are busy.
         """
         deadline = time.monotonic() + _SAY_SECONDS
-        self.drain()
-        while self.ranks and time.monotonic() < deadline:
+        while True:
+            while ready := [key for key, _ in self.selector.select(0) if key.data is self]:
+                for key in ready:
+                    self.read(key)
+            if not (are_gone and self.ranks) or time.monotonic() >= deadline:
+                return
             time.sleep(0.01)
-            self.drain()
 
 
 def start(
@@ -175,25 +173,31 @@ def start(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
-        preexec_fn=_die_with_parent,  # noqa: PLW1509 (no thread of ours holds a lock here)
+        # No thread of ours holds a lock here.
+        preexec_fn=lambda: ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM),  # noqa: PLW1509
     )
 
 
 def signal_group(process: subprocess.Popen[bytes], number: int) -> None:
-    """To all processes of its group."""
+    """To all processes of its group; a stopped one would not hear it."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, number)
+        os.killpg(process.pid, signal.SIGCONT)
 
 
-class Pipes:
-    """What processes write, as whole lines. ``selector`` has their pipes with (index, is error) as data."""
+class Children:
+    """Processes that run, and what they write as whole lines. ``selector`` has their pipes with (index, is
+    error) as data.
+    """
 
     def __init__(self, selector: selectors.BaseSelector) -> None:
         self.selector = selector
+        self.running: dict[int, subprocess.Popen[bytes]] = {}
         self.rest: dict[int, bytes] = {}  # by descriptor: half a line
 
     def add(self, index: int, process: subprocess.Popen[bytes]) -> None:
         """Read from a process from now on."""
+        self.running[index] = process
         for pipe, is_error in ((process.stdout, False), (process.stderr, True)):
             assert pipe is not None
             os.set_blocking(pipe.fileno(), False)
@@ -214,10 +218,14 @@ class Pipes:
             for line in lines:
                 yield line.decode(errors="replace")
 
-    def of(self, index: int) -> list[selectors.SelectorKey]:
-        """The pipes of a process that are open; its orphans may hold them so."""
-        keys = self.selector.get_map().values()
-        return [key for key in keys if isinstance(key.data, tuple) and key.data[0] == index]
+    def ended(self) -> Iterator[tuple[int, subprocess.Popen[bytes], list[selectors.SelectorKey]]]:
+        """Those that have ended since, each with its pipes that are open; its orphans may hold them so."""
+        for index, process in sorted(self.running.items()):
+            if process.poll() is not None:
+                del self.running[index]
+                keys = self.selector.get_map().values()
+                of_it = [key for key in keys if isinstance(key.data, tuple) and key.data[0] == index]
+                yield index, process, of_it
 
 
 class Commands:
@@ -225,41 +233,34 @@ class Commands:
 
     def __init__(self, task: dict[str, Any], selector: selectors.BaseSelector) -> None:
         self.mark = b"BUSBW_JOB=" + task["job"].encode()  # in the environment of every process of the job
-        self.pipes = Pipes(selector)
+        self.children = Children(selector)
         self.commands = task["commands"]
-        self.running: dict[int, subprocess.Popen[bytes]] = {}
 
     def start(self) -> None:
         """Start all of them."""
         for index, command in enumerate(self.commands):
             try:
-                self.running[index] = start(command["argv"], command["environ"])
+                self.children.add(index, start(command["argv"], command["environ"]))
             except OSError as error:
-                say(exit=127, index=index, pid=0, error=f"{error.filename}: {error.strerror}")
-            else:
-                self.pipes.add(index, self.running[index])
+                say(exit=127, index=index, error=f"{error.filename}: {error.strerror}")
 
     def read(self, key: selectors.SelectorKey) -> None:
         """Pass on what a command wrote."""
         index, is_error = key.data
-        for line in self.pipes.read(key):
+        for line in self.children.read(key):
             say(line=line, index=index, error=is_error)
 
     def bury(self) -> None:
         """Report commands that ended."""
-        for index, process in list(self.running.items()):
-            code = process.poll()
-            if code is not None:
-                del self.running[index]
-                for key in self.pipes.of(index):
-                    self.read(key)
-                say(exit=code, index=index, pid=process.pid)
+        for index, process, keys in self.children.ended():
+            for key in keys:
+                self.read(key)
+            say(exit=process.returncode, index=index)
 
     def signal(self, number: int) -> None:
         """To the commands' groups."""
-        for process in self.running.values():
+        for process in self.children.running.values():
             signal_group(process, number)
-            signal_group(process, signal.SIGCONT)  # a stopped process would not hear it
 
     def sweep(self) -> None:
         """Kill every process of the job on this host, until there is none."""
@@ -269,7 +270,7 @@ class Commands:
             for pid in found:
                 with contextlib.suppress(OSError):
                     os.kill(pid, signal.SIGKILL)
-            for process in self.running.values():
+            for process in self.children.running.values():
                 process.poll()
             if not found:
                 return
@@ -285,10 +286,6 @@ def marked(mark: bytes) -> list[int]:
                 if mark in (entry / "environ").read_bytes().split(b"\0"):
                     found.append(int(entry.name))
     return found
-
-
-def _die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def read_bytes(count: int) -> bytes:
@@ -315,7 +312,7 @@ def serve(task: dict[str, Any]) -> None:
     commands = Commands(task, selector)
     end, deadline = "", 0.0  # the word that ends it, and until when
     say(ready=os.getpid())  # ranks that connect from now on are heard
-    while not end or (commands.running and time.monotonic() < deadline):
+    while not end or (commands.children.running and time.monotonic() < deadline):
         for key, _ in selector.select(_LOOK_SECONDS):
             if isinstance(key.data, Watch):
                 key.data.read(key)
@@ -342,7 +339,7 @@ def finish(commands: Commands, watch: Watch | None) -> None:
     commands.sweep()
     commands.bury()
     if watch is not None:
-        watch.drain_all()
+        watch.drain(are_gone=True)
 
 
 def main() -> None:

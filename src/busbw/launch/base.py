@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from busbw.redact import HIDDEN, redact_variables, redact_words
@@ -62,6 +62,19 @@ class LaunchRequest:
     world: str
     ranks: int
     commands: tuple[Command, ...]
+
+    def given(
+        self, under: Mapping[str, str], over: Mapping[str, str], unset: Sequence[str] = ()
+    ) -> LaunchRequest:
+        """With more variables for all processes, ``under`` and ``over`` what they have, and without others
+        that they would inherit.
+        """
+        taken = tuple(word for name in unset for word in ("-u", name))
+        before = ("env", *taken) if taken else ()
+        commands = (
+            Command((*before, *each.argv), {**under, **each.environ, **over}) for each in self.commands
+        )
+        return replace(self, commands=tuple(commands))
 
     @property
     def process_is_rank(self) -> bool:

@@ -7,12 +7,10 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from busbw.launch.command import HOSTS
-
-if TYPE_CHECKING:
-    from busbw.launch.engine import Job
+from busbw.launch.engine import Job
 
 # The last line of a job's output, behind no task's label, so that no rank can write it.
 END_MARK: Final = "busbw: job script ended, exit code "

@@ -131,25 +131,16 @@ class Phase(StrEnum):
 
 
 @dataclass(frozen=True)
-class RankEnd:
-    """A rank's end as its host's agent saw it. ``said``: it took its leave, by itself or told to by a
-    signal. ``swept``: the agent was ending what was left.
-    """
-
-    rank: int
-    said: bool
-    swept: bool
-
-
-@dataclass(frozen=True)
 class SeenRanks:
-    """What an engine saw of ranks that an MPI launcher started: the host of each, the last words of each, and
-    their ends in the order in which they were heard.
+    """What an engine saw of ranks that an MPI launcher started: the host of each, the last words of each,
+    those that ended, and of these the ones that took no leave, by themselves or told to by a signal, and that
+    nobody was ending: in the order in which that was heard.
     """
 
     hosts: Sequence[str] = ()
     words: Mapping[int, Sequence[str]] = field(default_factory=dict)
-    ends: Sequence[RankEnd] = ()
+    ended: Sequence[int] = ()
+    died: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -321,29 +312,24 @@ class Look:
         """The state, where it is time to ask (or ``due``) and it has changed. Raises SiteError after too long
         without an answer.
         """
-        if not due and time.monotonic() < self._next_s:
+        now_s = time.monotonic()
+        if not due and now_s < self._next_s:
             return None
-        found = self._answer() or self.last
+        found = self.last
+        try:
+            found = self._ask()
+            self._silent_since_s = None
+        except self._final:
+            raise
+        except SiteError as error:
+            self._silent_since_s = self._silent_since_s or now_s
+            if now_s - self._silent_since_s >= PATIENCE_SECONDS:
+                raise SiteError(
+                    f"{error.message} (for {PATIENCE_SECONDS:g} s now; job {self._name} goes on)",
+                    hint="follow it with `busbw attach` once it answers",
+                ) from error
         has_changed = found != self.last
         self._pause_s = self._first_s if has_changed else min(self._pause_s * 1.3, self._last_s)
         self._next_s = time.monotonic() + self._pause_s
         self.last = found
         return found if has_changed else None
-
-    def _answer(self) -> JobState | None:
-        """None where there is none now."""
-        try:
-            found = self._ask()
-        except self._final:
-            raise
-        except SiteError as error:
-            now_s = time.monotonic()
-            self._silent_since_s = self._silent_since_s or now_s
-            if now_s - self._silent_since_s < PATIENCE_SECONDS:
-                return None
-            raise SiteError(
-                f"{error.message} (for {PATIENCE_SECONDS:g} s now; job {self._name} goes on)",
-                hint="follow it with `busbw attach` once it answers",
-            ) from error
-        self._silent_since_s = None
-        return found

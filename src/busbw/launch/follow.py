@@ -52,10 +52,8 @@ def bring(folder: Path, err: TextIO, *, ends: bool = False, now: bool = False) -
     """Follow a job to its end without showing it, and bring its record home; ``ends`` it first, once what it
     printed was read, with time for its last words unless ``now``. Raises SiteError where the engine is lost.
     """
-    following = Following(read_handle(folder), folder, lambda _: None, err, cancels=False)
-    if ends:
-        following.end_once_read(now=now)
-    return following.follow()
+    handle = read_handle(folder)
+    return Following(handle, folder, lambda _: None, err, cancels=False, ends=ends, now=now).follow()
 
 
 def cancel(folder: Path, *, now: bool) -> Handle:
@@ -103,8 +101,12 @@ class Hearing(Listener):
 
     def __init__(self, folder: Path, show: Emit) -> None:
         self.arrival = Arrival(folder)
-        self._emit = show
-        super().__init__(folder, self.arrival.take)
+        self._folder, self._emit = folder, show
+        super().__init__(self._keep, self.arrival.take)
+
+    def _keep(self, line: str) -> None:
+        with (self._folder / folders.LOG_FILE).open("a") as log:
+            log.write(line)
 
     def replay(self, shown: int = 0) -> None:
         """Hear again what an earlier process heard; the first ``shown`` events were shown here."""
@@ -155,7 +157,8 @@ class Following:
 
     One that runs for longer than ``limit_seconds`` is ended and has failed, whatever its engine's limit.
     Ctrl-C ends the job, or only the following unless ``cancels``. ``raw`` takes output lines that are no
-    events.
+    events. ``ends``: the job is ended once what it has printed so far was read; ``now`` leaves it no time for
+    last words.
 
     For others to read: ``state`` (the engine's last word), ``given_up`` (the error of a job that did not
     start), ``stopped`` (the user asked here for its end), ``left`` (the user left a job that goes on),
@@ -173,6 +176,8 @@ class Following:
         limit_seconds: float | None = None,
         cancels: bool = True,
         raw: Callable[[Line], object] | None = None,
+        ends: bool = False,
+        now: bool = False,
     ) -> None:
         self.state = JobState(Phase.PENDING)
         self.given_up: BusbwError | None = None
@@ -185,20 +190,15 @@ class Following:
         self._printed = Reading(folder)  # what a command printed, where another process hears it
         self._wait_s = self._engine.WAIT_SECONDS if wait is None else wait
         self._limit_s, self._cancels = math.inf if limit_seconds is None else limit_seconds, cancels
-        self._ends = self._ends_now = False  # once it was read; without time for last words
+        self._ends, self._ends_now = ends, now
         self._interrupted = False  # the engine took a wish for its end
         self._reported_silence = False
         self._looked = False  # the engine has given a state
         self._since_s = self._heard_s = time.monotonic()  # the last line came, or the first state
-        self._running_since_s: float | None = None
-        self._wrong_since_s: float | None = None
-        self._taken_s: float | None = None  # somebody had its end taken by the engine
-        self._refused_since_s: float | None = None
+        # When it was first seen to run, and to have gone wrong; an engine took its end, or first refused it.
+        self._running_since_s = self._wrong_since_s = math.inf
+        self._taken_s = self._refused_since_s = math.inf
         self._again_s = 0.0  # when an engine that refused it is asked again
-
-    def end_once_read(self, *, now: bool) -> None:
-        """End the job once what it has printed so far was read; ``now`` leaves no time for last words."""
-        self._ends, self._ends_now = True, now
 
     def follow(self) -> ExitCode:
         """Show the job until it has ended (or we are told to leave), then collect, judge, close and clean.
@@ -225,8 +225,10 @@ class Following:
         heard = Heard(self._folder)
         if not owner.take() and not self._read_along(owner, heard, interrupt):
             return ExitCode.INTERRUPTED
-        if folders.read_ended(self._folder) is not None:
-            return self._show_end(heard)
+        if (ended := folders.read_ended(self._folder)) is not None:  # another process followed it to its end
+            self._show_heard(heard)
+            show_end(self._folder, Verdict(ExitCode(ended.exit_code), ended.error), self._emit)
+            return ExitCode(ended.exit_code)
         self._hearing.replay(heard.count)
         try:
             self._take_items(interrupt)
@@ -266,14 +268,6 @@ class Following:
             for line in self._printed.new():
                 self._raw(line)
 
-    def _show_end(self, heard: Heard) -> ExitCode:
-        """The end of a run that another process followed to it."""
-        self._show_heard(heard)
-        ended = folders.read_ended(self._folder) or folders.Ended(ExitCode.RANK_FAILED, None)
-        code = ExitCode(ended.exit_code)
-        show_end(self._folder, Verdict(code, ended.error), self._emit)
-        return code
-
     # ---- what the job prints, and its engine says ----------------------------------------------------------
 
     def _take_items(self, interrupt: Interrupt) -> None:
@@ -291,7 +285,7 @@ class Following:
                     return
                 self._heed(interrupt)
                 is_ended = self.state.phase is Phase.ENDED
-                had_time = self._taken_s is not None and time.monotonic() - self._taken_s > _CANCEL_SECONDS
+                had_time = time.monotonic() - self._taken_s > _CANCEL_SECONDS
                 if interrupt.insisted or (had_time and not is_ended):
                     _cancel(self._handle, self._folder, now=True)
                     self._interrupted = self._interrupted or self.wants_end
@@ -315,8 +309,8 @@ class Following:
         if state != self.state and state.phase is not Phase.ENDED:
             self._emit(event(EventKind.STATE, job=self._handle.id, phase=state.phase.value, why=state.why))
         self.state = state
-        if state.phase is Phase.RUNNING and self._running_since_s is None:
-            self._running_since_s = time.monotonic()
+        if state.phase is Phase.RUNNING:
+            self._running_since_s = min(self._running_since_s, time.monotonic())
 
     def _say(self, text: str) -> None:
         """Print for the user, where there still is one: a terminal that was closed is why we are to end."""
@@ -336,25 +330,28 @@ class Following:
         if interrupt.insisted or self.state.phase is Phase.ENDED:
             return
         self._report_silence(now_s)
-        if self._taken_s is None and (self._folder / folders.CANCELLED_FILE).is_file():
+        if self._taken_s == math.inf and (self._folder / folders.CANCELLED_FILE).is_file():
             self._taken_s = now_s  # somebody else has cancelled it, and it gets the same time
-        if self._taken_s is None and self._is_to_end(now_s) and now_s >= self._again_s:
+        if self._taken_s == math.inf and self._is_to_end(now_s) and now_s >= self._again_s:
             self._ask_for_end(now_s)
 
     def _is_to_end(self, now_s: float) -> bool:
         """Whether the job is to end. The first reason is the one that is reported."""
-        hearing, wrong_s, running_s = self._hearing, self._wrong_since_s, self._running_since_s
-        self.wants_end = self.wants_end or (self._ends and self._has_read(now_s))
+        hearing = self._hearing
+        # It has not started, or nothing came for a while.
+        is_silent = self.state.phase is Phase.PENDING or now_s - self._heard_s > _SILENT_SECONDS
+        has_read = now_s - self._since_s > READ_FIRST_SECONDS or (self._looked and is_silent)
+        self.wants_end = self.wants_end or (self._ends and has_read)
         if not self.wants_end and self.given_up is None:
             waited_s = now_s - self._since_s
             self.given_up = not_starting(self._handle.id, self.state, waited_s, self._wait_s)
-        is_late = running_s is not None and now_s - running_s > self._limit_s
+        is_late = now_s - self._running_since_s > self._limit_s
         if is_late and not self.wants_end and hearing.story.out_of_time_s is None:
             hearing.run_out_of_time(self._limit_s)
             self._say(f"not ended after {self._limit_s:g} s: cancelling the job")
-        if hearing.story.is_wrong and wrong_s is None:
-            self._wrong_since_s = now_s
-        is_hung = hearing.story.all_still or (wrong_s is not None and now_s - wrong_s > _WRONG_SECONDS)
+        if hearing.story.is_wrong:
+            self._wrong_since_s = min(self._wrong_since_s, now_s)
+        is_hung = hearing.story.all_still or now_s - self._wrong_since_s > _WRONG_SECONDS
         is_late = hearing.story.out_of_time_s is not None
         return self.wants_end or self.given_up is not None or is_hung or is_late
 
@@ -362,8 +359,7 @@ class Following:
         """An engine that does not answer has not cancelled anything, so it is asked again, and what goes on
         is said to go on. Raises SiteError after long without an answer.
         """
-        if self._refused_since_s is None:
-            self._refused_since_s = now_s
+        self._refused_since_s = min(self._refused_since_s, now_s)
         now = self._ends_now or self._hearing.story.all_still  # who stands still has no last words
         try:
             self._engine.cancel(self._handle, now=now)
@@ -379,19 +375,11 @@ class Following:
         if self._ends:
             (self._folder / folders.CANCELLED_FILE).touch()
 
-    def _has_read(self, now_s: float) -> bool:
-        """Whether all that the job has printed was read: it has not started, or nothing came for a while."""
-        if now_s - self._since_s > READ_FIRST_SECONDS:
-            return True
-        is_pending = self.state.phase is Phase.PENDING
-        return self._looked and (is_pending or now_s - self._heard_s > _SILENT_SECONDS)
-
     def _report_silence(self, now_s: float) -> None:
         """Say once that no rank has said a word: they may hang, which nobody else can know."""
-        since_s = self._running_since_s
-        if self._reported_silence or since_s is None or self._hearing.story.hello or self._is_command:
+        if self._reported_silence or self._hearing.story.hello or self._is_command:
             return
-        if now_s - since_s > _SILENT_START_SECONDS:
+        if now_s - self._running_since_s > _SILENT_START_SECONDS:
             self._reported_silence = True
             self._say(
                 f"job {self._handle.id} has run for {_SILENT_START_SECONDS:g} s, and no rank has"
@@ -406,7 +394,12 @@ class Following:
         """
         handle, folder = self._handle, self._folder
         is_collected = self._quietly(lambda: self._engine.collect(handle, folder))
-        verdict = self._hearing.close(self._story())
+        end = self._hearing.story.end
+        is_through = end is not None and end.get("status") == RunStatus.COMPLETE
+        was_cancelled = (folder / folders.CANCELLED_FILE).is_file() and not is_through
+        is_interrupted = self._interrupted or was_cancelled
+        story = self._hearing.whole_story(handle.id, self.state, interrupted=is_interrupted)
+        verdict = self._hearing.close(replace(story, is_command=self._is_command, given_up=self.given_up))
         if verdict.code is ExitCode.INTERRUPTED and not self.stopped:
             if not self._hearing.story.connected and not self._is_command:  # a command has no ranks
                 self._say(f"job {handle.id} was cancelled before its ranks were connected")
@@ -424,14 +417,6 @@ class Following:
         own_code = self.state.code if self._is_command else None
         folders.write_ended(folder, int(verdict.code), verdict.error, own_code)
         return verdict.code
-
-    def _story(self) -> Story:
-        end = self._hearing.story.end
-        is_through = end is not None and end.get("status") == RunStatus.COMPLETE
-        was_cancelled = (self._folder / folders.CANCELLED_FILE).is_file() and not is_through
-        is_interrupted = self._interrupted or was_cancelled
-        story = self._hearing.whole_story(self._handle.id, self.state, interrupted=is_interrupted)
-        return replace(story, is_command=self._is_command, given_up=self.given_up)
 
     def _quietly(self, act: Callable[[], None]) -> bool:
         """Do what comes after the result, and say whether it was done; a failure does not cost the result."""

@@ -10,7 +10,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
@@ -41,10 +41,6 @@ if TYPE_CHECKING:
 LAST_WORDS_SECONDS: Final = 2.0
 
 
-def _nothing(*_: object) -> None:
-    """Nothing to do."""
-
-
 def measure(
     plan: Plan,
     settings: RunSettings,
@@ -57,7 +53,7 @@ def measure(
     limit_seconds: float | None = None,
     before: tuple[Finding, ...] = (),
     meanwhile: tuple[Callable[[], object], ...] = (),
-    at_end: Callable[[Path], object] = _nothing,
+    at_end: Callable[[Path], object] = lambda _: None,
 ) -> ExitCode:
     """Start ranks for the plan and show what they report; the record is closed when this returns.
 
@@ -76,7 +72,7 @@ def measure(
         show(event(EventKind.FINDING, finding=finding))
     launch = request_for(str(request_file))
     folders.replace_text(request_file.parent / "commands.txt", (f"{launch}\n",))
-    launch = _with_own(launch, {progress.VARIABLE: str(settings.stall)})
+    launch = launch.given({}, {progress.VARIABLE: str(settings.stall)})
     began_s = time.time()
     with Interrupt() as interrupt:
         try:
@@ -139,18 +135,19 @@ def _follow(
     """Start the request and show its events until all processes have ended, or a signal asks us to end, or
     something went wrong and the other ranks had their time, or the time is up. No process is left afterwards.
     """
-    heard, exits = Listener(folder), dict[int, int]()
+    exits = dict[int, int]()
     interrupted, wrong_since_s = False, 0.0
     started_s = time.monotonic()
     has_core = (os.cpu_count() or 1) > launch.ranks  # else it would take one from a rank that starts
     waiting = list(meanwhile) if has_core else list(meanwhile[:1])
-    (folder / folders.LOG_FILE).touch()
     with (
+        (folder / folders.LOG_FILE).open("a", buffering=1) as log,
         contextlib.closing(Witness(launch.ranks)) as witness,
         Processes(
-            _with_own(launch, {FRONT_VARIABLE: witness.address}).commands, lambda: interrupt.insisted
+            launch.given({}, {FRONT_VARIABLE: witness.address}).commands, lambda: interrupt.insisted
         ) as processes,
     ):
+        heard = Listener(log.write)
         witness.follow(processes.pids, are_ranks=launch.process_is_rank)
         for item in processes.follow(lambda: witness.idle_seconds):
             witness.look()
@@ -182,11 +179,6 @@ def _follow(
         witness.end_ranks()
         story = replace(heard.story, exits=exits, interrupted=interrupted, host=socket.gethostname())
         return witness.add_to(replace(story, process_is_rank=launch.process_is_rank))
-
-
-def _with_own(launch: LaunchRequest, own: Mapping[str, str]) -> LaunchRequest:
-    commands = (replace(command, environ={**command.environ, **own}) for command in launch.commands)
-    return replace(launch, commands=tuple(commands))
 
 
 def _take_line(line: Line, heard: Listener, show: Emit, witness: Witness) -> None:

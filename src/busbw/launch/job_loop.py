@@ -82,8 +82,8 @@ class Sender:
         self.left_bytes = MOST_BYTES
         self.dropped_bytes = 0
         self._number = number
-        self._passes_rest = {False: True, True: True}  # by stream: the line that srun has cut
-        self._was_cut = {False: False, True: False}
+        # By stream: whether the rest passes of the line that srun has cut, if it has cut one.
+        self._passes_rest: dict[bool, bool | None] = {False: None, True: None}
 
     def send(self, line: bytes, *, is_error: bool) -> None:
         """Pass a line on, or not."""
@@ -92,11 +92,11 @@ class Sender:
         event = _EVENT.match(text)
         is_result = event is not None and event[1] not in _LEFT_OUT
         cost = len(f"@{self._number} o ") + len(line) + 1
-        passes = self.left_bytes >= cost or is_result
-        if self._was_cut[is_error]:
-            passes = self._passes_rest[is_error]
-        self._was_cut[is_error] = label is not None and len(text) == _CUT_BYTES
-        self._passes_rest[is_error] = passes
+        passes = self._passes_rest[is_error]
+        if passes is None:
+            passes = self.left_bytes >= cost or is_result
+        is_cut = label is not None and len(text) == _CUT_BYTES
+        self._passes_rest[is_error] = passes if is_cut else None
         if passes:
             self.left_bytes -= cost
             say(self._number, "e" if is_error else "o", line.decode("utf-8", "surrogateescape"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -166,31 +166,22 @@ _SIGNALS: Final[Mapping[str, int]] = {
 }
 
 
-def srun_deaths(lines: Sequence[str]) -> list[Death]:
-    """Each task that srun reported, in its order."""
-    return [
-        Death(match["host"], rank=task, code=code)
-        for line in lines
-        if (match := _TASK_DIED.match(line)) and (code := _srun_code(match["how"])) is not None
-        for task in _tasks(match["tasks"])
-    ]
-
-
-def srun_end(lines: Sequence[str]) -> int:
-    """Where srun or Slurm begins to end the step: an index of ``lines``, their number where it does not."""
-    began = (at for at, line in enumerate(lines) if _STEP_ENDS.search(line) or _STEP_ABORTED.search(line))
-    return next(began, len(lines))
-
-
-def srun_aborted(lines: Sequence[str]) -> bool:
-    """Whether a PMIx server had srun end the step."""
-    return any(_STEP_ABORTED.search(line) for line in lines)
-
-
-def _tasks(text: str) -> Iterator[int]:
-    """Of ``0,3-5``."""
-    for first, last in re.findall(r"(\d+)(?:-(\d+))?", text):
-        yield from range(int(first), int(last or first) + 1)
+def srun_deaths(lines: Sequence[str]) -> tuple[list[Death], list[Death] | None]:
+    """Each task that srun reported, in its order: before it or Slurm began to end the step, and since then
+    where a PMIx server had it do that, else None.
+    """
+    before: list[Death] = []
+    later: list[Death] = []
+    found, is_aborted = before, False
+    for line in lines:
+        is_aborted = is_aborted or bool(_STEP_ABORTED.search(line))
+        if is_aborted or _STEP_ENDS.search(line):
+            found = later
+        if (match := _TASK_DIED.match(line)) and (code := _srun_code(match["how"])) is not None:
+            for first, last in re.findall(r"(\d+)(?:-(\d+))?", match["tasks"]):  # 0,3-5
+                tasks = range(int(first), int(last or first) + 1)
+                found += [Death(match["host"], rank=task, code=code) for task in tasks]
+    return before, later if is_aborted else None
 
 
 def _srun_code(how: str) -> int | None:

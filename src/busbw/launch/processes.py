@@ -17,7 +17,7 @@ from typing import IO, Final, Self
 
 from busbw.errors import SiteError
 from busbw.launch import ahead
-from busbw.launch.agent import Pipes, signal_group, start
+from busbw.launch.agent import Children, signal_group, start
 from busbw.launch.base import Command
 
 _GRACE_SECONDS: Final = 3.0
@@ -42,7 +42,6 @@ class Exit:
     """A process that ended. ``code`` is negative for a signal, as subprocess has it."""
 
     process: int
-    pid: int
     code: int
 
 
@@ -64,7 +63,7 @@ class Processes:
     ) -> None:
         self._unsent: dict[int, deque[memoryview]] = {}  # by the descriptor that it is written to
         self._selector = selectors.DefaultSelector()
-        self._pipes = Pipes(self._selector)
+        self._children = Children(self._selector)
         self._insisted = insisted
         self._processes: list[subprocess.Popen[bytes]] = []
         stdin = subprocess.PIPE if has_input else subprocess.DEVNULL
@@ -78,7 +77,7 @@ class Processes:
                 raise SiteError(f"cannot start {program}: {error.strerror}") from error
         ahead.dismiss()
         for index, process in enumerate(self._processes):
-            self._pipes.add(index, process)
+            self._children.add(index, process)
             if process.stdin is not None:
                 os.set_blocking(process.stdin.fileno(), False)
                 self._unsent[process.stdin.fileno()] = deque()
@@ -96,19 +95,20 @@ class Processes:
 
     def follow(self, idle_seconds: Callable[[], float] = lambda: 0.2) -> Iterator[Line | Exit | None]:
         """Lines and exits as they come, None at least every ``idle_seconds()``; ends when all have ended."""
-        running = set(range(len(self._processes)))
-        while running or self._selector.get_map():
+        running, pipes = self._children.running, self._selector.get_map()
+        while running or pipes:
             # A process closes its pipes before the kernel is through with it, which takes a moment.
-            yield from self._read(idle_seconds() if running and self._selector.get_map() else _WAIT_SECONDS)
-            for index in sorted(running):
-                code = self._processes[index].poll()
-                if code is not None:
-                    running.discard(index)
-                    for key in self._pipes.of(index):  # what it has left in them
-                        yield from self._take(key)
-                    yield Exit(index, self._processes[index].pid, code)
+            for key, _ in self._selector.select(idle_seconds() if running and pipes else _WAIT_SECONDS):
+                if key.fd in self._unsent:
+                    self._send(key.fd)
+                else:
+                    yield from self._take(key)
+            for index, process, keys in self._children.ended():
+                for key in keys:  # what it has left in them
+                    yield from self._take(key)
+                yield Exit(index, process.returncode)
             yield None
-            if not running and not self._readable():
+            if not running and not (pipes and self._selector.select(0)):
                 return
 
     def say(self, index: int, *parts: bytes) -> None:
@@ -131,7 +131,6 @@ class Processes:
             self._wait(_HANG_UP_SECONDS)
         for process in self._processes:
             signal_group(process, signal.SIGTERM)
-            signal_group(process, signal.SIGCONT)  # a stopped process would not hear it
         self._wait(_GRACE_SECONDS)
         for process in self._processes:
             signal_group(process, signal.SIGKILL)  # also what a leader left behind in its group
@@ -151,16 +150,6 @@ class Processes:
                 return
             time.sleep(_WAIT_SECONDS)
 
-    def _readable(self) -> bool:
-        return bool(self._selector.get_map()) and bool(self._selector.select(0))
-
-    def _read(self, timeout: float) -> Iterator[Line]:
-        for key, _ in self._selector.select(timeout):
-            if key.fd in self._unsent:
-                self._send(key.fd)
-            else:
-                yield from self._take(key)
-
     def _send(self, fd: int) -> None:
         unsent = self._unsent[fd]
         try:
@@ -177,7 +166,7 @@ class Processes:
 
     def _take(self, key: selectors.SelectorKey) -> Iterator[Line]:
         index, is_error = key.data
-        for text in self._pipes.read(key):
+        for text in self._children.read(key):
             yield Line(index, text, is_error)
 
 

@@ -11,14 +11,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 from busbw.errors import ExitCode
 from busbw.launch import here
 from busbw.launch.base import LaunchRequest
+from busbw.model.case import Case
 from busbw.model.event import Emit, Event, EventKind, event, now_utc
+from busbw.model.plan import Plan
 from busbw.model.record import Method, RunRecord, RunStatus
 from busbw.model.result import CaseResult, Status, not_run
+from busbw.plan.flags.run import RunSettings
 from busbw.rank.summarize import bandwidths
 from busbw.record import folder as folders
 from busbw.record.read import read_record
@@ -26,11 +29,6 @@ from busbw.record.write import write_record
 from busbw.report.progress import progress
 from busbw.stats.launches import launch_interval
 from busbw.units import format_duration
-
-if TYPE_CHECKING:
-    from busbw.model.case import Case
-    from busbw.model.plan import Plan
-    from busbw.plan.flags.run import RunSettings
 
 
 def measure(

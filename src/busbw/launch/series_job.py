@@ -68,27 +68,23 @@ def _start(plan: SeriesPlan, setup: Setup, nodes: int, folder: Path) -> Command:
     """How a setup is started in the series' job, whatever the launch's number. Raises UsageError."""
     job = plan.job_of(setup, nodes, folder / folders.LAUNCHES / _NUMBER, folder.name)
     marked = replace(job, environ={**job.environ, job_loop.MARK: folder.name})
-    return _module(plan).start(marked, _series_job(plan, folder), plan.facts)
-
-
-def _module(plan: SeriesPlan) -> SeriesEngine:
-    return cast("SeriesEngine", plan.engine)
+    return plan.engine.start(marked, _series_job(plan, folder), plan.facts)
 
 
 def show_job(plan: SeriesPlan) -> tuple[JobRequest, Command]:
     """The job and the baseline's launch in it, for --dry-run. Raises UsageError."""
     folder = folders.environ_home() / "compare"
-    request = _module(plan).series_request(_series_job(plan, folder), _SHOWN, plan.facts)
+    request = plan.engine.series_request(_series_job(plan, folder), _SHOWN, plan.facts)
     return request, _start(plan, plan.setups[0], plan.counts[0], folder)
 
 
 def series_request(plan: SeriesPlan, series: Series) -> JobRequest:
     """The job of a series that was made. Raises UsageError."""
-    job, module = _series_job(plan, series.folder), _module(plan)
+    job = _series_job(plan, series.folder)
     sweep = ("sh", "-c", job_loop.SWEEP, "busbw-sweep", series.folder.name)
     task = {
         "mark": series.folder.name,
-        "sweep": module.sweep(job, sweep, plan.facts),
+        "sweep": plan.engine.sweep(job, sweep, plan.facts),
         "launches": list(_launches(plan, series)),
     }
     packed = base64.b64encode(zlib.compress(json.dumps(task).encode(), 9)).decode()
@@ -97,7 +93,7 @@ def series_request(plan: SeriesPlan, series: Series) -> JobRequest:
             f"{series.planned} launches do not fit into one job ({len(packed)} bytes)",
             hint="give fewer --blocks, or fewer numbers of nodes, and measure a second series",
         )
-    return module.series_request(job, ("-c", Path(job_loop.__file__).read_text(), packed), plan.facts)
+    return plan.engine.series_request(job, ("-c", Path(job_loop.__file__).read_text(), packed), plan.facts)
 
 
 def _launches(plan: SeriesPlan, series: Series) -> Iterator[dict[str, Any]]:
@@ -143,13 +139,12 @@ def _write_launches(plan: SeriesPlan, series: Series) -> None:
     by_name = {setup.name: setup for setup in plan.setups}
     requests: dict[tuple[str, int], JobRequest] = {}
     for planned in planned_launches(series):
-        setup = by_name[planned.setup]
+        setup, kind = by_name[planned.setup], (planned.setup, planned.nodes)
         folder = folders.create(planned.folder.parent, planned.folder.name)
         job = plan.job_of(setup, planned.nodes, folder)
-        kind = (planned.setup, planned.nodes)
-        request = requests.get(kind) or plan.engine.request(job, plan.facts)
-        requests[kind] = request
-        submit.write_request(folder, job, request, plan.argv, plan.settings_of(setup))
+        if kind not in requests:
+            requests[kind] = plan.engine.request(job, plan.facts)
+        submit.write_request(folder, job, requests[kind], plan.argv, plan.settings_of(setup))
         (folder / folders.TICKET_FILE).write_text(folder.name + "\n")
 
 
@@ -159,10 +154,9 @@ def _write_launches(plan: SeriesPlan, series: Series) -> None:
 class _SeriesFollowing(follow.Following):
     """Follows the job of a series: what it prints is that of its launches, in turn."""
 
-    def __init__(self, folder: Path, err: TextIO, *, cancels: bool, wait: float | None) -> None:
-        super().__init__(
-            submit.read_handle(folder), folder, self._show_state, err, wait=wait, cancels=cancels
-        )
+    def __init__(self, folder: Path, err: TextIO, *, cancels: bool, wait: float | None, ends: bool) -> None:
+        handle = submit.read_handle(folder)
+        super().__init__(handle, folder, self._show_state, err, wait=wait, cancels=cancels, ends=ends)
         self._launches = Launches(read_plan(folder), err)
         # Of the launch that goes on: what hears it, keeps it and reads its lines.
         self._open: tuple[Callable[[Event], None], follow.Hearing, LaunchReader] | None = None
@@ -280,9 +274,7 @@ def follow_series(
     Raises SiteError where the engine is lost.
     """
     if folders.read_ended(folder) is None:
-        following = _SeriesFollowing(folder, err, cancels=cancels, wait=wait)
-        if ends:
-            following.end_once_read(now=False)
+        following = _SeriesFollowing(folder, err, cancels=cancels, wait=wait, ends=ends)
         following.follow()
         if following.left:
             return None

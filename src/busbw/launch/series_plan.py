@@ -11,27 +11,25 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO, cast
 
 from busbw.errors import ExitCode, UsageError
 from busbw.launch import follow, here, submit
-from busbw.launch.engine import Engine, Facts, Job, Work, load
+from busbw.launch.base import LaunchRequest
+from busbw.launch.engine import Facts, Job, SeriesEngine, Work, load
 from busbw.launch.local import local_request, rank_count
 from busbw.launch.series import Starter
 from busbw.launch.variables import library_folders
 from busbw.machine.backends import NCCL_VARIABLE, choose_backend
 from busbw.machine.environment import given_here, with_given
 from busbw.model.event import Event
+from busbw.plan.flags.launch import LaunchSettings
+from busbw.plan.flags.run import RunSettings
 from busbw.plan.make import make_plan
 from busbw.plan.request import rank_words
 from busbw.plan.setups import Setup, variables
 from busbw.record import folder as folders
 from busbw.redact import HIDDEN, redact_variables
-
-if TYPE_CHECKING:
-    from busbw.launch.base import LaunchRequest
-    from busbw.plan.flags.launch import LaunchSettings
-    from busbw.plan.flags.run import RunSettings
 
 
 @dataclass(frozen=True)
@@ -52,9 +50,9 @@ class SeriesPlan:
     err: TextIO
 
     @cached_property
-    def engine(self) -> Engine:
-        """Of all launches."""
-        return load(str(self.launch.on))
+    def engine(self) -> SeriesEngine:
+        """Of all launches; which may do no more than an Engine."""
+        return cast("SeriesEngine", load(str(self.launch.on)))
 
     @cached_property
     def facts(self) -> Facts:
@@ -155,7 +153,7 @@ def here_starter(plan: SeriesPlan) -> Starter:
         asked = with_given({**variables(setup, os.environ), **plan.environ}, also=given_here(os.environ))
 
         def request(request_file: str) -> LaunchRequest:
-            return with_setup(request_for(request_file), asked, setup.unset)
+            return request_for(request_file).given(asked, {}, setup.unset)
 
         limit_seconds = plan.limit_seconds
         return here.measure(
@@ -163,17 +161,3 @@ def here_starter(plan: SeriesPlan) -> Starter:
         )
 
     return start
-
-
-def with_setup(launch: LaunchRequest, environ: Mapping[str, str], unset: Sequence[str]) -> LaunchRequest:
-    """A launch whose processes get a setup's variables, under those that busbw itself needs."""
-    taken = tuple(word for name in unset for word in ("-u", name))
-    commands = (
-        replace(
-            command,
-            argv=("env", *taken, *command.argv) if taken else command.argv,
-            environ={**environ, **command.environ},
-        )
-        for command in launch.commands
-    )
-    return replace(launch, commands=tuple(commands))

@@ -68,13 +68,6 @@ class _Rank:
     def page(self) -> Page:
         return self.seen.page
 
-    @property
-    def is_asleep(self) -> bool:
-        """Whether it sleeps for a time of its own choice: who waits for others wakes up now and then."""
-        process = self.seen.process
-        used = self.seen.cpu_s <= _ASLEEP_SHARE * self.quiet_s
-        return process.state == "S" and used and _TIMER in process.waits_in
-
 
 def _ranks_of(hosts: Sequence[HostStill]) -> list[_Rank]:
     return [_Rank(host.host, host.quiet_s, each) for host in hosts for each in host.ranks]
@@ -199,8 +192,16 @@ def _short(ranks: Sequence[_Rank]) -> dict[int, State]:
 
 
 def _asleep(ranks: Sequence[_Rank]) -> dict[int, State]:
-    """Where most are, that is how the library waits."""
-    found = {each.page.rank: State.ASLEEP for each in ranks if each.is_asleep}
+    """Who sleeps for a time of its own choice: who waits for others wakes up now and then. Where most do,
+    that is how the library waits.
+    """
+    found = {
+        each.page.rank: State.ASLEEP
+        for each in ranks
+        if each.seen.process.state == "S"
+        and each.seen.cpu_s <= _ASLEEP_SHARE * each.quiet_s
+        and _TIMER in each.seen.process.waits_in
+    }
     return found if 2 * len(found) <= len(ranks) else {}
 
 

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from busbw.errors import BusbwError
 from busbw.launch.engine import JobState, Phase
-from busbw.model.event import EventKind, Joiner, decode
+from busbw.model.event import Event, EventKind, Joiner, decode
 from busbw.model.plain import from_plain
 from busbw.model.progress import HostStill
-from busbw.record.folder import LOG_FILE
 from busbw.redact import redact_text
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from busbw.errors import BusbwError
-    from busbw.model.event import Event
 
 # Lines of a launch that are shown where it failed.
 LAST_LINES: Final = 5
@@ -88,14 +81,15 @@ class Story:
 
 class Listener:
     """Takes what a launch prints, line by line: ``story`` has what was heard so far, and ``replace`` adds
-    what else was seen. Lines that are no events go to the log of the run folder; an event that is not new is
-    left out.
+    what else was seen. Lines that are no events go to ``log``; an event that is not new is left out.
     """
 
-    def __init__(self, folder: Path, is_new: Callable[[Event], bool] = lambda _: True) -> None:
+    def __init__(
+        self, log: Callable[[str], object], is_new: Callable[[Event], bool] = lambda _: True
+    ) -> None:
         self.output: list[str] = []  # the story's
         self.story = Story(output=self.output)
-        self._folder, self._is_new, self._joiner = folder, is_new, Joiner()
+        self._log, self._is_new, self._joiner = log, is_new, Joiner()
 
     def take(self, text: str, source: str = "", *, may_be_event: bool = True) -> Event | str | None:
         """The event that a line completes, or its text where it is none; None while parts are missing, and
@@ -108,8 +102,7 @@ class Listener:
             self.hear(whole)
             return whole
         text = redact_text(text)
-        with (self._folder / LOG_FILE).open("a") as log:
-            log.write(f"{source}: {text}\n" if source else text + "\n")
+        self._log(f"{source}: {text}\n" if source else text + "\n")
         self.output.append(text)
         return text
 

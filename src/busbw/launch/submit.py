@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import json
 import shlex
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,21 +35,17 @@ def submit(
     Raises SiteError with the engine's own words; the folder then has a run that never started.
     """
     folder = folders.create(Path(job.folder).parent, job.run_id)
-    try:
+    with _writing(folder):
         write_request(folder, job, request, argv, settings)
-    except OSError as error:
-        raise _no_room(folder, "so nothing was submitted", error) from error
     return submit_files(request, folder)
 
 
 def submit_files(request: JobRequest, folder: Path) -> Handle:
     """As submit, of a job whose folder is there."""
-    try:
+    with _writing(folder):
         for name, text in request.files.items():
             store_private(folder / "request" / name, text)  # a job's script has the values of its variables
         (folder / folders.TICKET_FILE).write_text(folder.name + "\n")
-    except OSError as error:
-        raise _no_room(folder, "so nothing was submitted", error) from error
     size = {"ranks": request.ranks, "nodes": request.nodes, "submitted": now_utc()}
     try:
         handle = load(request.engine).submit(request, folder)
@@ -56,28 +53,29 @@ def submit_files(request: JobRequest, folder: Path) -> Handle:
         with contextlib.suppress(OSError):  # the refusal matters more
             close.close(folder, RunStatus.FAILED, now_utc(), error=error.message, hint=error.hint)
         raise
-    try:
+    with _writing(folder, handle):
         folders.replace_text(folder / folders.JOB_FILE, (json.dumps({**asdict(handle), **size}), "\n"))
-    except OSError as error:
-        raise _no_room(folder, _end_unknown(handle), error) from error
     return handle
 
 
-def _end_unknown(handle: Handle) -> str:
-    """End a job that cannot be kept, and say what became of it."""
-    job = f"{handle.engine} job {handle.id}"
+@contextlib.contextmanager
+def _writing(folder: Path, submitted: Handle | None = None) -> Iterator[None]:
+    """What cannot be written is no job: one that was submitted is ended, and what became of it is said."""
     try:
-        load(handle.engine).cancel(handle, now=True)
-    except BusbwError as error:
-        return f"and {job} runs on: it could not be cancelled ({error.message})"
-    return f"so {job} was cancelled"
-
-
-def _no_room(folder: Path, fate: str, error: OSError) -> SiteError:
-    return SiteError(
-        f"cannot write {error.filename or folder}: {error.strerror}, {fate}",
-        hint=f"free space in {folder.parent}, or set BUSBW_HOME to a folder elsewhere",
-    )
+        yield
+    except OSError as error:
+        fate = "so nothing was submitted"
+        if submitted is not None:
+            job = f"{submitted.engine} job {submitted.id}"
+            fate = f"so {job} was cancelled"
+            try:
+                load(submitted.engine).cancel(submitted, now=True)
+            except BusbwError as refusal:
+                fate = f"and {job} runs on: it could not be cancelled ({refusal.message})"
+        raise SiteError(
+            f"cannot write {error.filename or folder}: {error.strerror}, {fate}",
+            hint=f"free space in {folder.parent}, or set BUSBW_HOME to a folder elsewhere",
+        ) from error
 
 
 def write_request(
@@ -105,10 +103,7 @@ def read_handle(folder: Path) -> Handle:
 
 def is_command(folder: Path) -> bool:
     """Whether a job is a command of the user's (``busbw exec``): its request has no settings of a run."""
-    try:
-        settings = json.loads((folder / folders.REQUEST_FILE).read_text())["settings"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
+    settings = _fields(folder / folders.REQUEST_FILE).get("settings", {})
     return "command" in settings and "deliver" not in settings
 
 

@@ -6,14 +6,11 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from busbw.errors import UsageError
 from busbw.files import read_input
-from busbw.plan.flags.launch import VARIABLE
-
-if TYPE_CHECKING:
-    from busbw.plan.flags.launch import LaunchSettings
+from busbw.plan.flags.launch import VARIABLE, LaunchSettings
 
 LIBRARIES: Final = "LD_LIBRARY_PATH"
 # A line of a shell up to its comment; shlex takes a # within a word for one too. A # in a word is no comment.

@@ -22,9 +22,7 @@ from busbw.launch.launcher_words import (
     ranks_on,
     read_death,
     read_lost_peer,
-    srun_aborted,
     srun_deaths,
-    srun_end,
     survivors,
 )
 from busbw.launch.stall import differing_event, rank_numbers, stalled_event
@@ -306,11 +304,10 @@ def _first_on_hosts(near: Sequence[int], story: Story) -> int | None:
     """
     seen = story.state.seen
     ranks = near or range(len(seen.hosts))
-    if not set(ranks) <= {end.rank for end in seen.ends}:
+    if not set(ranks) <= set(seen.ended):
         return None
     left = survivors(seen.words, story.output)
-    found = (end.rank for end in seen.ends if not (end.said or end.swept or end.rank in left))
-    return next((rank for rank in found if rank in ranks), None)
+    return next((rank for rank in seen.died if rank in ranks and rank not in left), None)
 
 
 def _left_for_another(code: int | None, story: Story) -> bool:
@@ -370,16 +367,14 @@ def first_of_srun(lines: Sequence[str], *, is_busbw: bool = True) -> Death | Non
     rank's end has srun end the step before srun has heard of that rank: there the one that met a fault is it,
     or the one that left with a code (a user's command alone), or the one that was killed.
     """
-    is_aborted, began = srun_aborted(lines), srun_end(lines)
-    of_others = (*_TOLD_TO_END, _LOST_ANOTHER) if is_aborted else _TOLD_TO_END
-    before, later = (
-        [(death, death.code or 0) for death in srun_deaths(part) if death.code not in of_others]
-        for part in (lines[:began], lines[began:] if is_aborted else [])
-    )
-    faults = [death for death, code in later if code in _FAULTS]
-    if before and not (is_busbw and len(faults) == 1 and all(code > 0 for _, code in before)):
-        return min(before, key=lambda found: is_busbw and found[1] > 0)[0]
-    codes = [death for death, code in later if code > 0 and not is_busbw]
-    killed = [death for death, code in later if code == -signal.SIGKILL]
+    before, later = srun_deaths(lines)
+    of_others = _TOLD_TO_END if later is None else (*_TOLD_TO_END, _LOST_ANOTHER)
+    dead = [(death, death.code or 0) for death in before if death.code not in of_others]
+    ended = [(death, death.code or 0) for death in later or () if death.code not in of_others]
+    faults = [death for death, code in ended if code in _FAULTS]
+    if dead and not (is_busbw and len(faults) == 1 and all(code > 0 for _, code in dead)):
+        return min(dead, key=lambda found: is_busbw and found[1] > 0)[0]
+    codes = [death for death, code in ended if code > 0 and not is_busbw]
+    killed = [death for death, code in ended if code == -signal.SIGKILL]
     likely = faults or codes or killed
     return likely[0] if len(likely) == 1 else None

@@ -37,8 +37,7 @@ class Witness:
         self._missing: tuple[int, ...] = ()  # ranks that had not reported then
         self._left: set[int] = set()  # with a goodbye
         self._launchers: set[int] = set()  # processes that start ranks
-        self._names: dict[int, str] = {}  # of those
-        self._parents: set[int] = set()  # of those, which have started others: a rank is none before its exec
+        self._names: dict[int, str] = {}  # of those that have started others: a rank is none before its exec
         self._had_ranks = False  # when the first of all ended
         self._handles: dict[int, int] = {}  # pidfd -> process id
         self._ended: list[int] = []  # process ids, in the order of their ends
@@ -78,8 +77,8 @@ class Witness:
     def lost_launcher(self) -> str:
         """The name of the launcher's process that ended before any of its ranks; empty where none did."""
         pid = next(iter(self._ended), None)
-        is_it = pid in self._parents and pid not in self.ranks and self._had_ranks
-        return self._names.get(pid, "") if pid is not None and is_it else ""
+        is_it = pid is not None and pid not in self.ranks and self._had_ranks
+        return self._names.get(pid or 0, "") if is_it else ""
 
     def hear(self, pid: int, rank: int) -> None:
         """A rank says which process it is: under a profiler it is not the one that the launcher started."""
@@ -151,9 +150,10 @@ class Witness:
         waiting = list(self._roots)
         while waiting:
             parent = waiting.pop()
-            self._names[parent] = processes.name(parent) or self._names.get(parent, "")
-            for pid in processes.children(parent):
-                self._parents.add(parent)
+            children = processes.children(parent)
+            if children and (name := processes.name(parent)):
+                self._names[parent] = name
+            for pid in children:
                 if pid in self.ranks:
                     continue
                 self._take_process(pid, _rank_of(processes.environ(pid), self._expected))
@@ -174,9 +174,8 @@ class Witness:
             self._launchers.discard(pid)
             self.ranks[pid] = rank
 
-    def _take_end(self, *, gone: int, said: bool, swept: bool) -> None:
-        del swept
-        if said:
+    def _take_end(self, *, gone: int, died: bool) -> None:
+        if not died:
             self._left.add(gone)
         elif not self.someone_ended:
             self.someone_ended, self._first_dead = True, gone

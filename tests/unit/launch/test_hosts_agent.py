@@ -15,7 +15,7 @@ from busbw.launch.agent import Watch
 from busbw.launch.witness import Witness
 from busbw.rank.world.watched import report_to
 
-Ends = list[tuple[int, bool, bool]]
+Ends = list[tuple[int, bool]]  # of a rank, and whether it died
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def ends() -> Ends:
 @pytest.fixture
 def watch(address: str, ends: Ends) -> Iterator[Watch]:
     with selectors.DefaultSelector() as selector:
-        yield Watch(address, selector, lambda **end: ends.append((end["gone"], end["said"], end["swept"])))
+        yield Watch(address, selector, lambda **end: ends.append((end["gone"], end["died"])))
         for connection in list(selector.get_map().values()):
             assert isinstance(connection.fileobj, socket.socket)
             connection.fileobj.close()
@@ -52,10 +52,10 @@ def test_ends_in_their_order(watch: Watch, address: str, ends: Ends) -> None:
     watch.is_swept = True
     ranks[0].close()
     ranks[2].close()
-    watch.drain_all()
+    watch.drain(are_gone=True)
     first, *others = ends
-    assert first == (5, False, False)
-    assert sorted(others) == [(4, False, True), (6, True, True)]
+    assert first == (5, True)
+    assert sorted(others) == [(4, False), (6, False)]
 
 
 def test_a_connection_that_closes_late_is_waited_for(watch: Watch, address: str, ends: Ends) -> None:
@@ -64,15 +64,15 @@ def test_a_connection_that_closes_late_is_waited_for(watch: Watch, address: str,
     watch.drain()
     closing = threading.Timer(0.2, rank.close)
     closing.start()
-    watch.drain_all()
+    watch.drain(are_gone=True)
     closing.join()
-    assert ends == [(2, False, False)]
+    assert ends == [(2, True)]
 
 
 def test_a_connection_that_stays_is_not_waited_for_long(watch: Watch, address: str, ends: Ends) -> None:
     with connected(address, 2):
         watch.drain()
-        watch.drain_all()
+        watch.drain(are_gone=True)
         assert ends == []
 
 

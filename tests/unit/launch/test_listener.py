@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from busbw.launch.story import Listener
 from busbw.model.event import EventKind, event
 
 
 def test_last_words_are_those_before_the_launch_is_ended() -> None:
-    heard = Listener(Path())
+    heard = Listener(print)
     heard.output += ["1", "2", "", "3", "4", "5", "6"]
     heard.run_out_of_time(3.0)
     heard.output.append("what its launcher says of being ended")
@@ -18,7 +16,7 @@ def test_last_words_are_those_before_the_launch_is_ended() -> None:
 
 
 def test_ranks_are_connected_with_the_header() -> None:
-    heard = Listener(Path())
+    heard = Listener(print)
     assert not heard.story.connected
     heard.hear(event(EventKind.HEADER, world={"ranks": [{"rank": 0, "host": "h1"}]}))
     heard.hear(event(EventKind.CASE, result={}))

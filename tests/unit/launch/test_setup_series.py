@@ -17,7 +17,7 @@ from busbw.errors import ExitCode, SiteError, UsageError
 from busbw.judge.compare_setups import setup_arms
 from busbw.launch.base import Command, LaunchRequest
 from busbw.launch.series import Series, create_series, measure, read_all, read_series
-from busbw.launch.series_plan import prepended, with_setup
+from busbw.launch.series_plan import prepended
 from busbw.model.event import Event, EventKind, event
 from busbw.model.result import Status
 from busbw.plan.flags import engines
@@ -221,10 +221,10 @@ def test_a_damaged_series_is_refused(text: str, why: str, capsys: pytest.Capture
 
 def test_a_setups_variables_go_under_busbws_own() -> None:
     launch = LaunchRequest("mpi", 2, (Command(("mpiexec", "-n", "2"), {"BUSBW_REQUEST": "r"}),))
-    (command,) = with_setup(launch, {"A": "1", "BUSBW_REQUEST": "x"}, ("GONE", "TOO")).commands
+    (command,) = launch.given({"A": "1", "BUSBW_REQUEST": "x"}, {}, ("GONE", "TOO")).commands
     assert command.argv == ("env", "-u", "GONE", "-u", "TOO", "mpiexec", "-n", "2")
     assert command.environ == {"A": "1", "BUSBW_REQUEST": "r"}
-    (plain,) = with_setup(launch, {}, ()).commands
+    (plain,) = launch.given({}, {}).commands
     assert plain.argv == ("mpiexec", "-n", "2")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from busbw.errors import ExitCode, RankFailed, SiteError, UndecidedError
-from busbw.launch.engine import JobState, Phase, RankEnd, SeenRanks
+from busbw.launch.engine import JobState, Phase, SeenRanks
 from busbw.launch.launcher_words import Death
 from busbw.launch.story import Story
 from busbw.launch.verdict import Verdict, first_of_srun, judge, with_remedy
@@ -496,8 +496,17 @@ def test_the_first_death_of_a_users_command(lines: list[str], death: Death | Non
 CLOSED, ABORT = WORDS[1:2], WORDS[-2:]
 
 
-def gone(rank: int, *, said: bool = False, swept: bool = False) -> RankEnd:
-    return RankEnd(rank, said, swept)
+Ends = tuple[tuple[int, bool], ...]
+
+
+def gone(rank: int, *, said: bool = False, swept: bool = False) -> tuple[int, bool]:
+    """An end, and whether it was a death."""
+    return rank, not said and not swept
+
+
+def on(hosts: Sequence[str], ends: Ends = (), words: dict[int, Sequence[str]] | None = None) -> SeenRanks:
+    ended, died = (tuple(rank for rank, dead in ends if dead or every) for every in (True, False))
+    return SeenRanks(hosts, words or {}, ended, died)
 
 
 @pytest.mark.parametrize(
@@ -518,9 +527,9 @@ def gone(rank: int, *, said: bool = False, swept: bool = False) -> RankEnd:
     ],
 )
 def test_the_first_dead_that_agents_saw(
-    ends: Sequence[RankEnd], words: dict[int, Sequence[str]], rank: int | None
+    ends: Ends, words: dict[int, Sequence[str]], rank: int | None
 ) -> None:
-    seen = SeenRanks(("h1", "h2", "h3"), words, ends)
+    seen = on(("h1", "h2", "h3"), ends, words)
     error = failure(job(ended(code=14, seen=seen), connected=True, output=ABORT))
     assert (error["rank"], error["host"]) == ((rank, seen.hosts[rank]) if rank is not None else (None, ""))
 
@@ -533,10 +542,10 @@ TWO_ENDS = (gone(2), gone(1), gone(0))
     ("seen", "message", "rank"),
     [
         # Hydra names host and process of the rank that died, or of one that it killed then.
-        (SeenRanks(("h1", "h2"), ends=TWO_ENDS[1:]), "rank 1 on h2 was killed by SIGKILL", 1),
-        (SeenRanks(("h2", "h2"), ends=TWO_ENDS[1:]), f"rank 1 on h2 {FIRST}", 1),
-        (SeenRanks(("h2", "h2", "h1"), ends=TWO_ENDS), f"rank 1 on h2 {FIRST}", 1),
-        (SeenRanks(("h2", "h2")), "a rank on h2 was killed by SIGKILL", None),
+        (on(("h1", "h2"), TWO_ENDS[1:]), "rank 1 on h2 was killed by SIGKILL", 1),
+        (on(("h2", "h2"), TWO_ENDS[1:]), f"rank 1 on h2 {FIRST}", 1),
+        (on(("h2", "h2", "h1"), TWO_ENDS), f"rank 1 on h2 {FIRST}", 1),
+        (on(("h2", "h2")), "a rank on h2 was killed by SIGKILL", None),
     ],
 )
 @pytest.mark.parametrize("end_of_first", [None, end(130, "interrupted"), end(5, "failed")])
@@ -548,10 +557,10 @@ def test_the_rank_that_died_on_hosts(
 
 
 def test_the_words_of_the_rank_that_died_on_hosts_are_the_hint() -> None:
-    seen = SeenRanks(("h1", "h2"), {0: ("mine",), 1: ("others", "")}, TWO_ENDS[1:])
+    seen = on(("h1", "h2"), TWO_ENDS[1:], {0: ("mine",), 1: ("others", "")})
     assert failure(job(ended(code=9, seen=seen), output=SIGNAL))["hint"] == "its last words: others"
 
 
 def test_a_launcher_that_ended_well_names_nobody() -> None:
-    good = ended(code=0, seen=SeenRanks(("h1",)))
+    good = ended(code=0, seen=on(("h1",)))
     assert judge(job(good, output=SIGNAL, end=end(0))) == Verdict(ExitCode.OK)

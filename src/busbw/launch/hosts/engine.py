@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from busbw.errors import SiteError, UsageError
 from busbw.launch import agent
@@ -35,11 +35,9 @@ from busbw.launch.hosts.ssh import (
 from busbw.launch.settle import read_setup, refuse_unused, split_words
 from busbw.launch.topology.order import read_topology
 from busbw.model.plain import from_plain
+from busbw.plan.flags.launch import LaunchSettings
 from busbw.record.folder import replace_text
 from busbw.record.owner import Owner, is_owned
-
-if TYPE_CHECKING:
-    from busbw.plan.flags.launch import LaunchSettings
 
 # A job waits only for another one of busbw on its hosts.
 WAIT_SECONDS: float | None = None
@@ -70,7 +68,9 @@ def inquire(launch: LaunchSettings, command: tuple[str, ...] = (), *, dry: bool 
     setup = read_setup(launch.setup_script)
     hosts = tuple(dict.fromkeys(place.host for place in places))
     local = {place.host for place in places if "@" not in place.host and is_this_machine(place.name)}
-    ssh, python = ssh_words(form), hosts_plan.python_of(launch, sys.executable)
+    ssh, python = ssh_words(form), launch.python or sys.executable
+    if launch.bring and not launch.python:  # a bundle needs the version that it was made with
+        python = f"python{sys.version_info.major}.{sys.version_info.minor}"
     commands = {
         host: agent_command(host, local=host in local, ssh=ssh, python=python, setup=setup) for host in hosts
     }

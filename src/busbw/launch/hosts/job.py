@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import re
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from busbw.errors import ExitCode
 from busbw.launch.base import Command
-from busbw.launch.engine import Item, JobState, Output, Phase, RankEnd, SeenRanks
+from busbw.launch.engine import Item, JobState, Output, Phase, SeenRanks
 from busbw.launch.hosts.ssh import SILENCE_SECONDS, opening, part
 from busbw.launch.launcher_words import Death, ranks_on, read_death
 from busbw.launch.processes import Exit, Line, Processes
@@ -86,15 +87,12 @@ def run(spec: JobSpec, folder: Path) -> Iterator[Item]:
     iterator ends the job.
     """
     with contextlib.ExitStack() as held:
-        for item in _hold(spec, folder, held):
-            yield item
-            if item is not None and item.phase is Phase.ENDED:
-                return
-        yield from _Job(spec, folder).run()
+        if (yield from _hold(spec, folder, held)):
+            yield from _Job(spec, folder).run()
 
 
-def _hold(spec: JobSpec, folder: Path, held: contextlib.ExitStack) -> Iterator[JobState | None]:
-    """Take the hosts' locks: two jobs at once would measure each other. ENDED where the job is cancelled
+def _hold(spec: JobSpec, folder: Path, held: contextlib.ExitStack) -> Generator[JobState | None, None, bool]:
+    """Take the hosts' locks: two jobs at once would measure each other. False where the job is cancelled
     while it waits.
     """
     for path in sorted(spec.locks):
@@ -106,9 +104,10 @@ def _hold(spec: JobSpec, folder: Path, held: contextlib.ExitStack) -> Iterator[J
         while not owner.take():
             if _read_cancel(folder):
                 yield JobState(Phase.ENDED, "cancelled before it started")
-                return
+                return False
             time.sleep(_LOCK_LOOK_SECONDS)
             yield None
+    return True
 
 
 def _read_cancel(folder: Path) -> str:
@@ -144,7 +143,10 @@ class _Agent:
             return (
                 {} if "done" in self.said else {"lost": self.words or f"its connection ended ({item.code})"}
             )
-        said = {} if item.is_error else _decode(item.text)
+        said: dict[str, Any] = {}
+        if item.text.startswith("{") and not item.is_error:
+            with contextlib.suppress(ValueError):
+                said = json.loads(item.text)
         if not said:
             self.words = item.text.strip() or self.words
         self.words = said.get("failed", self.words)
@@ -154,14 +156,6 @@ class _Agent:
         return said
 
 
-def _decode(line: str) -> Mapping[str, Any]:
-    try:
-        said = json.loads(line) if line.startswith("{") else {}
-    except ValueError:
-        return {}
-    return said if isinstance(said, dict) else {}
-
-
 class _Job:
     """One job, from connecting to all hosts at once to its last process."""
 
@@ -169,12 +163,12 @@ class _Job:
         self._spec, self._folder = spec, folder
         self._agents = [_Agent(index, each) for index, each in enumerate(spec.agents)]
         self._wrong: JobState | None = None  # the first thing that went wrong
-        self._wrong_s: float | None = None
-        self._end_s: float | None = None  # when the agents were told to end
+        self._wrong_s = self._end_s = math.inf  # when that was; when the agents were told to end
         self._ordered = ""
         self._launcher_words: deque[str] = deque(maxlen=_LAUNCHER_WORDS)
         self._rank_words: dict[int, deque[str]] = {}
-        self._ends: list[RankEnd] = []  # of ranks that agents watch, in the order in which we heard
+        # Of the ranks that agents watch, in the order in which we heard: those that ended, or died.
+        self._ended, self._died = list[int](), list[int]()
         self._processes = Processes([Command(each.connect) for each in spec.agents], has_input=True)
         bundle = (part(Path(spec.bundle).read_bytes()),) if spec.bundle else ()
         for agent in self._agents:
@@ -204,7 +198,7 @@ class _Job:
                     yield JobState(Phase.RUNNING)
                 yield from found
                 self._decide()
-                if self._end_s is not None and time.monotonic() - self._end_s > self._patience():
+                if time.monotonic() > self._last_s():
                     break
         finally:
             self._processes.end()  # an agent whose connection ends sweeps its host
@@ -222,20 +216,17 @@ class _Job:
         if not hosts or state.why:  # a lost host, say, explains what was seen of its ranks
             return state
         words = {rank: tuple(lines) for rank, lines in self._rank_words.items()}
-        return replace(state, seen=SeenRanks(hosts, words, tuple(self._ends)))
+        return replace(state, seen=SeenRanks(hosts, words, tuple(self._ended), tuple(self._died)))
 
-    def _patience(self) -> float:
-        """What agents get that were told to end. A launcher may give up over a lost host without a word,
-        before ssh has noticed: then ssh is waited for, which says which one it is.
+    def _last_s(self) -> float:
+        """Until when agents are heard that were told to end. A launcher may give up over a lost host without
+        a word, before ssh has noticed: then ssh is waited for, which says which one it is.
         """
-        if self._is_unexplained():
-            return SILENCE_SECONDS + _DONE_SECONDS
-        return _DONE_SECONDS + (GRACE_SECONDS if self._ordered == "end" else 0)
+        grace = GRACE_SECONDS if self._ordered == "end" else 0
+        return self._end_s + _DONE_SECONDS + (SILENCE_SECONDS if self._is_unexplained() else grace)
 
     def _is_unexplained(self) -> bool:
         return self._wrong is not None and not self._wrong.why
-
-    # ---- what agents say -----------------------------------------------------------------------------------
 
     def _take(self, agent: _Agent, item: Line | Exit) -> Iterator[Item]:
         said = agent.take(item)
@@ -244,7 +235,8 @@ class _Job:
         elif said.get("exit"):
             self._go_wrong(_of_exit(agent.spec, said, is_busbw=self._spec.announces))
         elif "gone" in said:
-            self._ends.append(RankEnd(said["gone"], said["said"], said["swept"]))
+            self._ended.append(said["gone"])
+            self._died += [said["gone"]] if said["died"] else []
         elif "lost" in said and (not self._ordered or self._is_unexplained()):
             yield from self._lose(agent, said["lost"])
 
@@ -278,10 +270,8 @@ class _Job:
         """The first that says who is to blame counts; a lost host explains what was seen of its ranks."""
         if self._wrong is None or not self._wrong.why or (state.host and state.rank is None):
             self._wrong = state
-        if self._wrong_s is None or at_once:
-            self._wrong_s = time.monotonic() - (_LAST_WORDS_SECONDS if at_once else 0)
-
-    # ---- what agents are told ------------------------------------------------------------------------------
+        now_s = time.monotonic()
+        self._wrong_s = min(self._wrong_s, now_s - (_LAST_WORDS_SECONDS if at_once else 0))
 
     def _say(self, agent: _Agent, word: str) -> None:
         """Each word once, and none after ``now``."""
@@ -303,7 +293,7 @@ class _Job:
         wanted = _read_cancel(self._folder)
         if wanted and self._wrong is None:
             self._wrong = JobState(Phase.ENDED, "cancelled")
-        had_time = self._wrong_s is not None and time.monotonic() - self._wrong_s >= _LAST_WORDS_SECONDS
+        had_time = time.monotonic() - self._wrong_s >= _LAST_WORDS_SECONDS
         has_ended = all(agent.has_exited or "over" in agent.said for agent in self._agents)  # or is lost
         if wanted == "now":
             self._order("now", self._agents)

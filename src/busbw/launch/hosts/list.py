@@ -10,15 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from busbw.errors import UsageError
 from busbw.files import read_input
 from busbw.launch.settle import refuse_other_count, refuse_too_few
+from busbw.plan.flags.launch import LaunchSettings
 from busbw.rank.world.slurm_text import expand_hosts
-
-if TYPE_CHECKING:
-    from busbw.plan.flags.launch import LaunchSettings
 
 # What ssh and the MPI launchers can take: a name, an IPv4 address or an IPv6 address in brackets, maybe with
 # a user. A leading hyphen would be an option of ssh.

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import re
-import sys
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from busbw.errors import SiteError, UsageError
 from busbw.launch import command
 from busbw.launch.base import Command
-from busbw.launch.engine import JobRequest
+from busbw.launch.engine import Facts, Job, JobRequest
 from busbw.launch.hosts import commands
 from busbw.launch.hosts.commands import Start
 from busbw.launch.hosts.job import AgentSpec, JobSpec, Task
@@ -25,10 +24,6 @@ from busbw.launch.topology.order import RankOrder, Topology, order
 from busbw.machine.environment import is_recorded
 from busbw.rank.world.watched import watch_address
 from busbw.redact import REDACTED, redact
-
-if TYPE_CHECKING:
-    from busbw.launch.engine import Facts, Job
-    from busbw.plan.flags.launch import LaunchSettings
 
 # Of the recorded variables, those that say who, where or in which job a process is, or what is installed
 # where: they are this shell's own, not the measured environment.
@@ -56,18 +51,6 @@ class Site:
     topology: Topology | None = None
     unasked: str = ""
 
-    def of(self, hosts: tuple[str, ...]) -> Site:
-        """These hosts alone."""
-        local = tuple(host for host in self.local if host in hosts)
-        return replace(self, hosts={host: self.hosts[host] for host in hosts}, local=local)
-
-
-def python_of(launch: LaunchSettings, own: str) -> str:
-    """The Python to ask for on the hosts. A bundle needs the version that it was made with."""
-    if launch.bring and not launch.python:
-        return f"python{sys.version_info.major}.{sys.version_info.minor}"
-    return launch.python or own
-
 
 def inherited(environ: Mapping[str, str]) -> dict[str, str]:
     """The variables of a shell that belong to what is measured (NCCL's, the fabric's, MPI's): every rank gets
@@ -89,7 +72,7 @@ def request(job: Job, facts: Facts) -> JobRequest:
     every, rank_order = _in_order(read_places(launch), known)
     places = first_nodes(every, launch.nodes)
     hosts = tuple(dict.fromkeys(place.host for place in places))
-    site = known.of(hosts)
+    site = replace(known, hosts={host: known.hosts[host] for host in hosts})
     _refuse_unequal(job, site)
     gpus = min(answer.gpus for answer in site.hosts.values())
     mpi = _launcher(job, site, gpus)
