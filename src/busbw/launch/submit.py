@@ -105,10 +105,7 @@ def read_handle(folder: Path) -> Handle:
 
 def is_command(folder: Path) -> bool:
     """Whether a job is a command of the user's (``busbw exec``): its request has no settings of a run."""
-    try:
-        settings = json.loads((folder / folders.REQUEST_FILE).read_text())["settings"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
+    settings = _fields(folder / folders.REQUEST_FILE).get("settings") or {}
     return "command" in settings and "deliver" not in settings
 
 

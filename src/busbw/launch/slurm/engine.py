@@ -26,10 +26,9 @@ from busbw.launch.batch import Shape
 from busbw.launch.engine import Facts, Handle, Item, Job, JobRequest, JobState, Phase
 from busbw.launch.scheduler import NoAnswer, ask, call
 from busbw.launch.slurm import commands
-from busbw.launch.slurm.commands import job_state
+from busbw.launch.slurm.commands import job_state, own_words, value_of
 from busbw.launch.slurm.follow import Follower, LaunchReader, kept_nodes
 from busbw.launch.slurm.script import BUNDLE, Script, render, render_launch, segment_of, shape, unknown_mpi
-from busbw.launch.slurm.words import own_words, value_of
 from busbw.launch.topology.order import order_of, read_topology
 from busbw.model.finding import Finding, Severity
 from busbw.plan.flags.launch import OF_NEW_JOB

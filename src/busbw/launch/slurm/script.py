@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Final
 
 from busbw.errors import SiteError, UsageError
 from busbw.launch import batch
-from busbw.launch.batch import Shape
-from busbw.launch.command import HOSTS, entered, path_apart, prepending, sourced
+from busbw.launch.batch import Shape, Text, shell
+from busbw.launch.command import HOSTS, entered, path_apart, sourced
 from busbw.launch.settle import refuse_mpi, refuse_too_few
-from busbw.launch.slurm.words import own_words
+from busbw.launch.slurm.commands import UNSEEN, own_words
 from busbw.launch.variables import launched
 
 if TYPE_CHECKING:
@@ -147,8 +147,6 @@ _ORDERED_NUMBER: Final = f'$(($({_LINES} | grep -nxF "$SLURMD_NODENAME" | cut -d
 # --bring: busbw and its packages are copied by sbcast from the run folder to /tmp of each node, and removed
 # at the script's end.
 BUNDLE: Final = "bundle.tar.gz"
-# What the script says where it does not see the run folder.
-UNSEEN: Final = "busbw: --bring: this node does not see the run folder"
 # Makes a Python environment of the bundle: the node's own Python of the same version, with our packages.
 _UNPACK: Final = """\
 umask 077
@@ -177,8 +175,6 @@ _REMOVE_BROUGHT: Final = """\
   on_every_node rm -rf -- "$brought" "$brought.tar.gz"
 """
 _BROUGHT_PYTHON: Final = '"$brought/bin/python"'
-# Before a PATH that the user gave.
-_BROUGHT_PATH: Final = 'PATH="$brought/bin":'
 
 
 @dataclass(frozen=True)
@@ -424,45 +420,31 @@ def _srun(job: Job, size: Shape, facts: Facts, *, ordered: bool, is_step: bool =
         words += [f"--ntasks-per-node={size.per_node}"] if size.is_even else []
     words += [f"--mpi={plugin}"] if plugin is not None else []
     words += ["--distribution=arbitrary"] if ordered else []
-    quoted = [shlex.quote(word) for word in words]
-    quoted += ['--nodelist="$first"'] if is_step and not ordered else []
+    words += [Text('--nodelist="$first"')] if is_step and not ordered else []
     if launch.image:
-        root = facts.get("user_id", "") == "0"
-        quoted += [
-            shlex.quote(f"--container-image={launch.image}"),
-            '${mounts:+"--container-mounts=$mounts"}',
-            "--no-container-mount-home",
-            "--container-remap-root" if root else "--no-container-remap-root",
-        ]
-    quoted += [shlex.quote(word) for word in own_words("--srun-args", launch.srun_args)]
-    line = " ".join(quoted) + " \\\n  " + _command(job, facts, ordered=ordered)
+        root = "--container-remap-root" if facts.get("user_id", "") == "0" else "--no-container-remap-root"
+        mounts = Text('${mounts:+"--container-mounts=$mounts"}')
+        words += [f"--container-image={launch.image}", mounts, "--no-container-mount-home", root]
+    words += own_words("--srun-args", launch.srun_args)
+    line = f"{shell(words)} \\\n  {shell(_command(job, facts, ordered=ordered))}"
     _, environ = path_apart(job.environ)
     if environ:
         return launched(line, environ, f"export {_HOSTFILE}\n" if ordered else "")
     return (f"{_HOSTFILE} " if ordered else "") + line + "\n"
 
 
-def _command(job: Job, facts: Facts, *, ordered: bool) -> str:
-    """What each task executes, as shell text."""
-    launch = job.launch
-    number = _ORDERED_NUMBER if ordered else "$SLURM_NODEID"
-    rank = shlex.join(job.argv(_python(launch, facts)))
-    if launch.bring and job.work.is_busbw:
-        words = [shlex.join(part) for part in (prepending(job.prepend), job.work.argv("")[1:])]
-        rank = " ".join(filter(None, (words[0], _BROUGHT_PYTHON, words[1])))
-    path, environ = path_apart(job.environ)
-    own = [*map(shlex.quote, path)]
-    if path and launch.bring:
-        own = [path[0], _BROUGHT_PATH + shlex.quote(path[1].removeprefix("PATH="))]
-    entering = () if job.work.is_busbw else entered((), number)
-    command = " ".join((*map(shlex.quote, entering), *own, rank))
+def _command(job: Job, facts: Facts, *, ordered: bool) -> tuple[str, ...]:
+    """What each task executes."""
+    launch, (path, environ) = job.launch, path_apart(job.environ)
+    if launch.bring and path:
+        path = (path[0], Text('PATH="$brought/bin":' + shlex.quote(path[1].removeprefix("PATH="))))
+    python = Text(_BROUGHT_PYTHON) if launch.bring else _python(launch, facts)
+    words = (*path, *job.argv(python))
+    if not job.work.is_busbw:
+        words = entered(words, _ORDERED_NUMBER if ordered else "$SLURM_NODEID")
     if launch.image and environ:  # else the image's own values would win
-        command = " ".join(
-            ("env", *(shlex.quote(f"{name}={value}") for name, value in environ.items()), command)
-        )
-    if facts.get("setup", ""):
-        command = f"bash -c {shlex.quote(SOURCE_SETUP)} busbw-rank {command}"
-    return command
+        words = ("env", *(f"{name}={value}" for name, value in environ.items()), *words)
+    return ("bash", "-c", SOURCE_SETUP, "busbw-rank", *words) if facts.get("setup", "") else words
 
 
 def _python(launch: LaunchSettings, facts: Facts) -> str:
