@@ -26,7 +26,6 @@ from busbw.launch.kubernetes.api import (
     RESOURCES,
     Api,
     Denied,
-    NoAnswer,
     NoLogin,
     NotFound,
     Refused,
@@ -36,15 +35,9 @@ from busbw.launch.kubernetes.follow import Follower, SubmittedJob
 from busbw.launch.kubernetes.form import read_form
 from busbw.launch.kubernetes.logs import read_log
 from busbw.launch.kubernetes.manifest import JOB_FILE
-from busbw.launch.kubernetes.state import (
-    container_of,
-    has_started,
-    job_state,
-    may_pass,
-    name_of,
-    without_pod_name,
-)
+from busbw.launch.kubernetes.state import job_state, may_pass, without_pod_name
 from busbw.launch.kubernetes.yaml import from_yaml, to_yaml
+from busbw.launch.scheduler import NoAnswer
 from busbw.launch.topology.order import order_of, read_topology
 from busbw.model.event import decode
 from busbw.model.finding import Finding, Severity
@@ -299,16 +292,13 @@ def collect(handle: Handle, folder: Path) -> None:
     job = SubmittedJob(handle)
     (folder / "log").mkdir(exist_ok=True)
     for pod in job.pods():
-        path = folder / "log" / f"{name_of(pod)}.log"
-        if not has_started(pod) or path.exists():
+        path = folder / "log" / f"{pod.name}.log"
+        if not pod.has_started or path.exists():
             continue
         partial = path.with_suffix(".partial")
         with partial.open("w") as file, contextlib.suppress(NotFound):
-            file.writelines(
-                f"{text}\n"
-                for text in read_log(job.api, name_of(pod), container_of(pod))
-                if decode(text) is None
-            )
+            lines = read_log(job.api, pod.name, pod.container)
+            file.writelines(f"{text}\n" for text in lines if decode(text) is None)
         partial.replace(path)
 
 
