@@ -299,27 +299,20 @@ class Look:
         """
         if not due and time.monotonic() < self._next_s:
             return None
-        found = self._answer() or self.last
-        has_changed = found != self.last
-        self._pause_s = self._first_s if has_changed else min(self._pause_s * 1.3, self._last_s)
-        self._next_s = time.monotonic() + self._pause_s
-        self.last = found
-        return found if has_changed else None
-
-    def _answer(self) -> JobState | None:
-        """None where there is none now."""
+        before = self.last
         try:
-            found = self._ask()
+            self.last, self._silent_since_s = self._ask(), None
         except self._final:
             raise
         except SiteError as error:
             now_s = time.monotonic()
             self._silent_since_s = self._silent_since_s or now_s
-            if now_s - self._silent_since_s < PATIENCE_SECONDS:
-                return None
-            raise SiteError(
-                f"{error.message} (for {PATIENCE_SECONDS:g} s now; job {self._name} goes on)",
-                hint="follow it with `busbw attach` once it answers",
-            ) from error
-        self._silent_since_s = None
-        return found
+            if now_s - self._silent_since_s >= PATIENCE_SECONDS:
+                raise SiteError(
+                    f"{error.message} (for {PATIENCE_SECONDS:g} s now; job {self._name} goes on)",
+                    hint="follow it with `busbw attach` once it answers",
+                ) from error
+        has_changed = self.last != before
+        self._pause_s = self._first_s if has_changed else min(self._pause_s * 1.3, self._last_s)
+        self._next_s = time.monotonic() + self._pause_s
+        return self.last if has_changed else None

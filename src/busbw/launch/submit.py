@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import json
 import shlex
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,21 +35,17 @@ def submit(
     Raises SiteError with the engine's own words; the folder then has a run that never started.
     """
     folder = folders.create(Path(job.folder).parent, job.run_id)
-    try:
+    with _writing(folder, _nothing):
         write_request(folder, job, request, argv, settings)
-    except OSError as error:
-        raise _no_room(folder, "so nothing was submitted", error) from error
     return submit_files(request, folder)
 
 
 def submit_files(request: JobRequest, folder: Path) -> Handle:
     """As submit, of a job whose folder is there."""
-    try:
+    with _writing(folder, _nothing):
         for name, text in request.files.items():
             store_private(folder / "request" / name, text)  # a job's script has the values of its variables
         (folder / folders.TICKET_FILE).write_text(folder.name + "\n")
-    except OSError as error:
-        raise _no_room(folder, "so nothing was submitted", error) from error
     size = {"ranks": request.ranks, "nodes": request.nodes, "submitted": now_utc()}
     try:
         handle = load(request.engine).submit(request, folder)
@@ -56,10 +53,8 @@ def submit_files(request: JobRequest, folder: Path) -> Handle:
         with contextlib.suppress(OSError):  # the refusal matters more
             close.close(folder, RunStatus.FAILED, now_utc(), error=error.message, hint=error.hint)
         raise
-    try:
+    with _writing(folder, lambda: _end_unknown(handle)):
         folders.replace_text(folder / folders.JOB_FILE, (json.dumps({**asdict(handle), **size}), "\n"))
-    except OSError as error:
-        raise _no_room(folder, _end_unknown(handle), error) from error
     return handle
 
 
@@ -73,11 +68,20 @@ def _end_unknown(handle: Handle) -> str:
     return f"so {job} was cancelled"
 
 
-def _no_room(folder: Path, fate: str, error: OSError) -> SiteError:
-    return SiteError(
-        f"cannot write {error.filename or folder}: {error.strerror}, {fate}",
-        hint=f"free space in {folder.parent}, or set BUSBW_HOME to a folder elsewhere",
-    )
+def _nothing() -> str:
+    return "so nothing was submitted"
+
+
+@contextlib.contextmanager
+def _writing(folder: Path, fate: Callable[[], str]) -> Iterator[None]:
+    """Where a file cannot be written: raises SiteError with what becomes of the job then."""
+    try:
+        yield
+    except OSError as error:
+        raise SiteError(
+            f"cannot write {error.filename or folder}: {error.strerror}, {fate()}",
+            hint=f"free space in {folder.parent}, or set BUSBW_HOME to a folder elsewhere",
+        ) from error
 
 
 def write_request(

@@ -15,7 +15,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -29,7 +28,7 @@ from busbw.launch.slurm import commands
 from busbw.launch.slurm.commands import job_state, own_words, value_of
 from busbw.launch.slurm.follow import Follower, LaunchReader, kept_nodes
 from busbw.launch.slurm.script import BUNDLE, Script, render, render_launch, segment_of, shape, unknown_mpi
-from busbw.launch.topology.order import order_of, read_topology
+from busbw.launch.topology.order import RankOrder, order_of, read_topology
 from busbw.model.finding import Finding, Severity
 from busbw.plan.flags.launch import OF_NEW_JOB
 
@@ -126,13 +125,12 @@ def request(job: Job, facts: Facts) -> JobRequest:
     rank_order = order_of(facts.get("topology"))
     script = render(job, facts, rank_order)
     settle.refuse_other_count(job.ranks, job.launch.ranks_per_node, shape(job, facts).nodes)
-    return replace(_request(job, script, facts), rank_order=rank_order)
+    return _request(job, script, facts, rank_order)
 
 
 def series_request(series: Job, loop: tuple[str, ...], facts: Facts) -> JobRequest:
     """See SeriesEngine."""
-    asked = _request(series, render(series, facts, loop=loop), facts)
-    return replace(asked, details={**asked.details, SERIES: "yes"})
+    return _request(series, render(series, facts, loop=loop), facts, is_series=True)
 
 
 def start(job: Job, series: Job, facts: Facts) -> Command:
@@ -153,35 +151,31 @@ def reader(handle: Handle, folder: Path) -> LaunchReader:
     return LaunchReader(kept_nodes(folder))
 
 
-def _request(job: Job, script: Script, facts: Facts) -> JobRequest:
-    size = shape(job, facts)
+def _request(
+    job: Job, script: Script, facts: Facts, rank_order: RankOrder | None = None, *, is_series: bool = False
+) -> JobRequest:
+    launch, size, place = job.launch, shape(job, facts), f"{job.folder}/request/{SCRIPT}"
+    words = ("bash", place) if launch.job_id else ("sbatch", "--parsable", *script.options, place)
+    details = {
+        "step_of": launch.job_id,
+        "called": value_of(settle.split_words("--sbatch-args", launch.sbatch_args), "--job-name", "-J"),
+        "partition": facts.get("partition", ""),
+        "account": facts.get("account", ""),
+        "bring": "yes" if launch.bring else "",
+        "command": "" if job.work.is_busbw else "yes",
+        **({SERIES: "yes"} if is_series else {}),
+    }
     return JobRequest(
         "slurm",
         job.name,
         size.ranks,
         size.nodes,
         files={SCRIPT: script.text},
-        commands=(_command(job, script),),
-        details=_details(job, facts),
+        commands=(Command(words),),
+        details=details,
+        rank_order=rank_order,
         notes=_notes(job, size, facts),
     )
-
-
-def _command(job: Job, script: Script) -> Command:
-    place = f"{job.folder}/request/{SCRIPT}"
-    return Command(("bash", place) if job.launch.job_id else ("sbatch", "--parsable", *script.options, place))
-
-
-def _details(job: Job, facts: Facts) -> dict[str, str]:
-    """What a handle keeps."""
-    return {
-        "step_of": job.launch.job_id,
-        "called": value_of(settle.split_words("--sbatch-args", job.launch.sbatch_args), "--job-name", "-J"),
-        "partition": facts.get("partition", ""),
-        "account": facts.get("account", ""),
-        "bring": "yes" if job.launch.bring else "",
-        "command": "" if job.work.is_busbw else "yes",
-    }
 
 
 def _notes(job: Job, size: Shape, facts: Facts) -> tuple[str, ...]:
