@@ -35,7 +35,7 @@ from busbw.launch.kubernetes.follow import Follower, SubmittedJob
 from busbw.launch.kubernetes.form import read_form
 from busbw.launch.kubernetes.logs import read_log
 from busbw.launch.kubernetes.manifest import JOB_FILE
-from busbw.launch.kubernetes.state import job_state, may_pass, without_pod_name
+from busbw.launch.kubernetes.state import MAY_PASS, job_state, without_pod_name
 from busbw.launch.kubernetes.yaml import from_yaml, to_yaml
 from busbw.launch.scheduler import NoAnswer
 from busbw.launch.topology.order import order_of, read_topology
@@ -194,7 +194,7 @@ def judged(api: Api, body: manifest.Object, *, waits: bool) -> Finding | None:
     except Refused as error:
         if _NO_DRY_RUN in error.words:
             return _NOT_ASKED
-        is_lasting = body["kind"] != "Pod" or not waits or not may_pass(error.words)
+        is_lasting = body["kind"] != "Pod" or not waits or not MAY_PASS.search(error.words)
         severity = Severity.ERROR if is_lasting else Severity.WARNING
         return Finding(severity, without_pod_name(error.words), hint=error.hint, check="admission")
     except SiteError as error:

@@ -36,7 +36,7 @@ _REFUSED: Final = re.compile(
 )
 # What may pass by itself: others give back what they use of a quota, its controller counts, and a namespace's
 # own service account comes a moment after it.
-_MAY_PASS: Final = re.compile(
+MAY_PASS: Final = re.compile(
     r'exceeded quota|status unknown for quota|serviceaccount "default" not found', re.IGNORECASE
 )
 # The controller of a job's pods. It marks the job; one without a mark after this long was not seen.
@@ -280,14 +280,9 @@ def _of_event(event: Fields) -> JobState | None:
     return JobState(
         Phase.PENDING,
         why=without_pod_name(f"{reason}: {message}"),
-        hopeless=is_refusal and not may_pass(message),
+        hopeless=is_refusal and not MAY_PASS.search(message),
         hint=hint_of(message) if is_refusal else "",
     )
-
-
-def may_pass(message: str) -> bool:
-    """Whether a refusal by the API server may end without a change of the job."""
-    return bool(_MAY_PASS.search(message))
 
 
 def hint_of(message: str) -> str:

@@ -89,9 +89,8 @@ _NO_PLUGIN: Final = re.compile(r"error: Invalid MPI type '(\S+)'")
 UNSEEN: Final = "busbw: --bring: this node does not see the run folder"
 # Of a job or step that has ended, or is forgotten (scontrol, scancel, squeue).
 _OVER: Final = re.compile("invalid job id|already completing|already completed", re.IGNORECASE)
-# Of a step that its nodes do not have yet, or no longer (scancel); how long that may last.
+# Of a step that its nodes do not have yet, or no longer (scancel).
 _STARTING: Final = "not running"
-_STARTS_SECONDS: Final = 15.0
 _AGAIN_SECONDS: Final = 0.5
 # A line for each group of nodes alike (`scontrol show job --details`); and all of a job's, in its TRES.
 _ALLOCATED: Final = re.compile(r"^ +Nodes=\S+ .*?GRES=(\S*)", re.MULTILINE)
@@ -232,19 +231,17 @@ def find(name: str) -> str:
     return next(reversed(call("squeue", *words).split()), "")
 
 
-def end(*words: str) -> None:
-    """Scancel. No error where there is nothing left to end; raises SiteError where Slurm did not take it."""
-    call("scancel", *words, over=_OVER)
-
-
-def end_step(signal: str, step: str) -> None:
-    """As end, of a step that may still be starting on its nodes: Slurm then knows of it, and they do not."""
-    give_up_s = time.monotonic() + _STARTS_SECONDS
+def end(*words: str, starts_s: float = 0.0) -> None:
+    """Scancel. No error where there is nothing left to end; raises SiteError where Slurm did not take it.
+    ``starts_s``: how long it may be starting, so that Slurm knows of it, and its nodes do not.
+    """
+    give_up_s = time.monotonic() + starts_s
     while True:
         try:
-            return end(signal, step)
+            call("scancel", *words, over=_OVER)
+            return
         except SiteError as error:
-            if _STARTING not in error.message or time.monotonic() > give_up_s:
+            if _STARTING not in error.message or time.monotonic() >= give_up_s:
                 raise
         time.sleep(_AGAIN_SECONDS)
 
@@ -280,11 +277,10 @@ def chosen(launch: LaunchSettings, environ: Mapping[str, str]) -> Mapping[str, s
     none is said. Raises UsageError.
     """
     words = split_words("--sbatch-args", launch.sbatch_args)
+    said = {"partition": ("-p", launch.partition), "account": ("-A", launch.account)}
     return {
-        "partition": value_of(words, "--partition", "-p")
-        or launch.partition
-        or environ.get("SBATCH_PARTITION", ""),
-        "account": value_of(words, "--account", "-A") or launch.account or environ.get("SBATCH_ACCOUNT", ""),
+        name: value_of(words, f"--{name}", short) or given or environ.get(f"SBATCH_{name.upper()}", "")
+        for name, (short, given) in said.items()
     }
 
 

@@ -27,7 +27,15 @@ from busbw.launch.scheduler import NoAnswer, ask, call
 from busbw.launch.slurm import commands
 from busbw.launch.slurm.commands import job_state, own_words, value_of
 from busbw.launch.slurm.follow import Follower, LaunchReader, kept_nodes
-from busbw.launch.slurm.script import BUNDLE, Script, render, render_launch, segment_of, shape, unknown_mpi
+from busbw.launch.slurm.script import (
+    BUNDLE,
+    render,
+    render_launch,
+    sbatch_words,
+    segment_of,
+    shape,
+    unknown_mpi,
+)
 from busbw.launch.topology.order import RankOrder, order_of, read_topology
 from busbw.model.finding import Finding, Severity
 from busbw.plan.flags.launch import OF_NEW_JOB
@@ -41,6 +49,8 @@ WAIT_SECONDS: float | None = None
 SCRIPT: Final = "job.sbatch"
 # How long a busy controller may take a job after it should have answered.
 _LATE_SECONDS: Final = 5.0
+# How long a step may be starting on its nodes.
+_STARTS_SECONDS: Final = 15.0
 # The detail of a job that runs a series: its loop is told to end, not the ranks.
 SERIES: Final = "series"
 _UNUSED: Final = {
@@ -152,10 +162,13 @@ def reader(handle: Handle, folder: Path) -> LaunchReader:
 
 
 def _request(
-    job: Job, script: Script, facts: Facts, rank_order: RankOrder | None = None, *, is_series: bool = False
+    job: Job, script: str, facts: Facts, rank_order: RankOrder | None = None, *, is_series: bool = False
 ) -> JobRequest:
     launch, size, place = job.launch, shape(job, facts), f"{job.folder}/request/{SCRIPT}"
-    words = ("bash", place) if launch.job_id else ("sbatch", "--parsable", *script.options, place)
+    words: tuple[str, ...] = ("bash", place)
+    if not launch.job_id:
+        asked, own = sbatch_words(job, size, facts)
+        words = ("sbatch", "--parsable", *asked, *own, place)
     details = {
         "step_of": launch.job_id,
         "called": value_of(settle.split_words("--sbatch-args", launch.sbatch_args), "--job-name", "-J"),
@@ -170,7 +183,7 @@ def _request(
         job.name,
         size.ranks,
         size.nodes,
-        files={SCRIPT: script.text},
+        files={SCRIPT: script},
         commands=(Command(words),),
         details=details,
         rank_order=rank_order,
@@ -316,7 +329,7 @@ def cancel(handle: Handle, *, now: bool) -> None:
         return
     steps = commands.steps(handle.id, handle.name)
     for step in steps:
-        commands.end_step(f"--signal={'KILL' if now else 'TERM'}", step)
+        commands.end(f"--signal={'KILL' if now else 'TERM'}", step, starts_s=_STARTS_SECONDS)
     if steps and not handle.details.get(SERIES):  # whose loop would start its next launch
         return
     if handle.details.get("step_of"):

@@ -13,7 +13,6 @@ import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from busbw.errors import SiteError, UsageError
@@ -177,14 +176,6 @@ _REMOVE_BROUGHT: Final = """\
 _BROUGHT_PYTHON: Final = '"$brought/bin/python"'
 
 
-@dataclass(frozen=True)
-class Script:
-    """The text of a job script, and the words for sbatch before its path."""
-
-    text: str
-    options: tuple[str, ...]
-
-
 def shape(job: Job, facts: Facts) -> Shape:
     """Nodes as -N or the allocation says; on each a rank per GPU, or one. Raises UsageError."""
     launch = job.launch
@@ -272,12 +263,13 @@ def _needs_no_mpi(job: Job, facts: Facts) -> bool:
     return job.world != "auto" or job.backend in ("nccl", "null") or _wants_gpus(job, facts)
 
 
-def render(job: Job, facts: Facts, rank_order: RankOrder | None = None, loop: Sequence[str] = ()) -> Script:
+def render(job: Job, facts: Facts, rank_order: RankOrder | None = None, loop: Sequence[str] = ()) -> str:
     """The script; ranks follow ``rank_order``, where there is one. With ``loop`` it executes a Python with
     those words, which runs many launches. Raises UsageError for settings that do not fit.
     """
     size, launch, ordered = shape(job, facts), job.launch, rank_order is not None
-    lines, options = ([], []) if launch.job_id else _directives(job, size, facts)
+    asked, _ = ([], []) if launch.job_id else sbatch_words(job, size, facts)
+    first = ["#!/bin/bash", *(f"#SBATCH {word}" for word in asked if _PLAIN.match(word))]
     values = _values(job, size)
     remove = (_REMOVE_HOSTS if ordered else "") + (_REMOVE_BROUGHT if launch.bring else "")
     end = batch.finish(remove) if launch.job_id else batch.finish(_NO_MORE + remove, _LINGER)
@@ -293,7 +285,7 @@ def render(job: Job, facts: Facts, rank_order: RankOrder | None = None, loop: Se
             *(ordering(job, rank_order, size), own + _setup(facts), _nccl_log(job), _mounts(job)),
             *(bring, _srun(job, size, facts, ordered=ordered)),
         ]
-    return Script(_joined("\n".join(("#!/bin/bash", *lines)) + "\n", _UNSET, top, *parts), tuple(options))
+    return _joined("\n".join((*first, "")), _UNSET, top, *parts)
 
 
 def render_launch(job: Job, facts: Facts, rank_order: RankOrder | None) -> str:
@@ -341,15 +333,8 @@ def _values(job: Job, size: Shape) -> Mapping[str, object]:
     }
 
 
-def _directives(job: Job, size: Shape, facts: Facts) -> tuple[list[str], list[str]]:
-    """#SBATCH lines, and sbatch's words: the same, and the user's own. Of two the last holds."""
-    options = _asked(job, size, facts)
-    lines = [f"#SBATCH {option}" for option in options if _PLAIN.match(option)]
-    return lines, [*options, *own_words("--sbatch-args", job.launch.sbatch_args)]
-
-
-def _asked(job: Job, size: Shape, facts: Facts) -> list[str]:
-    """What sbatch is asked for, but for the user's own words."""
+def sbatch_words(job: Job, size: Shape, facts: Facts) -> tuple[list[str], list[str]]:
+    """What sbatch is asked for, and the user's own words, which come behind: of two the last holds."""
     launch = job.launch
     out, err = (name.format(name=job.name, job="%j") for name in NODE_FILES)
     values = {
@@ -367,7 +352,7 @@ def _asked(job: Job, size: Shape, facts: Facts) -> list[str]:
     }
     options = [f"{name}={value}" for name, value in values.items() if value]
     options += ["--exclusive"] if launch.exclusive else []
-    return [*options, "--no-requeue"]
+    return [*options, "--no-requeue"], own_words("--sbatch-args", launch.sbatch_args)
 
 
 def _wants_gpus(job: Job, facts: Facts) -> bool:
