@@ -103,19 +103,11 @@ def _read_patch(path: Path) -> manifest.Object:
 
 def request(job: Job, facts: Facts) -> JobRequest:
     """The manifest. Raises UsageError for settings that do not fit."""
-    form = read_form(job)
-    order = order_of(facts.get("topology"))
-    details = {
-        "kind": form.kind,
-        "slots": str(form.slots),
-        "context": job.launch.context,
-        "namespace": facts["namespace"],
-    }
-    if form.kind != "mpijob":
-        details["token"] = facts["token"]
-    if job.launch.bring:
-        details["bundle"] = facts["bundle"]
-    namespace = facts["namespace"]
+    form, order, namespace = read_form(job), order_of(facts.get("topology")), facts["namespace"]
+    details = {"kind": form.kind, "slots": str(form.slots)}
+    details |= {"context": job.launch.context, "namespace": namespace}
+    details |= {"token": facts["token"]} if form.kind != "mpijob" else {}
+    details |= {"bundle": facts["bundle"]} if job.launch.bring else {}
     documents = manifest.documents(job, form, namespace, order, facts.get("patch"))
     return JobRequest(
         engine="kubernetes",
