@@ -16,7 +16,7 @@ from busbw.cli.run_command import RunCommand
 from busbw.errors import ExitCode, SiteError
 from busbw.launch.hosts.list import read_places
 from busbw.launch.settle import split_words
-from busbw.launch.slurm.words import value_of
+from busbw.launch.slurm.commands import value_of
 from busbw.launch.variables import read_here
 from busbw.machine.visible import VISIBLE, gpu_named, words_of_gpus
 from busbw.model.event import Event, EventKind

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -51,6 +51,17 @@ MEET: Final = f"""\
 MASTER_ADDR=${{{HOSTS}%%:*}} MASTER_PORT=$((20000 + RANDOM % 10000))
 export {HOSTS} MASTER_ADDR MASTER_PORT
 """
+
+
+class Text(str):
+    """Shell text that stands among words as it is."""
+
+    __slots__ = ()
+
+
+def shell(words: Iterable[str]) -> str:
+    """Words as shell text: all but Text is quoted."""
+    return " ".join(word if isinstance(word, Text) else shlex.quote(word) for word in words)
 
 
 @dataclass(frozen=True)

@@ -312,24 +312,22 @@ class Look:
         """The state, where it is time to ask (or ``due``) and it has changed. Raises SiteError after too long
         without an answer.
         """
-        now_s = time.monotonic()
-        if not due and now_s < self._next_s:
+        if not due and time.monotonic() < self._next_s:
             return None
-        found = self.last
+        before = self.last
         try:
-            found = self._ask()
-            self._silent_since_s = None
+            self.last, self._silent_since_s = self._ask(), None
         except self._final:
             raise
         except SiteError as error:
+            now_s = time.monotonic()
             self._silent_since_s = self._silent_since_s or now_s
             if now_s - self._silent_since_s >= PATIENCE_SECONDS:
                 raise SiteError(
                     f"{error.message} (for {PATIENCE_SECONDS:g} s now; job {self._name} goes on)",
                     hint="follow it with `busbw attach` once it answers",
                 ) from error
-        has_changed = found != self.last
+        has_changed = self.last != before
         self._pause_s = self._first_s if has_changed else min(self._pause_s * 1.3, self._last_s)
         self._next_s = time.monotonic() + self._pause_s
-        self.last = found
-        return found if has_changed else None
+        return self.last if has_changed else None

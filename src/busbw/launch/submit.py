@@ -103,7 +103,7 @@ def read_handle(folder: Path) -> Handle:
 
 def is_command(folder: Path) -> bool:
     """Whether a job is a command of the user's (``busbw exec``): its request has no settings of a run."""
-    settings = _fields(folder / folders.REQUEST_FILE).get("settings", {})
+    settings = _fields(folder / folders.REQUEST_FILE).get("settings") or {}
     return "command" in settings and "deliver" not in settings
 
 
@@ -121,7 +121,7 @@ def read_submission(folder: Path) -> dict[str, str]:
     empty where it was not said, or by an earlier version, or cannot be read.
     """
     job, request = (_fields(folder / name) for name in (folders.JOB_FILE, folders.REQUEST_FILE))
-    settings = request.get("settings", {})
+    settings = request.get("settings") or {}
     words = settings.get("command", [])
     is_run = words[:1] == ["run"] and not is_command(folder)
     operations = itertools.takewhile(lambda word: not word.startswith("-"), words[1:])

@@ -10,9 +10,10 @@ import pytest
 pytest.importorskip("kubernetes")
 
 from busbw.errors import SiteError
-from busbw.launch.kubernetes.api import Denied, NoAnswer, NoLogin, Refused
+from busbw.launch.kubernetes.api import Denied, NoLogin, Refused
 from busbw.launch.kubernetes.engine import judged
 from busbw.launch.kubernetes.state import FORM_HINT, QUOTA_HINT
+from busbw.launch.scheduler import NoAnswer
 from busbw.model.finding import Finding, Severity
 
 ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO

@@ -8,7 +8,7 @@ import pytest
 
 from busbw.launch.engine import JobState, Phase
 from busbw.launch.kubernetes.form import Kind
-from busbw.launch.kubernetes.state import View, job_state, lost_workers
+from busbw.launch.kubernetes.state import View, job_state, lost_workers, read_pod
 
 INDEX = "batch.kubernetes.io/job-completion-index"
 ROLE = "training.kubeflow.org/job-role"
@@ -45,7 +45,7 @@ def warning(reason: str, message: str) -> dict[str, str]:
 
 
 def seen(*pods: Any, job: Any = None, kind: Kind = "job", slots: int = 1, **view: Any) -> JobState:
-    return job_state(View(kind, slots, job or work(), pods, **view))
+    return job_state(View(kind, slots, job or work(), [read_pod(each) for each in pods], **view))
 
 
 @pytest.mark.parametrize("good", ["Succeeded", "Complete", "Completed"])
@@ -205,14 +205,17 @@ def test_a_worker_that_was_deleted_is_the_cause() -> None:
     workers = [pod(name, {"running": {}}, {ROLE: "worker"}) for name in ("w-0", "w-1")]
     for number, each in enumerate((launcher, *workers)):
         each["metadata"]["uid"] = str(number)
-    before = (launcher, *workers)
+    before = [read_pod(each) for each in (launcher, *workers)]
     assert lost_workers(before, "mpijob", before) == []
     anew = {**workers[1], "metadata": {**workers[1]["metadata"], "uid": "9"}}
-    (lost,) = lost_workers(before, "mpijob", (launcher, workers[0], anew))
-    assert lost is workers[1]
-    over = {**launcher, "status": {"containerStatuses": [{"state": {"terminated": {"exitCode": 0}}}]}}
+    first, kept, made = map(read_pod, (launcher, workers[0], anew))
+    (lost,) = lost_workers(before, "mpijob", (first, kept, made))
+    assert lost is before[2]
+    over = read_pod(
+        {**launcher, "status": {"containerStatuses": [{"state": {"terminated": {"exitCode": 0}}}]}}
+    )
     assert lost_workers(before, "mpijob", (over,)) == []  # the operator's own doing
-    assert lost_workers(before, "mpijob", (over, workers[0], anew)) == [workers[1]]
+    assert lost_workers(before, "mpijob", (over, kept, made)) == [before[2]]
     failed = work(condition("Failed", "BackoffLimitExceeded/", "limit"))
     ended_badly = pod("l", {"terminated": {"exitCode": 255}}, {ROLE: "launcher", INDEX: "0"})
     state = seen(ended_badly, kind="mpijob", job=failed, lost=[lost])

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from busbw.launch.batch import SharedFiles
-from busbw.launch.slurm.output import Joiner
+from busbw.launch.slurm.follow import Joiner
 
 MESSAGE = 1024
 

@@ -20,7 +20,7 @@ from busbw.errors import SiteError, UsageError
 from busbw.launch.batch import END_MARK
 from busbw.launch.engine import Job, Work
 from busbw.launch.slurm import engine
-from busbw.launch.slurm.script import mpi_plugin, render, shape
+from busbw.launch.slurm.script import mpi_plugin, render, sbatch_words, shape
 from busbw.launch.topology.order import read
 from busbw.plan.flags.launch import LaunchSettings
 
@@ -126,7 +126,7 @@ def test_the_plugin_of_a_command_that_is_not_ours(
     command = replace(job(), work=Work(("train",), is_busbw=False))
     facts = {**FACTS, "family": family, "mpi": offered}
     assert mpi_plugin(command, facts) == plugin
-    assert "BUSBW_TOKEN" not in render(command, facts).text
+    assert "BUSBW_TOKEN" not in render(command, facts)
     notes = engine.request(command, facts).notes
     assert [note.split(",")[0] for note in notes] == ["busbw cannot see which MPI train uses"] * is_told
 
@@ -184,14 +184,15 @@ def test_no_value_becomes_a_line_of_its_own(value: str, words: list[str]) -> Non
     """A #SBATCH line is the one place where quoting would not help."""
     plain = job(partition=value, account=value, time_limit=value, environ={"NAME": value})
     wild = replace(plain, work=Work(tuple(words)), folder=f"/runs/{value}")
-    script = render(wild, {**FACTS, "setup": value})
-    header = script.text[: script.text.index("\nrun_folder=")]
-    wanted = render(job(), FACTS).text
+    facts = {**FACTS, "setup": value}
+    script, (options, _) = render(wild, facts), sbatch_words(wild, shape(wild, facts), facts)
+    header = script[: script.index("\nrun_folder=")]
+    wanted = render(job(), FACTS)
     names = {line.split("=")[0] for line in wanted[: wanted.index("\nrun_folder=")].splitlines()}
     more = {"#SBATCH --partition", "#SBATCH --account", "#SBATCH --time", ""}
     assert {line.split("=")[0] for line in header.splitlines()} <= names | more
     for name in ("--partition", "--account", "--time"):
-        assert f"#SBATCH {name}={value}" in header.splitlines() or f"{name}={value}" in script.options
+        assert f"#SBATCH {name}={value}" in header.splitlines() or f"{name}={value}" in options
 
 
 def test_nodes_come_in_whole_segments() -> None:

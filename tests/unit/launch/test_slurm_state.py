@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from busbw.launch.engine import JobState, Phase
-from busbw.launch.slurm.commands import Reading, cannot_start, failed_node, job_state, read_job
+from busbw.launch.slurm.commands import UNSEEN, Reading, cannot_start, failed_node, job_state, read_job
 from busbw.launch.slurm.follow import with_cause
-from busbw.launch.slurm.script import UNSEEN
 
 JOB = """\
 JobId=12 JobName=a JobState=X Reason=Y

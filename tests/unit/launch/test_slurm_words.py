@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from busbw.errors import UsageError
-from busbw.launch.slurm.commands import chosen, read_allocated
-from busbw.launch.slurm.words import own_words, value_of
+from busbw.launch.slurm.commands import chosen, own_words, read_allocated, value_of
 from busbw.plan.flags.launch import LaunchSettings
 
 HEAD = "JobId=7 JobName=x\n   NumNodes=2 NumCPUs=8\n"

@@ -20,6 +20,7 @@ from typing import Any, Final
 from busbw.errors import SiteError
 from busbw.launch.kubernetes.state import hint_of
 from busbw.launch.kubernetes.words import Kind
+from busbw.launch.scheduler import NoAnswer
 
 try:
     import kubernetes
@@ -105,10 +106,6 @@ class NotFound(SiteError):
     """There is no such object."""
 
 
-class NoAnswer(SiteError):
-    """The server has not said whether it did what it was asked for."""
-
-
 def _is_in_pod(context: str) -> bool:
     """Whether the cluster is that of the pod that this process runs in."""
     return not context and _IN_POD.exists() and not os.environ.get("KUBECONFIG")
@@ -188,19 +185,12 @@ class Api:
 
     def own(self, owner: Fields, resource: Resource, name: str) -> None:
         """Let an object be deleted with its owner. Where that is not allowed, ``clean`` deletes it."""
-        reference = {
-            "apiVersion": owner["apiVersion"],
-            "kind": owner["kind"],
-            "name": owner["metadata"]["name"],
-            "uid": owner["metadata"]["uid"],
-        }
+        reference = {key: owner[key] for key in ("apiVersion", "kind")}
+        reference |= {key: owner["metadata"][key] for key in ("name", "uid")}
+        body = {"metadata": {"ownerReferences": [reference]}}
         with contextlib.suppress(SiteError):
-            self._call(
-                "patch",
-                resource.path(self.namespace, name),
-                body={"metadata": {"ownerReferences": [reference]}},
-                content_type="application/merge-patch+json",
-            )
+            path, form = resource.path(self.namespace, name), "application/merge-patch+json"
+            self._call("patch", path, body=body, content_type=form)
 
     def delete(self, resource: Resource, name: str, *, first: bool = False) -> None:
         """Delete an object after all that it owns, or ``first``. Nothing happens where it does not exist."""

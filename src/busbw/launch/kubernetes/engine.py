@@ -26,7 +26,6 @@ from busbw.launch.kubernetes.api import (
     RESOURCES,
     Api,
     Denied,
-    NoAnswer,
     NoLogin,
     NotFound,
     Refused,
@@ -36,15 +35,9 @@ from busbw.launch.kubernetes.follow import Follower, SubmittedJob
 from busbw.launch.kubernetes.form import read_form
 from busbw.launch.kubernetes.logs import read_log
 from busbw.launch.kubernetes.manifest import JOB_FILE
-from busbw.launch.kubernetes.state import (
-    container_of,
-    has_started,
-    job_state,
-    may_pass,
-    name_of,
-    without_pod_name,
-)
+from busbw.launch.kubernetes.state import MAY_PASS, job_state, without_pod_name
 from busbw.launch.kubernetes.yaml import from_yaml, to_yaml
+from busbw.launch.scheduler import NoAnswer
 from busbw.launch.topology.order import order_of, read_topology
 from busbw.model.event import decode
 from busbw.model.finding import Finding, Severity
@@ -110,19 +103,11 @@ def _read_patch(path: Path) -> manifest.Object:
 
 def request(job: Job, facts: Facts) -> JobRequest:
     """The manifest. Raises UsageError for settings that do not fit."""
-    form = read_form(job)
-    order = order_of(facts.get("topology"))
-    details = {
-        "kind": form.kind,
-        "slots": str(form.slots),
-        "context": job.launch.context,
-        "namespace": facts["namespace"],
-    }
-    if form.kind != "mpijob":
-        details["token"] = facts["token"]
-    if job.launch.bring:
-        details["bundle"] = facts["bundle"]
-    namespace = facts["namespace"]
+    form, order, namespace = read_form(job), order_of(facts.get("topology")), facts["namespace"]
+    details = {"kind": form.kind, "slots": str(form.slots)}
+    details |= {"context": job.launch.context, "namespace": namespace}
+    details |= {"token": facts["token"]} if form.kind != "mpijob" else {}
+    details |= {"bundle": facts["bundle"]} if job.launch.bring else {}
     documents = manifest.documents(job, form, namespace, order, facts.get("patch"))
     return JobRequest(
         engine="kubernetes",
@@ -201,7 +186,7 @@ def judged(api: Api, body: manifest.Object, *, waits: bool) -> Finding | None:
     except Refused as error:
         if _NO_DRY_RUN in error.words:
             return _NOT_ASKED
-        is_lasting = body["kind"] != "Pod" or not waits or not may_pass(error.words)
+        is_lasting = body["kind"] != "Pod" or not waits or not MAY_PASS.search(error.words)
         severity = Severity.ERROR if is_lasting else Severity.WARNING
         return Finding(severity, without_pod_name(error.words), hint=error.hint, check="admission")
     except SiteError as error:
@@ -299,16 +284,13 @@ def collect(handle: Handle, folder: Path) -> None:
     job = SubmittedJob(handle)
     (folder / "log").mkdir(exist_ok=True)
     for pod in job.pods():
-        path = folder / "log" / f"{name_of(pod)}.log"
-        if not has_started(pod) or path.exists():
+        path = folder / "log" / f"{pod.name}.log"
+        if not pod.has_started or path.exists():
             continue
         partial = path.with_suffix(".partial")
         with partial.open("w") as file, contextlib.suppress(NotFound):
-            file.writelines(
-                f"{text}\n"
-                for text in read_log(job.api, name_of(pod), container_of(pod))
-                if decode(text) is None
-            )
+            lines = read_log(job.api, pod.name, pod.container)
+            file.writelines(f"{text}\n" for text in lines if decode(text) is None)
         partial.replace(path)
 
 

@@ -16,17 +16,14 @@ from busbw.launch.kubernetes import manifest
 from busbw.launch.kubernetes.api import EVENT, JOBS, POD, Api, Denied, NotFound
 from busbw.launch.kubernetes.logs import LogStream
 from busbw.launch.kubernetes.state import (
+    Pod,
     View,
-    container_of,
     first_pod,
-    has_ended,
     has_failed,
-    has_started,
     is_running,
-    is_worker,
     job_state,
     lost_workers,
-    name_of,
+    read_pod,
 )
 from busbw.launch.kubernetes.words import Kind
 from busbw.model.event import decode
@@ -65,9 +62,9 @@ class SubmittedJob:
         inner = self._inner() if failed else None
         return View(self.kind, self.slots, job, pods, events, last_words, waited_s, inner)
 
-    def pods(self) -> list[dict[str, Any]]:
+    def pods(self) -> list[Pod]:
         """All of its pods."""
-        return self.api.items(POD, [("labelSelector", self.selector)])
+        return [read_pod(item) for item in self.api.items(POD, [("labelSelector", self.selector)])]
 
     def _inner(self) -> Mapping[str, Any] | None:
         """The Job that a JobSet's controller made; None without one, or where Jobs may not be read."""
@@ -81,13 +78,10 @@ class SubmittedJob:
         """What was said about the job, and about the Job that its controller makes. Empty where events may
         not be read.
         """
-        names = {
-            "mpijob": (self.name, f"{self.name}-launcher"),
-            "jobset": (self.name, self._inner_name),
-        }
+        others = {"mpijob": [f"{self.name}-launcher"], "jobset": [self._inner_name]}
         found = []
         with contextlib.suppress(Denied):
-            for name in names.get(self.kind, (self.name,)):
+            for name in (self.name, *others.get(self.kind, ())):
                 selector = f"involvedObject.name={name},type=Warning"
                 found += self.api.items(EVENT, [("fieldSelector", selector)])
         return found
@@ -102,8 +96,8 @@ class Follower:
         self._streams: dict[str, LogStream] = {}
         self._over: set[str] = set()  # pods whose container has ended
         self._last_words: dict[str, str] = {}
-        self._pods: Sequence[Mapping[str, Any]] = ()  # of the last look
-        self._lost: list[Mapping[str, Any]] = []
+        self._pods: Sequence[Pod] = ()  # of the last look
+        self._lost: list[Pod] = []
         self._is_running = False
         self._first = ""  # the pod whose output has the result
         self._since_s = time.monotonic()
@@ -159,35 +153,33 @@ class Follower:
     def _attend(self, view: View) -> None:
         """Follow the pods that have started."""
         first = first_pod(view.kind, view.pods)
-        self._first = name_of(first) if first is not None else self._first
+        self._first = first.name if first is not None else self._first
         for pod in [*([first] if first is not None else []), *view.pods]:
-            name = name_of(pod)
-            if has_ended(pod):
-                self._over.add(name)
-            if name in self._streams or not has_started(pod) or len(self._streams) >= _MOST_STREAMS:
-                continue
-            self._streams[name] = self._stream(name, container_of(pod), worker=is_worker(pod))
-            self._streams[name].start()
+            if pod.has_ended:
+                self._over.add(pod.name)
+            if pod.name not in self._streams and pod.has_started and len(self._streams) < _MOST_STREAMS:
+                self._streams[pod.name] = self._stream(pod)
+                self._streams[pod.name].start()
         if view.job is None:
             self._over.update(self._streams)
         else:
             # A pod that is gone prints no more.
-            self._over.update(self._streams.keys() - {name_of(pod) for pod in view.pods})
+            self._over.update(self._streams.keys() - {pod.name for pod in view.pods})
 
-    def _stream(self, pod: str, container: str, *, worker: bool) -> LogStream:
-        path = self._folder / "log" / f"{pod}.log"
+    def _stream(self, pod: Pod) -> LogStream:
+        path = self._folder / "log" / f"{pod.name}.log"
         path.parent.mkdir(exist_ok=True)
         path.write_text("")
 
         def take(text: str) -> None:
             if decode(text) is None:
-                self._last_words[pod] = text.strip() or self._last_words.get(pod, "")
+                self._last_words[pod.name] = text.strip() or self._last_words.get(pod.name, "")
                 with path.open("a") as file:
                     file.write(text + "\n")
-            if not worker:
-                self._lines.put(Output(text, source=pod))
+            if pod.role != "worker":  # which only waits for a launcher to come in: its output is sshd's
+                self._lines.put(Output(text, source=pod.name))
 
-        return LogStream(self._job.api, pod, container, take, lambda: pod in self._over)
+        return LogStream(self._job.api, pod.name, pod.container, take, lambda: pod.name in self._over)
 
     def _drain(self, seconds: float) -> Iterator[Item]:
         """The lines that have come, not more than are good between two looks; None where there was none for

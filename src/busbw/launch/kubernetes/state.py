@@ -1,4 +1,4 @@
-"""What a job's objects, pods and events say about how far it is and why. Pure: JSON in, JobState out.
+"""What a job's objects, pods and events say about how far it is and why. Pure.
 
 Several mistakes show in events alone: the objects are accepted, and nothing ever starts.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any, Final
 
 from busbw.errors import ExitCode
@@ -35,7 +36,7 @@ _REFUSED: Final = re.compile(
 )
 # What may pass by itself: others give back what they use of a quota, its controller counts, and a namespace's
 # own service account comes a moment after it.
-_MAY_PASS: Final = re.compile(
+MAY_PASS: Final = re.compile(
     r'exceeded quota|status unknown for quota|serviceaccount "default" not found', re.IGNORECASE
 )
 # The controller of a job's pods. It marks the job; one without a mark after this long was not seen.
@@ -54,6 +55,54 @@ _LOG_HINT: Final = "look at the pods' output in log/ of the run folder"
 
 
 @dataclass(frozen=True)
+class Pod:
+    """What is read of a pod. ``role``: launcher or worker of an MPIJob; ``number``: of an indexed Job's pod;
+    ``phase``: its container is waiting, running or terminated, or it is empty. ``end`` and ``status`` are
+    Kubernetes' own: the container's end, and all of the pod's state.
+    """
+
+    name: str
+    uid: str
+    node: str
+    container: str
+    role: str
+    number: str
+    is_leaving: bool
+    phase: str
+    end: Fields
+    status: Fields
+
+    @property
+    def has_started(self) -> bool:
+        """Whether its container runs or ran, so that it has a log."""
+        return self.phase in ("running", "terminated")
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its container will print no more."""
+        return self.phase == "terminated"
+
+
+def read_pod(item: Fields) -> Pod:
+    """A pod as the API has it."""
+    metadata, spec, status = item["metadata"], item["spec"], item.get("status", {})
+    marks = {**metadata.get("annotations", {}), **metadata.get("labels", {})}
+    state = (status.get("containerStatuses") or [{}])[0].get("state") or {}
+    return Pod(
+        name=metadata["name"],
+        uid=metadata.get("uid", ""),
+        node=spec.get("nodeName") or "",
+        container=spec["containers"][0]["name"],
+        role=marks.get(_MPI_ROLE, ""),
+        number=marks.get(_INDEX, ""),
+        is_leaving="deletionTimestamp" in metadata,
+        phase=next(iter(state), ""),
+        end=state.get("terminated") or {},
+        status=status,
+    )
+
+
+@dataclass(frozen=True)
 class View:
     """One look at a job. ``job`` is None where it is gone; ``last_words`` a pod's last line, by pod;
     ``waited_s`` for how long it has been looked at; ``inner`` the Job that a failed JobSet's controller made;
@@ -63,12 +112,12 @@ class View:
     kind: Kind
     slots: int
     job: Fields | None
-    pods: Sequence[Fields] = ()
+    pods: Sequence[Pod] = ()
     events: Sequence[Fields] = ()
     last_words: Mapping[str, str] | None = None
     waited_s: float = 0.0
     inner: Fields | None = None
-    lost: Sequence[Fields] = ()
+    lost: Sequence[Pod] = ()
 
 
 def job_state(view: View) -> JobState:
@@ -86,15 +135,15 @@ def job_state(view: View) -> JobState:
     return _pending(view, conditions)
 
 
-def is_running(kind: Kind, job: Fields, pods: Sequence[Fields]) -> bool:
+def is_running(kind: Kind, job: Fields, pods: Sequence[Pod]) -> bool:
     """Whether all ranks can take part: the launcher runs, which waits for its workers, or every pod does."""
     first = first_pod(kind, pods)
     if kind == "mpijob" or first is None:
-        return first is not None and has_started(first)
+        return first is not None and first.has_started
     spec = job.get("spec", {})
     if kind == "jobset":
         spec = spec["replicatedJobs"][0]["template"]["spec"]
-    return sum(has_started(pod) for pod in pods) >= int(spec.get("completions") or 1)
+    return sum(pod.has_started for pod in pods) >= int(spec.get("completions") or 1)
 
 
 def has_failed(job: Fields) -> bool:
@@ -102,59 +151,21 @@ def has_failed(job: Fields) -> bool:
     return _BAD in _conditions(job)
 
 
-def first_pod(kind: Kind, pods: Sequence[Fields]) -> Fields | None:
+def first_pod(kind: Kind, pods: Sequence[Pod]) -> Pod | None:
     """The pod whose output has rank 0's events: the launcher's, or number 0."""
-    for pod in pods:
-        marks = _marks(pod)
-        if (marks.get(_MPI_ROLE) == "launcher") if kind == "mpijob" else (marks.get(_INDEX) == "0"):
-            return pod
-    return None
+    is_first = (pod.role == "launcher" if kind == "mpijob" else pod.number == "0" for pod in pods)
+    return next(compress(pods, is_first), None)
 
 
-def is_worker(pod: Fields) -> bool:
-    """Whether a pod only waits for a launcher to come in; its output is sshd's."""
-    return bool(pod["metadata"].get("labels", {}).get(_MPI_ROLE) == "worker")
-
-
-def lost_workers(before: Sequence[Fields], kind: Kind, pods: Sequence[Fields]) -> list[Fields]:
+def lost_workers(before: Sequence[Pod], kind: Kind, pods: Sequence[Pod]) -> list[Pod]:
     """Workers of an earlier look that are gone, or going, while their launcher still runs, or that the
     operator has made anew: it does neither at the end of a job.
     """
     launcher = first_pod(kind, pods)
-    is_over = launcher is None or has_ended(launcher) or "deletionTimestamp" in launcher["metadata"]
-    there = {pod["metadata"]["uid"] for pod in pods if "deletionTimestamp" not in pod["metadata"]}
-    names = {name_of(pod) for pod in pods if pod["metadata"]["uid"] in there}
-    gone = [pod for pod in before if is_worker(pod) and pod["metadata"]["uid"] not in there]
-    return [pod for pod in gone if not is_over or name_of(pod) in names]
-
-
-def _marks(pod: Fields) -> Fields:
-    return {**pod["metadata"].get("annotations", {}), **pod["metadata"].get("labels", {})}
-
-
-def name_of(item: Fields) -> str:
-    """An object's name."""
-    return str(item["metadata"]["name"])
-
-
-def container_of(pod: Fields) -> str:
-    """The name of a pod's container."""
-    return str(pod["spec"]["containers"][0]["name"])
-
-
-def has_started(pod: Fields) -> bool:
-    """Whether its container runs or ran, so that it has a log."""
-    return bool({"running", "terminated"} & set(_container_state(pod)))
-
-
-def has_ended(pod: Fields) -> bool:
-    """Whether its container will print no more."""
-    return "terminated" in _container_state(pod)
-
-
-def _container_state(pod: Fields) -> Fields:
-    statuses = pod.get("status", {}).get("containerStatuses") or [{}]
-    return dict(statuses[0].get("state") or {})
+    is_over = launcher is None or launcher.has_ended or launcher.is_leaving
+    there = {pod.uid: pod.name for pod in pods if not pod.is_leaving}
+    gone = [pod for pod in before if pod.role == "worker" and pod.uid not in there]
+    return [pod for pod in gone if not is_over or pod.name in there.values()]
 
 
 def _conditions(item: Fields) -> Mapping[str, Fields]:
@@ -176,20 +187,21 @@ def _failed(view: View, condition: Fields) -> JobState:
         return JobState(Phase.ENDED, why=late, hint="give --time-limit more", out_of_time=True)
     if view.lost:
         lost = view.lost[0]
-        why = f"pod {name_of(lost)} was deleted while its ranks ran"
+        why = f"pod {lost.name} was deleted while its ranks ran"
         hint = "find out what deleted it: an eviction, a drained node, or a person"
-        return JobState(Phase.ENDED, why=why, hint=hint, host=str(lost["spec"].get("nodeName") or ""))
+        return JobState(Phase.ENDED, why=why, hint=hint, host=lost.node)
     pod = _first_failure(view)
     if pod is None:
         return JobState(Phase.ENDED, why=reason or "it failed", code=1)
-    name, ended = name_of(pod), _container_state(pod).get("terminated", {})
-    code = int(ended.get("exitCode", 1))
+    code = int(pod.end.get("exitCode", 1))
     # A rank that left because another was lost says so in an event, which names that one.
     led = code != ExitCode.RANK_FAILED
-    rank = _rank(pod, view.slots) if led else None
-    place = f"rank {rank} in pod {name}" if rank is not None else f"pod {name}"
-    why = f"{place} {_how(pod, ended, code)}"
-    if words := (view.last_words or {}).get(name, ""):
+    # A pod of a job without MPI that has one rank only has its number.
+    is_rank = led and view.slots == 1 and pod.number.isdecimal() and not pod.role
+    rank = int(pod.number) if is_rank else None
+    place = f"rank {rank} in pod {pod.name}" if is_rank else f"pod {pod.name}"
+    why = f"{place} {_how(pod, code)}"
+    if words := (view.last_words or {}).get(pod.name, ""):
         why += f": {words}"
     return JobState(
         Phase.ENDED,
@@ -197,7 +209,7 @@ def _failed(view: View, condition: Fields) -> JobState:
         hint=_LOG_HINT,
         code=128 - code if 128 < code < 128 + 65 else code,
         rank=rank,
-        host=str(pod["spec"].get("nodeName") or "") if led else "",
+        host=pod.node if led else "",
     )
 
 
@@ -209,42 +221,31 @@ def _deadline(view: View, reason: str) -> str:
     return next((words for words in (reason, inner) if _DEADLINE in words), "")
 
 
-def _how(pod: Fields, ended: Fields, code: int) -> str:
-    if reason := pod.get("status", {}).get("reason"):  # Evicted, NodeLost
-        return f"failed: {reason}: {pod['status'].get('message', '')}".rstrip(": ")
-    reason = str(ended.get("reason") or "")
+def _how(pod: Pod, code: int) -> str:
+    if reason := pod.status.get("reason"):  # Evicted, NodeLost
+        return f"failed: {reason}: {pod.status.get('message', '')}".rstrip(": ")
+    reason = str(pod.end.get("reason") or "")
     if reason == "OOMKilled":
         return "was killed: it used more memory than its limit (OOMKilled)"
     if reason in ("StartError", "ContainerCannotRun"):
-        return f"could not start: {ended.get('message', '')}".rstrip(": ")
+        return f"could not start: {pod.end.get('message', '')}".rstrip(": ")
     return f"was killed by signal {code - 128}" if 128 < code < 128 + 65 else f"exited with code {code}"
 
 
-def _first_failure(view: View) -> Fields | None:
+def _first_failure(view: View) -> Pod | None:
     """The first pod that ended badly. An MPI job's workers are ended with it, so they are left out."""
     failed = [
         pod
         for pod in view.pods
-        if not is_worker(pod)
-        and (_container_state(pod).get("terminated", {}).get("exitCode") or pod["status"].get("reason"))
+        if pod.role != "worker" and (pod.end.get("exitCode") or pod.status.get("reason"))
     ]
-    # A pod that Kubernetes ends is marked, and ends later; times have whole seconds only.
-    return min(
-        failed,
-        key=lambda pod: (
-            "deletionTimestamp" in pod["metadata"],
-            _container_state(pod).get("terminated", {}).get("exitCode") == ExitCode.RANK_FAILED,
-            str(_container_state(pod).get("terminated", {}).get("finishedAt") or ""),
-        ),
-        default=None,
-    )
 
+    def order(pod: Pod) -> tuple[bool, bool, str]:
+        # A pod that Kubernetes ends is marked, and ends later; times have whole seconds only.
+        left = pod.end.get("exitCode") == ExitCode.RANK_FAILED
+        return pod.is_leaving, left, str(pod.end.get("finishedAt") or "")
 
-def _rank(pod: Fields, slots: int) -> int | None:
-    """The rank in a pod of a job without MPI, where it has one only: the pod's number."""
-    marks = _marks(pod)
-    index = str(marks.get(_INDEX, ""))
-    return int(index) if slots == 1 and index.isdecimal() and _MPI_ROLE not in marks else None
+    return min(failed, key=order, default=None)
 
 
 def _pending(view: View, conditions: Mapping[str, Fields]) -> JobState:
@@ -279,14 +280,9 @@ def _of_event(event: Fields) -> JobState | None:
     return JobState(
         Phase.PENDING,
         why=without_pod_name(f"{reason}: {message}"),
-        hopeless=is_refusal and not may_pass(message),
+        hopeless=is_refusal and not MAY_PASS.search(message),
         hint=hint_of(message) if is_refusal else "",
     )
-
-
-def may_pass(message: str) -> bool:
-    """Whether a refusal by the API server may end without a change of the job."""
-    return bool(_MAY_PASS.search(message))
 
 
 def hint_of(message: str) -> str:
@@ -299,9 +295,9 @@ def without_pod_name(message: str) -> str:
     return _POD_NAME.sub("a pod is forbidden", message)
 
 
-def _of_pod(pod: Fields) -> JobState | None:
+def _of_pod(pod: Pod) -> JobState | None:
     """What a pod that has not started waits for."""
-    name, status = name_of(pod), pod.get("status", {})
+    name, status = pod.name, pod.status
     for container in [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]:
         waiting = container.get("state", {}).get("waiting") or {}
         reason, message = str(waiting.get("reason") or ""), str(waiting.get("message") or "")

@@ -53,17 +53,11 @@ def merged(value: Any, patch: Any) -> Any:  # noqa: ANN401
         both = value | {key: merged(value.get(key), change) for key, change in patch.items()}
         return {key: each for key, each in both.items() if patch.get(key, each) is not None}
     if isinstance(value, list) and isinstance(patch, list) and (key := _key_of([*value, *patch])):
-        return _merged_by(key, value, patch)
+        found = {item[key]: item for item in value}
+        for item in patch:
+            found[item[key]] = merged(found[item[key]], item) if item[key] in found else item
+        return [*found.values()]
     return patch
-
-
-def _merged_by(key: str, value: list[Any], patch: list[Any]) -> list[Any]:
-    found = {item[key]: item for item in value}
-    new = [item for item in patch if item[key] not in found]
-    for item in patch:
-        if item[key] in found:
-            found[item[key]] = merged(found[item[key]], item)
-    return [*found.values(), *new]
 
 
 def _key_of(items: list[Any]) -> str:

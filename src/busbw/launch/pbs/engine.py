@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from busbw.errors import SiteError, UsageError
-from busbw.launch import batch
+from busbw.launch import batch, settle
 from busbw.launch.base import Command
-from busbw.launch.batch import END_MARK, Shape, SharedFiles
+from busbw.launch.batch import END_MARK, Shape, SharedFiles, Text, shell
 from busbw.launch.command import HOSTS, entered, path_apart, sourced
 from busbw.launch.engine import (
     Facts,
@@ -35,19 +35,6 @@ from busbw.launch.engine import (
 )
 from busbw.launch.launcher_words import describe
 from busbw.launch.scheduler import NoAnswer, call
-from busbw.launch.settle import (
-    PBS_LIMIT,
-    PBS_LIMIT_HINT,
-    read_setup,
-    refuse_mpi,
-    refuse_other_count,
-    refuse_uneven,
-    refuse_unlike,
-    refuse_unused,
-    set_count,
-    set_words,
-    split_words,
-)
 from busbw.launch.variables import launched
 
 if TYPE_CHECKING:
@@ -108,15 +95,15 @@ HOST_LINES: Final = f"""\
 def inquire(launch: LaunchSettings, command: tuple[str, ...] = (), *, dry: bool = False) -> Facts:
     """See Engine. Nothing is asked: a script can be written anywhere."""
     check(launch)
-    return {"python": sys.executable, "setup": read_setup(launch.setup_script)}
+    return {"python": sys.executable, "setup": settle.read_setup(launch.setup_script)}
 
 
 def check(launch: LaunchSettings) -> None:
     """See Engine."""
-    refuse_unused(launch, "PBS", _UNUSED)
+    settle.refuse_unused(launch, "PBS", _UNUSED)
     read_values(launch.set)
-    split_words("--mpirun-args", launch.mpirun_args)
-    refuse_unlike(launch.time_limit, PBS_LIMIT, PBS_LIMIT_HINT)
+    settle.split_words("--mpirun-args", launch.mpirun_args)
+    settle.refuse_unlike(launch.time_limit, settle.PBS_LIMIT, settle.PBS_LIMIT_HINT)
 
 
 def request(job: Job, facts: Facts) -> JobRequest:
@@ -156,9 +143,9 @@ def _shape(job: Job) -> Shape:
     nodes = int(job.launch.nodes or 0)
     if nodes < 1:
         raise UsageError("no number of nodes given", hint="give --nodes, as in -N 2")
-    refuse_other_count(job.ranks, job.launch.ranks_per_node, nodes)
+    settle.refuse_other_count(job.ranks, job.launch.ranks_per_node, nodes)
     if job.ranks is not None:
-        refuse_uneven(job.ranks, nodes)
+        settle.refuse_uneven(job.ranks, nodes)
         return Shape(nodes, job.ranks)
     per_node = job.launch.ranks_per_node or int(read_values(job.launch.set)["gpu"] or 0) or 1
     return Shape(nodes, nodes * per_node)
@@ -176,13 +163,13 @@ def _submitted(job: Job, parts: Sequence[str]) -> JobRequest:
 
 def read_values(given: tuple[str, ...]) -> dict[str, str]:
     """--set KEY=VALUE over the defaults. Raises UsageError."""
-    values = {**_KEYS, **dict(set_words(given, _KEYS, "PBS"))}
+    values = {**_KEYS, **dict(settle.set_words(given, _KEYS, "PBS"))}
     for key, allowed in (("launcher", ("mpiexec", "aprun")), ("form", ("select", "nodes"))):
         if values[key] not in allowed:
             raise UsageError(f"--set {key}={values[key]} is unknown", hint=f"use {' or '.join(allowed)}")
     for key in ("depth", "ncpus", "gpu"):
         if values[key]:
-            set_count(key, values[key])
+            settle.set_count(key, values[key])
     return values
 
 
@@ -192,7 +179,7 @@ def _without_mpi(job: Job) -> Job:
     """
     if job.launch.mpi != "none":
         return job
-    refuse_mpi(job.world, job.backend)
+    settle.refuse_mpi(job.world, job.backend)
     if job.world != "auto" or not job.work.is_busbw:
         return job
     return replace(job, work=replace(job.work, words=(*job.work.words, "--world=nccl")))
@@ -245,18 +232,16 @@ def _launch(job: Job, facts: Facts) -> str:
         names = [*environ, *ours]
         words = ["mpirun", "-n", ranks, "--map-by", f"ppr:{per_node}:node"]
         words += [word for name in names for word in ("-x", name)]
-        words += ["--hostfile", "$PBS_NODEFILE"]
+        words += ["--hostfile", Text('"$PBS_NODEFILE"')]
     else:
         words = ["mpiexec", "-n", ranks, "-ppn", per_node]
         words += ["--cpu-bind", "depth", "--depth", depth] if depth else []
-    # The one word that the shell has to fill in.
-    quoted = ['"$PBS_NODEFILE"' if word == "$PBS_NODEFILE" else shlex.quote(word) for word in words]
-    quoted += [shlex.quote(word) for word in split_words("--mpirun-args", job.launch.mpirun_args)]
+    words += settle.split_words("--mpirun-args", job.launch.mpirun_args)
     argv = (*path, *job.argv(job.launch.python or facts.get("python", "python3")))
-    command = shlex.join(argv if job.work.is_busbw else entered(argv))
+    argv = argv if job.work.is_busbw else entered(argv)
     if setup := facts.get("setup", ""):
-        command = f"bash -c {shlex.quote(_sourcing(setup))} busbw-rank {command}"
-    whole = " ".join(quoted) + " \\\n  " + command
+        argv = ("bash", "-c", _sourcing(setup), "busbw-rank", *argv)
+    whole = f"{shell(words)} \\\n  {shell(argv)}"
     first = batch.TOKEN if job.work.is_busbw else HOST_LINES + batch.MEET
     return first + "\n" + (launched(whole, environ) if environ else whole + "\n")
 

@@ -1,4 +1,5 @@
-"""Slurm's own commands: what is asked of them and told to them, and what their answers mean for a run.
+"""Slurm's own commands: the words that users give for them, what is asked of them and told to them, and what
+their answers mean for a run.
 
 The wordings are those of Slurm 22.05; later versions say the same.
 """
@@ -12,12 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from busbw.errors import SiteError
+from busbw.errors import SiteError, UsageError
 from busbw.launch.engine import JobState, Phase
 from busbw.launch.scheduler import ask, call
 from busbw.launch.settle import split_words
-from busbw.launch.slurm.script import UNSEEN
-from busbw.launch.slurm.words import value_of
 from busbw.rank.world.slurm_text import expand_hosts
 
 if TYPE_CHECKING:
@@ -86,11 +85,12 @@ _NO_PROGRAM: Final = re.compile(r"error: execve\(\): (.+?): (No such file or dir
 _NO_PLUGIN: Final = re.compile(r"error: Invalid MPI type '(\S+)'")
 
 
+# What a job script with --bring says where it does not see the run folder.
+UNSEEN: Final = "busbw: --bring: this node does not see the run folder"
 # Of a job or step that has ended, or is forgotten (scontrol, scancel, squeue).
 _OVER: Final = re.compile("invalid job id|already completing|already completed", re.IGNORECASE)
-# Of a step that its nodes do not have yet, or no longer (scancel); how long that may last.
+# Of a step that its nodes do not have yet, or no longer (scancel).
 _STARTING: Final = "not running"
-_STARTS_SECONDS: Final = 15.0
 _AGAIN_SECONDS: Final = 0.5
 # A line for each group of nodes alike (`scontrol show job --details`); and all of a job's, in its TRES.
 _ALLOCATED: Final = re.compile(r"^ +Nodes=\S+ .*?GRES=(\S*)", re.MULTILINE)
@@ -166,6 +166,55 @@ def cannot_start(lines: Sequence[str]) -> tuple[str, str]:
     return "", ""
 
 
+# ---- words that users give for sbatch and srun themselves (--sbatch-args, --srun-args) ------------------
+
+_OUTPUT: Final = "leave it out: output is kept in log/ of the run folder"
+# What busbw has to decide itself, with what to do instead; short forms beside the long ones.
+_OURS: Final[Mapping[str, Mapping[str, str]]] = {
+    "--sbatch-args": {
+        "--output -o": _OUTPUT,
+        "--error -e": _OUTPUT,
+        "--array -a": "give -N several node counts, as 2,4,8, for a job each",
+        "--wait -W": "leave it out: busbw waits for the job, unless --detach is given",
+    },
+    "--srun-args": {"--output -o": _OUTPUT, "--error -e": _OUTPUT},
+}
+
+
+def own_words(flag: str, text: str) -> list[str]:
+    """As split_words. Raises UsageError also for what would lose a job, its output or its variables."""
+    words = split_words(flag, text)
+    for names, hint in _OURS[flag].items():
+        if found := next((word for word in words if _is_option(word, *names.split())), ""):
+            raise UsageError(f"busbw sets {flag} {found} itself", hint=hint)
+    exported = value_of(words, "--export", "")
+    if flag == "--srun-args" and exported and "ALL" not in exported.split(","):
+        raise UsageError(
+            f"{flag} --export={exported} hides variables that the ranks need",
+            hint="leave it out, or begin it with ALL; --sbatch-args --export=NONE keeps the shell's away",
+        )
+    return words
+
+
+def _is_option(word: str, long: str, short: str = "") -> bool:
+    """Whether a word is this option, with or without its value. (Options that are put together or cut short,
+    as -Qo or --outp, are not looked for.)
+    """
+    if word.startswith("--"):
+        return word.partition("=")[0] == long
+    return bool(short) and word.startswith(short)
+
+
+def value_of(words: Sequence[str], long: str, short: str) -> str:
+    """What an option is set to, in one word or two; of several the last; empty where it is not there."""
+    found = ""
+    for word, following in zip(words, [*words[1:], ""], strict=False):
+        if _is_option(word, long, short):
+            joined = word.partition("=")[2] if word.startswith("--") else word.removeprefix(short)
+            found = joined or following
+    return found
+
+
 # ---- what is asked and told ----------------------------------------------------------------------------
 
 
@@ -182,19 +231,17 @@ def find(name: str) -> str:
     return next(reversed(call("squeue", *words).split()), "")
 
 
-def end(*words: str) -> None:
-    """Scancel. No error where there is nothing left to end; raises SiteError where Slurm did not take it."""
-    call("scancel", *words, over=_OVER)
-
-
-def end_step(signal: str, step: str) -> None:
-    """As end, of a step that may still be starting on its nodes: Slurm then knows of it, and they do not."""
-    give_up_s = time.monotonic() + _STARTS_SECONDS
+def end(*words: str, starts_s: float = 0.0) -> None:
+    """Scancel. No error where there is nothing left to end; raises SiteError where Slurm did not take it.
+    ``starts_s``: how long it may be starting, so that Slurm knows of it, and its nodes do not.
+    """
+    give_up_s = time.monotonic() + starts_s
     while True:
         try:
-            return end(signal, step)
+            call("scancel", *words, over=_OVER)
+            return
         except SiteError as error:
-            if _STARTING not in error.message or time.monotonic() > give_up_s:
+            if _STARTING not in error.message or time.monotonic() >= give_up_s:
                 raise
         time.sleep(_AGAIN_SECONDS)
 
@@ -230,11 +277,10 @@ def chosen(launch: LaunchSettings, environ: Mapping[str, str]) -> Mapping[str, s
     none is said. Raises UsageError.
     """
     words = split_words("--sbatch-args", launch.sbatch_args)
+    said = {"partition": ("-p", launch.partition), "account": ("-A", launch.account)}
     return {
-        "partition": value_of(words, "--partition", "-p")
-        or launch.partition
-        or environ.get("SBATCH_PARTITION", ""),
-        "account": value_of(words, "--account", "-A") or launch.account or environ.get("SBATCH_ACCOUNT", ""),
+        name: value_of(words, f"--{name}", short) or given or environ.get(f"SBATCH_{name.upper()}", "")
+        for name, (short, given) in said.items()
     }
 
 

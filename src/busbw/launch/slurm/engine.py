@@ -15,7 +15,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -26,11 +25,18 @@ from busbw.launch.batch import Shape
 from busbw.launch.engine import Facts, Handle, Item, Job, JobRequest, JobState, Phase
 from busbw.launch.scheduler import NoAnswer, ask, call
 from busbw.launch.slurm import commands
-from busbw.launch.slurm.commands import job_state
+from busbw.launch.slurm.commands import job_state, own_words, value_of
 from busbw.launch.slurm.follow import Follower, LaunchReader, kept_nodes
-from busbw.launch.slurm.script import BUNDLE, Script, render, render_launch, segment_of, shape, unknown_mpi
-from busbw.launch.slurm.words import own_words, value_of
-from busbw.launch.topology.order import order_of, read_topology
+from busbw.launch.slurm.script import (
+    BUNDLE,
+    render,
+    render_launch,
+    sbatch_words,
+    segment_of,
+    shape,
+    unknown_mpi,
+)
+from busbw.launch.topology.order import RankOrder, order_of, read_topology
 from busbw.model.finding import Finding, Severity
 from busbw.plan.flags.launch import OF_NEW_JOB
 
@@ -43,6 +49,8 @@ WAIT_SECONDS: float | None = None
 SCRIPT: Final = "job.sbatch"
 # How long a busy controller may take a job after it should have answered.
 _LATE_SECONDS: Final = 5.0
+# How long a step may be starting on its nodes.
+_STARTS_SECONDS: Final = 15.0
 # The detail of a job that runs a series: its loop is told to end, not the ranks.
 SERIES: Final = "series"
 _UNUSED: Final = {
@@ -127,13 +135,12 @@ def request(job: Job, facts: Facts) -> JobRequest:
     rank_order = order_of(facts.get("topology"))
     script = render(job, facts, rank_order)
     settle.refuse_other_count(job.ranks, job.launch.ranks_per_node, shape(job, facts).nodes)
-    return replace(_request(job, script, facts), rank_order=rank_order)
+    return _request(job, script, facts, rank_order)
 
 
 def series_request(series: Job, loop: tuple[str, ...], facts: Facts) -> JobRequest:
     """See SeriesEngine."""
-    asked = _request(series, render(series, facts, loop=loop), facts)
-    return replace(asked, details={**asked.details, SERIES: "yes"})
+    return _request(series, render(series, facts, loop=loop), facts, is_series=True)
 
 
 def start(job: Job, series: Job, facts: Facts) -> Command:
@@ -154,35 +161,34 @@ def reader(handle: Handle, folder: Path) -> LaunchReader:
     return LaunchReader(kept_nodes(folder))
 
 
-def _request(job: Job, script: Script, facts: Facts) -> JobRequest:
-    size = shape(job, facts)
+def _request(
+    job: Job, script: str, facts: Facts, rank_order: RankOrder | None = None, *, is_series: bool = False
+) -> JobRequest:
+    launch, size, place = job.launch, shape(job, facts), f"{job.folder}/request/{SCRIPT}"
+    words: tuple[str, ...] = ("bash", place)
+    if not launch.job_id:
+        asked, own = sbatch_words(job, size, facts)
+        words = ("sbatch", "--parsable", *asked, *own, place)
+    details = {
+        "step_of": launch.job_id,
+        "called": value_of(settle.split_words("--sbatch-args", launch.sbatch_args), "--job-name", "-J"),
+        "partition": facts.get("partition", ""),
+        "account": facts.get("account", ""),
+        "bring": "yes" if launch.bring else "",
+        "command": "" if job.work.is_busbw else "yes",
+        **({SERIES: "yes"} if is_series else {}),
+    }
     return JobRequest(
         "slurm",
         job.name,
         size.ranks,
         size.nodes,
-        files={SCRIPT: script.text},
-        commands=(_command(job, script),),
-        details=_details(job, facts),
+        files={SCRIPT: script},
+        commands=(Command(words),),
+        details=details,
+        rank_order=rank_order,
         notes=_notes(job, size, facts),
     )
-
-
-def _command(job: Job, script: Script) -> Command:
-    place = f"{job.folder}/request/{SCRIPT}"
-    return Command(("bash", place) if job.launch.job_id else ("sbatch", "--parsable", *script.options, place))
-
-
-def _details(job: Job, facts: Facts) -> dict[str, str]:
-    """What a handle keeps."""
-    return {
-        "step_of": job.launch.job_id,
-        "called": value_of(settle.split_words("--sbatch-args", job.launch.sbatch_args), "--job-name", "-J"),
-        "partition": facts.get("partition", ""),
-        "account": facts.get("account", ""),
-        "bring": "yes" if job.launch.bring else "",
-        "command": "" if job.work.is_busbw else "yes",
-    }
 
 
 def _notes(job: Job, size: Shape, facts: Facts) -> tuple[str, ...]:
@@ -323,7 +329,7 @@ def cancel(handle: Handle, *, now: bool) -> None:
         return
     steps = commands.steps(handle.id, handle.name)
     for step in steps:
-        commands.end_step(f"--signal={'KILL' if now else 'TERM'}", step)
+        commands.end(f"--signal={'KILL' if now else 'TERM'}", step, starts_s=_STARTS_SECONDS)
     if steps and not handle.details.get(SERIES):  # whose loop would start its next launch
         return
     if handle.details.get("step_of"):

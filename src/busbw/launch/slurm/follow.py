@@ -1,8 +1,17 @@
-"""A job on Slurm as it goes: its states, its output from wherever it is, and its end."""
+"""A job on Slurm as it goes: its states, its output from wherever it is, and its end.
+
+The output is in files of the run folder, or is read on the job's first node by a step beside it. srun
+labels every line with its task, and cuts long ones: a task's output travels in messages of 1,024 bytes, each
+of which gets a label and, if it has none, a line break (seen with 22.05). So a labelled part of exactly that
+length is not the end of its line, and an event is whole when it is whole JSON.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import re
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -14,9 +23,9 @@ from busbw.launch import engine
 from busbw.launch.batch import END_MARK, SharedFiles
 from busbw.launch.engine import Handle, Item, JobState, Look, Output, Phase
 from busbw.launch.launcher_words import describe
+from busbw.launch.scheduler import environ_outside_jobs
 from busbw.launch.slurm import commands
 from busbw.launch.slurm.commands import CANCELLED, FORGOTTEN, NODE_FAILED, cannot_start, failed_node
-from busbw.launch.slurm.output import Joiner, NodeReader
 from busbw.launch.slurm.script import NODE_FILES
 from busbw.launch.verdict import first_of_srun
 from busbw.rank.world.slurm_text import expand_hosts
@@ -44,6 +53,25 @@ _WAIT_SECONDS: Final = 20
 _NODES: Final = "nodes"
 
 
+_MESSAGE_BYTES: Final = 1024
+_LABEL: Final = re.compile(rb" *(\d+): (.*)", re.DOTALL)
+_EVENT_START: Final = b'{"busbw":'
+_CHUNK_BYTES: Final = 1 << 20
+
+# Runs on the job's first node with the names of its two output files. It ends when nobody listens any more;
+# when everything was read, it removes them, which is what the job script waits for.
+_NOTHING_THERE: Final = 3
+_READER: Final = f"""
+[ -e "$1" ] || exit {_NOTHING_THERE}
+tail -c +1 -f -- "$1" 2>/dev/null | sed -u 's/^/O/' &
+tail -c +1 -f -- "$2" 2>/dev/null | sed -u 's/^/E/' &
+read -r said && [ "$said" = "all read" ] && rm -f -- "$1" "$2"
+trap '' TERM
+kill 0
+exit 0
+"""
+
+
 def kept_nodes(folder: Path) -> tuple[str, ...]:
     """The nodes of a run's job in Slurm's order; empty where no follower has seen them yet."""
     file = folder / "log" / _NODES
@@ -59,6 +87,60 @@ def _find_nodes(handle: Handle, folder: Path) -> tuple[str, ...]:
     if found:
         (folder / "log" / _NODES).write_text("\n".join((*found, "")))
     return found
+
+
+class NodeReader:
+    """As SharedFiles, of a step on the job's first node that reads the files there. ``srun`` are the words
+    that start it.
+    """
+
+    def __init__(self, srun: Sequence[str], out: str, err: str) -> None:
+        self._process = subprocess.Popen(
+            [*srun, "sh", "-c", _READER, "busbw-reader", out, err],
+            env=environ_outside_jobs(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C is for this process, which decides what to end
+        )
+        assert self._process.stdout is not None
+        os.set_blocking(self._process.stdout.fileno(), False)
+        self._rest = b""
+
+    def read(self) -> list[tuple[bool, bytes]]:
+        """See SharedFiles."""
+        assert self._process.stdout is not None
+        data = self._rest
+        with contextlib.suppress(BlockingIOError):
+            while piece := os.read(self._process.stdout.fileno(), _CHUNK_BYTES):
+                data += piece
+        *lines, self._rest = data.split(b"\n")
+        return [(line[:1] == b"E", line[1:]) for line in lines]
+
+    @property
+    def found_nothing(self) -> bool:
+        """See SharedFiles."""
+        return self._process.poll() == _NOTHING_THERE
+
+    @property
+    def has_ended(self) -> bool:
+        """The step could not start, had nothing to read, or ended with the job."""
+        return self._process.poll() is not None
+
+    def close(self, *, everything_read: bool) -> None:
+        """See SharedFiles."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with contextlib.suppress(OSError):
+            if everything_read:
+                self._process.stdin.write(b"all read\n")
+            self._process.stdin.close()
+        try:
+            self._process.wait(5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process.stdout.close()
 
 
 class Follower:
@@ -233,7 +315,7 @@ class Follower:
             self._source = None
 
 
-# ---- what it means -------------------------------------------------------------------------------------
+# ---- what it prints and means --------------------------------------------------------------------------
 
 
 def with_cause(state: JobState, words: Sequence[str], nodes: Sequence[str], *, is_busbw: bool) -> JobState:
@@ -259,6 +341,39 @@ def with_cause(state: JobState, words: Sequence[str], nodes: Sequence[str], *, i
     return replace(found, code=death.code if death.code > 0 else 128 - death.code)
 
 
+class Joiner:
+    """Puts cut lines together again, for one stream."""
+
+    def __init__(self) -> None:
+        self._open: dict[int, bytes] = {}
+
+    def take(self, line: bytes) -> tuple[int | None, bytes] | None:
+        """The task (None: the job script or srun) and its line, or None where its end is still to come."""
+        match = _LABEL.fullmatch(line)
+        if match is None:
+            return None, line
+        task, part = int(match[1]), match[2]
+        begun = self._open.pop(task, b"")
+        whole = part if part.startswith(_EVENT_START) else begun + part  # it died within a line
+        if len(part) == _MESSAGE_BYTES or _is_cut_event(whole):
+            self._open[task] = whole
+            return None
+        return task, whole
+
+    def rest(self) -> list[tuple[int, bytes]]:
+        """What has no end where the stream has one: a task's last line may lack its line break. The beginning
+        of an event is left out.
+        """
+        found = [(task, line) for task, line in self._open.items() if not line.startswith(_EVENT_START)]
+        self._open.clear()
+        return found
+
+
+def _is_cut_event(line: bytes) -> bool:
+    """Where a version of Slurm cuts elsewhere, an event still tells: it ends with its closing brace."""
+    return line.startswith(_EVENT_START) and not line.endswith(b"}")
+
+
 class LaunchReader(engine.LaunchReader):
     """See ``engine.LaunchReader``: srun's labels are read, and cut lines put together. ``nodes`` are those of
     the job; ``said`` is what srun and the job script printed.
@@ -281,19 +396,15 @@ class LaunchReader(engine.LaunchReader):
         task, text = taken[0], taken[1].decode(errors="replace")
         if task is None or text.startswith(_STEP_DAEMON):
             self.said.append(text)
-        yield Output(text, _source(task), is_error)
+        yield Output(text, "" if task is None else f"task {task}", is_error)
 
     def rest(self) -> Iterator[Output]:
         """See engine.LaunchReader."""
         for is_error, joiner in self._joiners.items():
             for task, line in joiner.rest():
-                yield Output(line.decode(errors="replace"), _source(task), is_error)
+                yield Output(line.decode(errors="replace"), f"task {task}", is_error)
 
     def end(self, code: int | None) -> JobState:
         """See engine.LaunchReader."""
         state = JobState(Phase.ENDED, code=code)
         return state if code == 0 else with_cause(state, self.said, self._nodes, is_busbw=True)
-
-
-def _source(task: int | None) -> str:
-    return "" if task is None else f"task {task}"

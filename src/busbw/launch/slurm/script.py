@@ -13,15 +13,14 @@ import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from busbw.errors import SiteError, UsageError
 from busbw.launch import batch
-from busbw.launch.batch import Shape
-from busbw.launch.command import HOSTS, entered, path_apart, prepending, sourced
+from busbw.launch.batch import Shape, Text, shell
+from busbw.launch.command import HOSTS, entered, path_apart, sourced
 from busbw.launch.settle import refuse_mpi, refuse_too_few
-from busbw.launch.slurm.words import own_words
+from busbw.launch.slurm.commands import UNSEEN, own_words
 from busbw.launch.variables import launched
 
 if TYPE_CHECKING:
@@ -147,8 +146,6 @@ _ORDERED_NUMBER: Final = f'$(($({_LINES} | grep -nxF "$SLURMD_NODENAME" | cut -d
 # --bring: busbw and its packages are copied by sbcast from the run folder to /tmp of each node, and removed
 # at the script's end.
 BUNDLE: Final = "bundle.tar.gz"
-# What the script says where it does not see the run folder.
-UNSEEN: Final = "busbw: --bring: this node does not see the run folder"
 # Makes a Python environment of the bundle: the node's own Python of the same version, with our packages.
 _UNPACK: Final = """\
 umask 077
@@ -177,16 +174,6 @@ _REMOVE_BROUGHT: Final = """\
   on_every_node rm -rf -- "$brought" "$brought.tar.gz"
 """
 _BROUGHT_PYTHON: Final = '"$brought/bin/python"'
-# Before a PATH that the user gave.
-_BROUGHT_PATH: Final = 'PATH="$brought/bin":'
-
-
-@dataclass(frozen=True)
-class Script:
-    """The text of a job script, and the words for sbatch before its path."""
-
-    text: str
-    options: tuple[str, ...]
 
 
 def shape(job: Job, facts: Facts) -> Shape:
@@ -276,12 +263,13 @@ def _needs_no_mpi(job: Job, facts: Facts) -> bool:
     return job.world != "auto" or job.backend in ("nccl", "null") or _wants_gpus(job, facts)
 
 
-def render(job: Job, facts: Facts, rank_order: RankOrder | None = None, loop: Sequence[str] = ()) -> Script:
+def render(job: Job, facts: Facts, rank_order: RankOrder | None = None, loop: Sequence[str] = ()) -> str:
     """The script; ranks follow ``rank_order``, where there is one. With ``loop`` it executes a Python with
     those words, which runs many launches. Raises UsageError for settings that do not fit.
     """
     size, launch, ordered = shape(job, facts), job.launch, rank_order is not None
-    lines, options = ([], []) if launch.job_id else _directives(job, size, facts)
+    asked, _ = ([], []) if launch.job_id else sbatch_words(job, size, facts)
+    first = ["#!/bin/bash", *(f"#SBATCH {word}" for word in asked if _PLAIN.match(word))]
     values = _values(job, size)
     remove = (_REMOVE_HOSTS if ordered else "") + (_REMOVE_BROUGHT if launch.bring else "")
     end = batch.finish(remove) if launch.job_id else batch.finish(_NO_MORE + remove, _LINGER)
@@ -297,7 +285,7 @@ def render(job: Job, facts: Facts, rank_order: RankOrder | None = None, loop: Se
             *(ordering(job, rank_order, size), own + _setup(facts), _nccl_log(job), _mounts(job)),
             *(bring, _srun(job, size, facts, ordered=ordered)),
         ]
-    return Script(_joined("\n".join(("#!/bin/bash", *lines)) + "\n", _UNSET, top, *parts), tuple(options))
+    return _joined("\n".join((*first, "")), _UNSET, top, *parts)
 
 
 def render_launch(job: Job, facts: Facts, rank_order: RankOrder | None) -> str:
@@ -345,15 +333,8 @@ def _values(job: Job, size: Shape) -> Mapping[str, object]:
     }
 
 
-def _directives(job: Job, size: Shape, facts: Facts) -> tuple[list[str], list[str]]:
-    """#SBATCH lines, and sbatch's words: the same, and the user's own. Of two the last holds."""
-    options = _asked(job, size, facts)
-    lines = [f"#SBATCH {option}" for option in options if _PLAIN.match(option)]
-    return lines, [*options, *own_words("--sbatch-args", job.launch.sbatch_args)]
-
-
-def _asked(job: Job, size: Shape, facts: Facts) -> list[str]:
-    """What sbatch is asked for, but for the user's own words."""
+def sbatch_words(job: Job, size: Shape, facts: Facts) -> tuple[list[str], list[str]]:
+    """What sbatch is asked for, and the user's own words, which come behind: of two the last holds."""
     launch = job.launch
     out, err = (name.format(name=job.name, job="%j") for name in NODE_FILES)
     values = {
@@ -371,7 +352,7 @@ def _asked(job: Job, size: Shape, facts: Facts) -> list[str]:
     }
     options = [f"{name}={value}" for name, value in values.items() if value]
     options += ["--exclusive"] if launch.exclusive else []
-    return [*options, "--no-requeue"]
+    return [*options, "--no-requeue"], own_words("--sbatch-args", launch.sbatch_args)
 
 
 def _wants_gpus(job: Job, facts: Facts) -> bool:
@@ -424,45 +405,31 @@ def _srun(job: Job, size: Shape, facts: Facts, *, ordered: bool, is_step: bool =
         words += [f"--ntasks-per-node={size.per_node}"] if size.is_even else []
     words += [f"--mpi={plugin}"] if plugin is not None else []
     words += ["--distribution=arbitrary"] if ordered else []
-    quoted = [shlex.quote(word) for word in words]
-    quoted += ['--nodelist="$first"'] if is_step and not ordered else []
+    words += [Text('--nodelist="$first"')] if is_step and not ordered else []
     if launch.image:
-        root = facts.get("user_id", "") == "0"
-        quoted += [
-            shlex.quote(f"--container-image={launch.image}"),
-            '${mounts:+"--container-mounts=$mounts"}',
-            "--no-container-mount-home",
-            "--container-remap-root" if root else "--no-container-remap-root",
-        ]
-    quoted += [shlex.quote(word) for word in own_words("--srun-args", launch.srun_args)]
-    line = " ".join(quoted) + " \\\n  " + _command(job, facts, ordered=ordered)
+        root = "--container-remap-root" if facts.get("user_id", "") == "0" else "--no-container-remap-root"
+        mounts = Text('${mounts:+"--container-mounts=$mounts"}')
+        words += [f"--container-image={launch.image}", mounts, "--no-container-mount-home", root]
+    words += own_words("--srun-args", launch.srun_args)
+    line = f"{shell(words)} \\\n  {shell(_command(job, facts, ordered=ordered))}"
     _, environ = path_apart(job.environ)
     if environ:
         return launched(line, environ, f"export {_HOSTFILE}\n" if ordered else "")
     return (f"{_HOSTFILE} " if ordered else "") + line + "\n"
 
 
-def _command(job: Job, facts: Facts, *, ordered: bool) -> str:
-    """What each task executes, as shell text."""
-    launch = job.launch
-    number = _ORDERED_NUMBER if ordered else "$SLURM_NODEID"
-    rank = shlex.join(job.argv(_python(launch, facts)))
-    if launch.bring and job.work.is_busbw:
-        words = [shlex.join(part) for part in (prepending(job.prepend), job.work.argv("")[1:])]
-        rank = " ".join(filter(None, (words[0], _BROUGHT_PYTHON, words[1])))
-    path, environ = path_apart(job.environ)
-    own = [*map(shlex.quote, path)]
-    if path and launch.bring:
-        own = [path[0], _BROUGHT_PATH + shlex.quote(path[1].removeprefix("PATH="))]
-    entering = () if job.work.is_busbw else entered((), number)
-    command = " ".join((*map(shlex.quote, entering), *own, rank))
+def _command(job: Job, facts: Facts, *, ordered: bool) -> tuple[str, ...]:
+    """What each task executes."""
+    launch, (path, environ) = job.launch, path_apart(job.environ)
+    if launch.bring and path:
+        path = (path[0], Text('PATH="$brought/bin":' + shlex.quote(path[1].removeprefix("PATH="))))
+    python = Text(_BROUGHT_PYTHON) if launch.bring else _python(launch, facts)
+    words = (*path, *job.argv(python))
+    if not job.work.is_busbw:
+        words = entered(words, _ORDERED_NUMBER if ordered else "$SLURM_NODEID")
     if launch.image and environ:  # else the image's own values would win
-        command = " ".join(
-            ("env", *(shlex.quote(f"{name}={value}") for name, value in environ.items()), command)
-        )
-    if facts.get("setup", ""):
-        command = f"bash -c {shlex.quote(SOURCE_SETUP)} busbw-rank {command}"
-    return command
+        words = ("env", *(f"{name}={value}" for name, value in environ.items()), *words)
+    return ("bash", "-c", SOURCE_SETUP, "busbw-rank", *words) if facts.get("setup", "") else words
 
 
 def _python(launch: LaunchSettings, facts: Facts) -> str:
