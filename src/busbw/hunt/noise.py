@@ -147,18 +147,14 @@ def noise_of(tests: Tests, metric: str, floor: float, *, all_pairs: bool) -> Noi
             break
         passing = near
         base = float(np.median(values[passing]))
-        centres = _centres(rounds[passing], values[passing], len(centres), base)
+        # What a test usually takes in each round follows what slows all of a round alike.
+        middles, tested = _of_each(rounds[passing], values[passing], len(centres), 0.5)
+        centres = np.where(tested >= _LEAST_OF_ROUND, middles, base)
         sigma = float(np.sqrt(np.mean((values - centres[rounds])[passing] ** 2)))
     excess = tests.values - centres[tests.round]
     cut = math.log1p(math.expm1(floor) / 2) if metric == RESENT else floor / 2
     upper = max(_LEAST_SIGMA, upper_bound(min(sigma, repeats), max(1, int(passing.sum()) - len(centres))))
     return Noise(excess, base, upper, cut, *_mistaken(tests, excess, cut))
-
-
-def _centres(rounds: Ints, values: Floats, count: int, base: float) -> Floats:
-    """What a test usually takes in each round, which follows what slows all of a round alike."""
-    middles, tests = _of_each(rounds, values, count, 0.5)
-    return np.where(tests >= _LEAST_OF_ROUND, middles, base)
 
 
 def _quick_level(tests: Tests) -> float:

@@ -75,22 +75,18 @@ def _of_cycles(repeats: list[Observed]) -> Observed:
         return wrong or repeats[0]
     launches = zip(*(found.times_ns for found in good), strict=False)
     times = tuple(median(cycles) for cycles in launches)
+    # What holds the intervals of the cycle in the middle, or of the two there, where all have one.
+    ordered = sorted(good, key=lambda found: found.times_ns)
+    middle = [found.interval for found in ordered[(len(good) - 1) // 2 : len(good) // 2 + 1]]
+    known = [interval for interval in middle if interval is not None]
+    holding = (min(low for low, _ in known), max(high for _, high in known)) if known else None
     return replace(
         good[0],
         times_ns=times,
         blocks=good[0].blocks[: len(times)],
-        interval=_of_middle([found.interval for found in sorted(good, key=lambda found: found.times_ns)]),
+        interval=holding if len(known) == len(middle) else None,
         busbw_gb_per_s=bandwidth_of(good, median(times)),
     )
-
-
-def _of_middle(intervals: Sequence[tuple[float, float] | None]) -> tuple[float, float] | None:
-    """What holds the intervals of the cycle in the middle, or of the two there; None where one has none."""
-    middle = intervals[(len(intervals) - 1) // 2 : len(intervals) // 2 + 1]
-    known = [interval for interval in middle if interval is not None]
-    if len(known) < len(middle):
-        return None
-    return min(low for low, _ in known), max(high for _, high in known)
 
 
 def of_launches(found: Sequence[Observed], unheard: int = 0) -> Observed:

@@ -17,8 +17,8 @@ from enum import StrEnum
 from typing import Final
 
 from busbw.judge import compare_arms
+from busbw.judge.compare import failures_of
 from busbw.judge.compare_arms import Arm, CaseKey, Observed, findings_of, make_arm
-from busbw.judge.compare_notes import failures_of
 from busbw.judge.launch_history import on_device
 from busbw.judge.limits import Limit, limit, rank_placement
 from busbw.judge.matching import LAUNCH_PATH_NS, made_with, match, notes, other_buffers, other_case, otherwise

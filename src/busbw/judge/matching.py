@@ -53,16 +53,11 @@ def how_timed(record: RunRecord) -> tuple[str, ...]:
     return tuple(sorted(set(words)))
 
 
-def reference_timed(reference: Reference) -> tuple[str, ...]:
-    """The same of a reference."""
-    if reference.timed:
-        return tuple(reference.timed.split("; "))
-    return tuple(sorted(_defined(reference.definition)))
-
-
 def otherwise(record: RunRecord, reference: Reference) -> str:
     """How the two were timed, where that is not alike; empty where it is."""
-    ours, theirs = how_timed(record), reference_timed(reference)
+    ours, theirs = list(how_timed(record)), sorted(_defined(reference.definition))
+    if reference.timed:
+        theirs = reference.timed.split("; ")
     if ours == theirs:
         return ""
     told = (", ".join(words) or PLAIN for words in (ours, theirs))
@@ -137,6 +132,7 @@ def match(
 ) -> Matched:
     """Hold every reference against a run; see ``expectation.expect``."""
     itself = next((reference for reference in known if reference.name == kind.known_as), None)
+    session = attrgetter("source", "machine", "date", "versions")  # of measuring
     fitting, reasons, near, said = [], {}, {}, []
     for each in references:
         own, apart = _own(records, each), _apart(arm, kind, each, named=named)
@@ -146,7 +142,7 @@ def match(
             or apart
             or (", or ".join(dict.fromkeys(cases)) if all(cases) else "")
             or ("" if named else _other_machine(kind, each) or _tuned_otherwise(kind, each))
-            or (_SISTER if itself is not None and _is_sister(itself, each) else "")
+            or (_SISTER if itself and itself is not each and session(itself) == session(each) else "")
             or (other_version(kind.versions, each) if same_version else "")
         )
         if not why:
@@ -235,12 +231,6 @@ def _other_machine(kind: MadeWith, reference: Reference) -> str:
     if reference.nodes != 1 and not over_sockets(kind.network) and is_other(kind.network, reference.network):
         return f"its network is {reference.network}, the run's {kind.network}"
     return ""
-
-
-def _is_sister(itself: Reference, other: Reference) -> bool:
-    """One source, machine, versions and day: one session of measuring."""
-    session = attrgetter("source", "machine", "date", "versions")
-    return itself is not other and session(itself) == session(other)
 
 
 def other_case(key: CaseKey, place: str, reference: Reference) -> str:

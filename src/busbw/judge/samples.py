@@ -216,16 +216,12 @@ def nccl_tests_mean_ns(digests: npt.NDArray[np.void], case: int) -> float | None
 
 def spreads(record: RunRecord, samples: npt.NDArray[np.void]) -> tuple[Spread, ...]:
     """Of every good case that has samples in the record, in order."""
-    found = []
-    order = np.argsort(samples["case"], kind="stable")
-    samples = samples[order]
+    found, samples_of = [], _rows_by_case(samples)
     for result in record.results:
-        if result.status is not Status.GOOD or result.time_ns is None:
-            continue
-        first, end = np.searchsorted(samples["case"], (result.case, result.case + 1))
-        parts = case_times(result.case, record.plan.timing.time, samples[first:end])
-        if parts:
-            found.append(_spread(record.plan.cases[result.case], result, parts))
+        if result.status is Status.GOOD and result.time_ns is not None:
+            own = samples_of(result.case)
+            if parts := case_times(result.case, record.plan.timing.time, own):
+                found.append(_spread(record.plan.cases[result.case], result, parts))
     return tuple(found)
 
 

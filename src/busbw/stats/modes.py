@@ -58,8 +58,11 @@ def find_modes(values: Float64Array, least_distance: float = 0.01) -> Modes | No
     if high_centre - low_centre <= least_distance * low_centre:
         return None
     gap = nearest_rank(high, 10) - nearest_rank(low, 90)
-    # A coarse clock puts most of a group on one tick: its MAD is 0, but its spread is a tick.
-    mad = max(_mad(low, low_centre), _mad(high, high_centre), _tick(low, high))
+    # A coarse clock puts most of a group on one tick: its MAD is 0, but its spread is a tick, the smallest
+    # distance between different values of one group.
+    steps = np.concatenate((np.diff(low), np.diff(high)))
+    tick = float(np.min(steps[steps > 0])) if steps.any() else 0.0
+    mad = max(median(np.abs(low - low_centre)), median(np.abs(high - high_centre)), tick)
     if gap <= LEAST_GAP_MADS * mad:
         return None
     return Modes(
@@ -76,13 +79,3 @@ def _widest_step(ordered: Float64Array, tau: float) -> int | None:
     if 2 * least > n:
         return None
     return least + int(np.argmax(np.diff(ordered[least - 1 : n - least + 1])))
-
-
-def _tick(low: Float64Array, high: Float64Array) -> float:
-    """The smallest distance between different values of one group; 0 where each group is one value."""
-    steps = np.concatenate((np.diff(low), np.diff(high)))
-    return float(np.min(steps[steps > 0])) if steps.any() else 0.0
-
-
-def _mad(values: Float64Array, centre: float) -> float:
-    return median(np.abs(values - centre))
