@@ -7,6 +7,7 @@ of the same cases, since each log is a launch of its own.
 from __future__ import annotations
 
 import re
+import sys
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -169,13 +170,7 @@ class Failure:
 
     why: str
     cases: frozenset[CaseKey] | None = None
-    sizes: tuple[int, int] | None = None
-
-    def is_of(self, key: CaseKey) -> bool:
-        """Whether the case was asked for, as far as anybody knows."""
-        if self.cases is not None:
-            return key in self.cases
-        return self.sizes is None or self.sizes[0] <= key.size_bytes <= self.sizes[1]
+    sizes: tuple[int, int] = (0, sys.maxsize)
 
 
 @dataclass(frozen=True)
@@ -212,7 +207,11 @@ class Arm:
         asked for.
         """
         failure = self.failures.get(key.collective, self.failures.get("all"))
-        return failure.why if failure is not None and failure.is_of(key) else ""
+        if failure is None:
+            return ""
+        first, last = failure.sizes
+        is_asked = first <= key.size_bytes <= last if failure.cases is None else key in failure.cases
+        return failure.why if is_asked else ""
 
     @property
     def on_device(self) -> bool:
@@ -467,8 +466,9 @@ def failures(records: Sequence[RunRecord]) -> dict[str, Failure]:
             # A log without rows is of the operation that the user or its path names.
             named: str = record.settings.get("import", {}).get("op", "") or _label(record, "test")
             first, last = (record.source.header.get(name) for name in ("min_bytes", "max_bytes"))
-            sizes = (first, last) if isinstance(first, int) and isinstance(last, int) else None
-            found[named.removesuffix("_perf") or "all"] = Failure(why, sizes=sizes)
+            if not isinstance(first, int) or not isinstance(last, int):
+                first, last = Failure.sizes
+            found[named.removesuffix("_perf") or "all"] = Failure(why, sizes=(first, last))
         elif not record.plan.cases:
             found["all"] = Failure(why)
     return found

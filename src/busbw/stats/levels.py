@@ -77,14 +77,11 @@ class Level:
         moved = abs(float(np.median(values[-length:])) - self.middle)
         if far[length - 1] > LIMIT and moved >= LEAST_CHANGE:
             return length
-        beyond = self._beyond(values)
-        return beyond if beyond >= FAR_WINDOWS else 0
-
-    def _beyond(self, values: Float64Array) -> int:
-        """How many of the newest values in a row lie far outside, on one side of the level."""
+        # How many of the newest values in a row lie far outside, on one side of the level.
         reach = max(FAR_RANGES * float(self.ordered[-1] - self.ordered[0]), LEAST_CHANGE)
         newest = values[::-1] - self.middle
-        return max(int((side * newest > reach).cumprod().sum()) for side in (1, -1))
+        beyond = max(int((side * newest > reach).cumprod().sum()) for side in (1, -1))
+        return beyond if beyond >= FAR_WINDOWS else 0
 
     def power(self, loss: float, windows: int, earlier: int) -> float:
         """Probability that a loss of bandwidth (a share of it) over so many whole windows is seen, where so
@@ -185,7 +182,11 @@ class LevelWatch:
         newest = self._left[-max(_LEAST_RETURN, self._block // 2) :]
         middle = float(np.median(newest))
         if abs(middle - change.before) < abs(middle - change.after):
-            stays = self._return(change)
+            # How many of the windows since belong to the change: the split that fits both levels best.
+            left = np.array(self._left)
+            inside, outside = np.abs(left - change.after), np.abs(left - change.before)
+            costs = np.cumsum(inside) + outside.sum() - np.cumsum(outside)
+            stays = int(costs.argmin()) + 1
             last = change.first + stays - 1
             over = replace(change, last=last, after=float(np.median(self._left[:stays])))
             self._level += self._left[stays:]
@@ -194,10 +195,3 @@ class LevelWatch:
         if len(self._left) >= SETTLED:
             self._level, self._left, self._change = self._left, [], None
         return None
-
-    def _return(self, change: Change) -> int:
-        """How many of the windows since belong to the change: the split that fits both levels best."""
-        left = np.array(self._left)
-        inside, outside = np.abs(left - change.after), np.abs(left - change.before)
-        costs = np.cumsum(inside) + outside.sum() - np.cumsum(outside)
-        return int(costs.argmin()) + 1
