@@ -155,9 +155,7 @@ def compare(arms: Sequence[Arm], rule: Rule | None = None, prior: Prior | None =
 
 
 def compare_all(
-    groups: Sequence[Sequence[Arm]],
-    rule: Rule | None = None,
-    priors: Sequence[Prior | None] | None = None,
+    groups: Sequence[Sequence[Arm]], rule: Rule | None = None, priors: Sequence[Prior | None] | None = None
 ) -> tuple[Comparison, ...]:
     """Several comparisons that are read together, as those of one series on several numbers of nodes: each
     has its baseline and its prior (None: the defaults), and q is over the rows of all. Raises UsageError as

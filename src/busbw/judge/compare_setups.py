@@ -8,15 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from busbw.judge.compare import ComparedCase, Comparison, Verdict
-from busbw.judge.compare_arms import (
-    Arm,
-    CaseKey,
-    Failure,
-    Observed,
-    cases_of,
-    make_arm,
-    of_launches,
-)
+from busbw.judge.compare_arms import Arm, CaseKey, Failure, Observed, cases_of, make_arm, of_launches
 from busbw.model.record import RunRecord
 from busbw.model.result import Status
 from busbw.plan.setups import Setup

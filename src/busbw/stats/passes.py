@@ -67,11 +67,7 @@ def estimate_over(passes: Sequence[Float64Array], confidence: float) -> Estimate
         half = student_quantile((1 + BETWEEN_CONFIDENCE) / 2, count - 1) * scatter / math.sqrt(count)
         low, high = mean - half, mean + half
     return replace(
-        pooled,
-        low=max(0.0, min(pooled.low, low)),
-        high=max(pooled.high, high),
-        attained=True,
-        moved=moved,
+        pooled, low=max(0.0, min(pooled.low, low)), high=max(pooled.high, high), attained=True, moved=moved
     )
 
 
