@@ -199,12 +199,6 @@ class Spread:
         """The case's time."""
         return self.result.time_ns or 0.0
 
-    @property
-    def tail_shifts_mean(self) -> bool:
-        """Whether slow samples lift the mean out of the median's interval."""
-        high_ns = self.result.high_ns
-        return self.far > 0 and high_ns is not None and self.mean_ns > high_ns
-
 
 def nccl_tests_mean_ns(digests: npt.NDArray[np.void], case: int) -> float | None:
     """What nccl-tests would print of a case: the mean over its calls on each rank, then the mean over ranks

@@ -43,11 +43,6 @@ class BytePaths:
         domains = {self.domains.get(host, "") for host in hosts}
         return len(hosts) > 1 and len(domains) == 1 and "" not in domains
 
-    def partly_joined(self, hosts: frozenset[str]) -> bool:
-        """Whether some of them share a domain: then a host is no unit of what must move over NICs."""
-        known = [domain for host in hosts if (domain := self.domains.get(host))]
-        return len(set(known)) < len(known)
-
     @property
     def network_reduces(self) -> bool:
         """Whether switches were allowed to reduce (SHARP)."""
@@ -177,13 +172,6 @@ class Fellows:
         return _busier(self.links) / self.links[0].seconds / 1e9
 
     @property
-    def line_gb_per_s(self) -> float | None:
-        """The line rate of all of them together; None where one's is not known."""
-        rates = [use.link.gb_per_s for use in self.links]
-        known = [rate for rate in rates if rate]
-        return sum(known) if len(known) == len(rates) else None
-
-    @property
     def call_bytes(self) -> float:
         """What a call moved through all of them, in the busier direction."""
         return _busier(self.links) / self.calls
@@ -247,7 +235,8 @@ def _must(
     if nvlink:
         near = len(hosts) == 1 or (ways.joined(hosts) and ways.nodes <= len(hosts))
         return gpu_bytes(*what) if near else None
-    if ways.partly_joined(hosts):
+    domains = [domain for host in hosts if (domain := ways.domains.get(host))]
+    if len(set(domains)) < len(domains):  # a host is no unit of what must move over NICs then
         return None
     nodes = max(ways.nodes, len(hosts))
     must = node_bytes(*what, nodes, network_reduces=ways.network_reduces)

@@ -62,17 +62,14 @@ class Level:
         upto = np.searchsorted(self.ordered, values, side="right")
         return np.asarray(_quantiles(2 * len(self.ordered))[below + upto], np.float64)
 
-    def deviations(self, values: Float64Array) -> Float64Array:
-        """Of the newest 1, 2, 3, ... values together, in standard errors of the sum of their scores."""
-        count = np.arange(1, len(values) + 1)
-        sums = np.cumsum(self.scores(values)[::-1])
-        return np.asarray(sums / np.sqrt(count * self.tau * (1 + count / len(self.ordered))), np.float64)
-
     def block(self, values: Float64Array) -> int:
         """How many of the newest values have left the level: the block that is furthest from it; 0 where
         none is far enough.
         """
-        far = np.abs(self.deviations(values))
+        # Of the newest 1, 2, 3, ... values together, in standard errors of the sum of their scores.
+        count = np.arange(1, len(values) + 1)
+        sums = np.cumsum(self.scores(values)[::-1])
+        far = np.abs(sums / np.sqrt(count * self.tau * (1 + count / len(self.ordered))))
         length = int(far.argmax()) + 1
         moved = abs(float(np.median(values[-length:])) - self.middle)
         if far[length - 1] > LIMIT and moved >= LEAST_CHANGE:

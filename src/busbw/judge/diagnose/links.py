@@ -332,7 +332,8 @@ def _rates(subject: Subject, groups: Sequence[Fellows]) -> str:
     group = max(groups, key=lambda each: each.gb_per_s)
     used, links = max(len(group.used), 1), len(group.links)
     words = f"{used} x {group.gb_per_s / used:.3g} GB/s"
-    line = group.line_gb_per_s
+    rates = [use.link.gb_per_s for use in group.links]
+    line = sum(rate or 0.0 for rate in rates) if all(rates) else None
     if line is None and group.kind != NVLINK and subject.wires.nics == links:
         line = subject.wires.network_gb_per_s  # what is known of such a machine, where its driver is silent
     if line:

@@ -109,7 +109,8 @@ def _modes(found: Sequence[Spread]) -> Iterator[Conclusion]:
 
 def _tails(found: Sequence[Spread]) -> Iterator[Conclusion]:
     """How far slow samples take the mean from the median. It is no answer: the headline is the median."""
-    lifted = [each for each in found if each.tail_shifts_mean]
+    bounded = [(each, each.result.high_ns) for each in found]
+    lifted = [each for each, high in bounded if each.far and high is not None and each.mean_ns > high]
     if not lifted:
         return
     worst = max(lifted, key=lambda each: each.mean_ns / each.headline_ns)
