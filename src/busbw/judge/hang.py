@@ -291,13 +291,17 @@ def _judge_group(group: Group) -> HangAnswer | None:
         *(RankState((rank,), "", "different call", _call(there[rank])) for rank in odd),
         *_states((rank, ("", each.state, f"{each.operation} {each.number:,}")) for rank, each in usual),
     )
-    dumps = f"dumps of {len(group.entries)} of {counted(len(group.members), 'rank')}"
+    evidence = [f"dumps of {len(group.entries)} of {counted(len(group.members), 'rank')}"]
+    # Where the call was made, of one rank of each kind: the places outside PyTorch.
+    called = (*odd[:1], *[rank for rank in there if rank not in odd][:1])
+    places = {rank: [each for each in there[rank].frames if _PYTORCH not in each] for rank in called}
+    evidence += [f"rank {rank} called it in {first_of(own, 3, ' < ')}" for rank, own in places.items() if own]
     answer, following = _words_of(group, there, absent, silent, odd)
     return HangAnswer(
         is_hung=True if absent or odd else None,
         answer=answer,
         states=rows,
-        evidence=(dumps, *_frames(there, odd)),
+        evidence=tuple(evidence),
         unseen=_RECORDER_UNSEEN,
         next=following,
     )
@@ -349,15 +353,6 @@ def _call(each: Recorded) -> str:
 def _last_of(group: Group, rank: int) -> str:
     entries = group.entries[rank]
     return f"{entries[max(entries)].operation} {max(entries):,}" if entries else "nothing in this group"
-
-
-def _frames(there: Mapping[int, Recorded], odd: Sequence[int]) -> Iterator[str]:
-    """Where the call was made, of one rank of each kind: the places outside PyTorch."""
-    usual = next((rank for rank in there if rank not in odd), None)
-    for rank in (*odd[:1], *(() if usual is None else (usual,))):
-        own = [frame for frame in there[rank].frames if _PYTORCH not in frame]
-        if own:
-            yield f"rank {rank} called it in {first_of(own, 3, ' < ')}"
 
 
 def _some(ranks: Sequence[int]) -> str:

@@ -262,18 +262,13 @@ def _apart(arm: Arm, kind: MadeWith, reference: Reference, *, named: bool) -> st
     unknown = not kind.nodes or not reference.nodes
     if (unknown and not named) or (not unknown and kind.nodes != reference.nodes):
         return f"it has {reference.nodes or 'unknown'} nodes, the run {kind.nodes or 'does not say'}"
-    return _other_device(kind.device, reference, named=named)
-
-
-def _other_device(device: str, reference: Reference, *, named: bool) -> str:
-    family = {word.upper() for word in _WORDS.findall(reference.device)}
-    words = {word.upper() for word in _WORDS.findall(device)}
+    family, words = ({word.upper() for word in _WORDS.findall(each.device)} for each in (reference, kind))
     is_told = bool(words) and "GRAPHICS" not in words  # what NVML calls a GPU that it does not know
     if reference.kind == "saved":
-        same = device == reference.device or (named and not (is_told and reference.device))
+        same = kind.device == reference.device or (named and not (is_told and reference.device))
     else:
         same = bool(family & words) and words & _CARDS <= family if is_told else named
-    return "" if same else f"it is of {reference.device}, the run of {device or 'an unnamed device'}"
+    return "" if same else f"it is of {reference.device}, the run of {kind.device or 'an unnamed device'}"
 
 
 def other_version(versions: str, reference: Reference) -> str:

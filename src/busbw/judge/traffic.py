@@ -300,7 +300,14 @@ def _fellows(
 ) -> Fellows:
     calls = sum(window.calls for window in windows)
     seconds = sum(window.seconds for window in windows[1:])
-    noise = _noise(windows, links)
+    # How far the bytes of a call in one window lie from those in all, at most.
+    per_call = [
+        sum(max(link.sent_bytes[at], link.received_bytes[at]) for link in links) / window.calls
+        for at, window in enumerate(windows)
+        if window.calls
+    ]
+    mean = sum(per_call) / len(per_call) if per_call else 0.0
+    noise = max(abs(value / mean - 1) for value in per_call) if mean else 0.0
     bytes_ = [(_net(windows, link.sent_bytes), _net(windows, link.received_bytes)) for link in links]
     even = sum(max(pair) for pair in bytes_) / len(links)
     # A link that takes part carries at least an even share of one call, and more than what the whole
@@ -327,17 +334,6 @@ def _net(windows: Sequence[Window], counted: Sequence[int]) -> float:
     before = counted[0] / windows[0].seconds
     busy = sum(window.seconds for window in windows[1:])
     return max(0.0, sum(counted[1:]) - before * busy)
-
-
-def _noise(windows: Sequence[Window], links: Sequence[Link]) -> float:
-    """How far the bytes of a call in one window lie from those in all, at most; 0 where nothing flowed."""
-    per_call = [
-        sum(max(link.sent_bytes[at], link.received_bytes[at]) for link in links) / window.calls
-        for at, window in enumerate(windows)
-        if window.calls
-    ]
-    mean = sum(per_call) / len(per_call) if per_call else 0.0
-    return max((abs(value / mean - 1) for value in per_call), default=0.0) if mean else 0.0
 
 
 def _busier(uses: Sequence[LinkUse]) -> float:

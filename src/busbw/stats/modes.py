@@ -49,10 +49,11 @@ def find_modes(values: Float64Array, least_distance: float = 0.01) -> Modes | No
     samples: those come closer the more samples there are. Groups whose centres are less than
     ``least_distance`` of the lower one apart do not count: they fit into the interval of the median.
     """
-    ordered = np.sort(values)
-    split = _widest_step(ordered, autocorrelation_time(values))
-    if split is None:
-        return None
+    ordered, n = np.sort(values), len(values)
+    least = max(math.ceil(LEAST_SHARE * n), math.ceil(LEAST_IN_MODE * autocorrelation_time(values)))
+    if 2 * least > n:
+        return None  # too few for two groups
+    split = least + int(np.argmax(np.diff(ordered[least - 1 : n - least + 1])))
     low, high = ordered[:split], ordered[split:]
     low_centre, high_centre = median(low), median(high)
     if high_centre - low_centre <= least_distance * low_centre:
@@ -66,16 +67,7 @@ def find_modes(values: Float64Array, least_distance: float = 0.01) -> Modes | No
     if gap <= LEAST_GAP_MADS * mad:
         return None
     return Modes(
-        Mode(len(low) / len(ordered), low_centre),
-        Mode(len(high) / len(ordered), high_centre),
+        Mode(len(low) / n, low_centre),
+        Mode(len(high) / n, high_centre),
         gap / mad if mad else None,
     )
-
-
-def _widest_step(ordered: Float64Array, tau: float) -> int | None:
-    """How many samples lie below the step; None where there are too few for two groups."""
-    n = len(ordered)
-    least = max(math.ceil(LEAST_SHARE * n), math.ceil(LEAST_IN_MODE * tau))
-    if 2 * least > n:
-        return None
-    return least + int(np.argmax(np.diff(ordered[least - 1 : n - least + 1])))
