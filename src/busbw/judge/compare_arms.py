@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
@@ -239,20 +239,22 @@ def make_arm(name: str, records: Sequence[RunRecord]) -> Arm:
             launched[key].append(record)
     with_cases = [record for record in records if record.results] or list(records)
     flags, settings = (*DEFINING_FLAGS, *BUFFER_FLAGS), with_cases[0].settings
+    facts = {name: ", ".join(_said(of, records)) for name, of in _FACTS.items()}
+    mixed = {"versions": _said(version_label, records), "devices": _said(device, records)}
     return Arm(
         name=name,
         ranks=_one(name, "ranks", {ranks(record) for record in with_cases}),
         nodes=max(map(nodes, records)),
         definition=str(_one(name, "time", {definition(record) for record in with_cases})),
         buffers=", ".join(sorted({buffers(record) for record in with_cases})),
-        facts=_facts(records),
+        facts={name: text for name, text in facts.items() if text},
         cases={key: of_launches(found) for key, found in sorted(parts.items())},
         series=str(records[0].settings.get(SERIES, "")) if len(records) == 1 else "",
         failures=failures(records),
         flags={flag: settings[flag] for flag in flags if flag in settings},
         rotated_bytes=rotated_bytes(with_cases),
         lacking=tuple(lacking(records)),
-        mixed=tuple(_mixed(records)),
+        mixed=tuple(f"{name} {' and '.join(each)}" for name, each in mixed.items() if len(each) > 1),
         merged=tuple(_merged(launched.values())),
         where=_one(name, "groups", {where(record) for record in with_cases}),
         measured_with=tuple(map(measured_with, with_cases)),
@@ -370,32 +372,17 @@ def buffers(record: RunRecord) -> str:
     return (record.method.buffers if record.method is not None else "") or NOT_STATED
 
 
-def _facts(records: Sequence[RunRecord]) -> dict[str, str]:
-    """What names an arm's software and machine, each once."""
-    found = {
-        "version": {version(record) for record in records},
-        "device": {device(record) for record in records},
-        "backend": {record.plan.backend for record in records},
-        "created": {day(record) for record in records},
-    }
-    return {name: ", ".join(sorted(values - {""})) for name, values in found.items() if values - {""}}
+def _said(of: Callable[[RunRecord], str], records: Sequence[RunRecord]) -> list[str]:
+    """What records say of themselves, each once."""
+    return sorted({of(record) for record in records} - {""})
 
 
-def _mixed(records: Sequence[RunRecord]) -> Iterator[str]:
-    for what, of in (("versions", version_label), ("devices", device)):
-        values = {of(record) for record in records} - {""}
-        if len(values) > 1:
-            yield f"{what} {' and '.join(sorted(values))}"
-
-
-def _merged(launched: Iterable[Sequence[RunRecord]]) -> Iterator[str]:
+def _merged(launched: Collection[Sequence[RunRecord]]) -> Iterator[str]:
     """Of launches that became one number: that they are of several days, or were on several nodes."""
-    cases = list(launched)
     for what, of in (("of", day), ("on", lambda record: first_of(nodes_of(record), _MOST_SHOWN, ","))):
-        several = ({of(record) for record in records} - {""} for records in cases)
-        values = next((each for each in several if len(each) > 1), None)
-        if values is not None:
-            told = first_of(sorted(values), _MOST_SHOWN, " and ")
+        several = (values for records in launched if len(values := _said(of, records)) > 1)
+        if values := next(several, []):
+            told = first_of(values, _MOST_SHOWN, " and ")
             yield f"its launches {what} {told} are merged into one number a size"
 
 
@@ -407,6 +394,15 @@ def day(record: RunRecord) -> str:
         return record.created[:10]
     stamp = _DATE.match(_label(record, "stamp"))
     return "-".join(stamp.groups()) if stamp is not None else ""
+
+
+# What names an arm's software and machine.
+_FACTS: Final[Mapping[str, Callable[[RunRecord], str]]] = {
+    "version": version,
+    "device": device,
+    "backend": lambda record: record.plan.backend,
+    "created": day,
+}
 
 
 def _one(name: str, what: str, values: set[T]) -> T:

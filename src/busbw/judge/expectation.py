@@ -3,7 +3,7 @@
 Only what matches is compared: operation, type, number of ranks, nodes and device where both are known. A run
 is *below* where the ratio of the two geometric means over launches is under the tolerance (95 %; 90 % of one
 launch) and under what equal launches reach but for one case in 1,000. How launches differ comes from this
-machine's history, moderated by the launches at hand (``stats.moderated``). Else it is *as expected*, and what
+machine's history, moderated by the launches at hand (``stats.launches``). Else it is *as expected*, and what
 loss would not have shown is said beside it. "No reference" is an answer too.
 """
 
@@ -32,8 +32,7 @@ from busbw.model.case import LARGE
 from busbw.model.network import said_in, said_words
 from busbw.model.record import DOUBTS, RunRecord
 from busbw.model.result import Status
-from busbw.stats.launches import launch_interval
-from busbw.stats.moderated import Moderated, least_share, moderated, pooled
+from busbw.stats.launches import Moderated, launch_interval, least_share, moderated, pooled
 from busbw.stats.ratio import of_neighbours
 
 

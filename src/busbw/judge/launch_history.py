@@ -29,7 +29,7 @@ from busbw.judge.scatter import SMALL, Prior, Scatter, SizeClass, size_class
 from busbw.model.case import LARGE
 from busbw.model.history import KeptCase, Launch, Measured, Testbed
 from busbw.model.record import RunRecord, RunStatus
-from busbw.stats.moderated import moderated
+from busbw.stats.launches import moderated
 from busbw.units import counted
 
 EARLIER_RUNS: Final = "earlier-runs"  # how references of them are named

@@ -2,7 +2,7 @@
 
 Times scatter by factors, so everything is about logarithms. The unit is the launch: placement, addresses and
 a library's choices change between launches and not within one. Few launches say little of their scatter, so
-it is moderated by what is known of other launches (``stats.moderated``).
+it is moderated by what is known of other launches (``stats.launches``).
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from itertools import pairwise
 from statistics import NormalDist, fmean, median, stdev
 from typing import Final
 
-from busbw.stats.launches import CONFIDENCE, student_cdf, student_quantile
-from busbw.stats.moderated import Moderated, moderated
+from busbw.stats.launches import CONFIDENCE, Moderated, moderated, student_cdf, student_quantile
 
 SCATTER_LEVEL: Final = 0.001  # launches that scatter so unlikely are not those that were known
 # Launches of one side that follow each other share what drifts, so more of them do not narrow the interval.
