@@ -338,10 +338,8 @@ def _measured(key: CaseKey, seen: Observed, arm: Arm) -> Judged:
     of their times, as a reference's is.
     """
     judged = Judged(key, Judgement.NO_REFERENCE, "")
-    if not seen.times_ns or arm.ranks < 2:
-        return judged
     busbw, time_ns = seen.busbw_gb_per_s, seen.time_ns
-    if busbw is None or time_ns is None:
+    if busbw is None or time_ns is None or arm.ranks < 2:
         return judged
     bytes_ = busbw * time_ns  # busbw = these bytes / time, whatever the operation
     interval = launch_interval(seen.times_ns)
@@ -414,8 +412,7 @@ def _with_limits(
     cases: Sequence[Judged], records: Sequence[RunRecord], wires: Wires, nodes: int
 ) -> tuple[Judged, ...]:
     """What the wires allow in each case. Where one case shows that the limit is wrong, no other has one."""
-    first = records[0]
-    layout = rank_placement(first, nodes)
+    layout = rank_placement(records[0], nodes)
     # What was observed of each case; nothing is inferred from settings.
     algorithms = {
         compare_arms.key_of(record.plan.cases[result.case], record): result.algorithm
@@ -429,11 +426,8 @@ def _with_limits(
         speeds = case.measured_gb_per_s, case.low_gb_per_s
         bound = limit(case.key.collective, algorithm, layout, wires, *speeds)
         found.append(replace(case, limit=bound, algorithm=algorithm))
-    limits = [case.limit for case in found if case.limit is not None]
-    wrong = next((each for each in limits if each.refuted), None)
-    if wrong is None:
-        return tuple(found)
+    wrong = next((case.limit for case in found if case.limit is not None and case.limit.refuted), None)
     return tuple(
-        replace(case, limit=wrong) if case.limit and case.limit.busbw_gb_per_s is not None else case
+        replace(case, limit=wrong) if wrong and case.limit and case.limit.busbw_gb_per_s is not None else case
         for case in found
     )
