@@ -26,7 +26,7 @@ from typing import Final
 from busbw.errors import UsageError
 from busbw.judge.compare_arms import BUFFER_FLAGS, DEFINING_FLAGS, Arm, CaseKey, Observed, without_flags
 from busbw.judge.measured_with import otherwise
-from busbw.judge.rotation import Nearer, nearer, said_of_arms
+from busbw.judge.rotation import Nearer, nearer
 from busbw.judge.scatter import Prior, Scatter, SizeClass, beside, size_class
 from busbw.model.result import Status
 from busbw.plan.flags.flag import flag_of
@@ -41,7 +41,7 @@ from busbw.stats.ratio import (
     of_neighbours,
     ratio,
 )
-from busbw.units import first_of
+from busbw.units import first_of, format_flag_size, format_size
 
 UNLIKE: Final = "the two sides timed different things: ranked only"
 _MOST_TOLD: Final = 6  # variables of a run that a note names
@@ -328,19 +328,17 @@ def differences(baseline: Arm, arm: Arm) -> list[str]:
     if any(name in varied for name in DEFINING_FLAGS):
         ours, theirs = without_flags(ours), without_flags(theirs)
     if ours != theirs:
-        found.append(
-            f"{arm.name}: times are {arm.definition}, those of {baseline.name} {baseline.definition}"
-        )
+        found.append(f"times are {arm.definition}, those of {baseline.name} {baseline.definition}")
     if baseline.nodes and arm.nodes and baseline.nodes != arm.nodes:
-        found.append(f"{arm.name}: {arm.nodes} nodes, {baseline.name} {baseline.nodes}")
+        found.append(f"{arm.nodes} nodes, {baseline.name} {baseline.nodes}")
     if baseline.where != arm.where and baseline.cases and arm.cases:
         told = (one.where or "without groups" for one in (arm, baseline))
-        found.append(f"{arm.name}: groups are {next(told)}, those of {baseline.name} {next(told)}")
-    found += [f"{arm.name}: {one.name} is of {text}" for one in (baseline, arm) for text in one.mixed]
+        found.append(f"groups are {next(told)}, those of {baseline.name} {next(told)}")
+    found += [f"{one.name} is of {text}" for one in (baseline, arm) for text in one.mixed]
     known = {baseline.buffers, arm.buffers} - {"not stated"}
     if len(known) > 1 and not any(name in varied for name in BUFFER_FLAGS):
-        found.append(f"{arm.name}: buffers are {arm.buffers}, those of {baseline.name} {baseline.buffers}")
-    return found
+        found.append(f"buffers are {arm.buffers}, those of {baseline.name} {baseline.buffers}")
+    return [f"{arm.name}: {text}" for text in found]
 
 
 def _varied(baseline: Arm, arm: Arm) -> dict[str, tuple[object, object]]:
@@ -369,24 +367,28 @@ def notes_of(baseline: Arm, arm: Arm) -> list[str]:
     found = []
     if ours != theirs:
         found.append(
-            f"{arm.name}: other sweep: {len(ours & theirs)} cases in both, {len(ours - theirs)} only in"
-            f" {baseline.name}, {len(theirs - ours)} only in {arm.name}"
+            f"other sweep: {len(ours & theirs)} cases in both, {len(ours - theirs)} only in {baseline.name},"
+            f" {len(theirs - ours)} only in {arm.name}"
         )
     for name in ("device", "backend"):
         before, after = baseline.facts.get(name, ""), arm.facts.get(name, "")
         if before and after and before != after:
-            found.append(f"{arm.name}: {name} {after}, {baseline.name} has {before}")
+            found.append(f"{name} {after}, {baseline.name} has {before}")
     is_series = baseline.series and baseline.series == arm.series  # which says itself what it varies
     if not is_series and (other := list(otherwise(arm.measured_with, baseline.measured_with))):
-        found.append(f"{arm.name}: measured with {first_of(other, _MOST_TOLD)}")
+        found.append(f"measured with {first_of(other, _MOST_TOLD)}")
     if words := _varied_words(baseline, arm):
-        found.append(f"{arm.name}: the same operation with {words}; that is what its verdicts are about")
+        found.append(f"the same operation with {words}; that is what its verdicts are about")
         if "cudagraph" in _varied(baseline, arm):
-            found.append(f"{arm.name}: a graph is replayed by the device, other calls are issued by the host")
-    common = ours & theirs
-    if any(_cached(baseline, arm, key) is not Nearer.NEITHER for key in common):
-        found.append(said_of_arms(arm.name, arm.rotated_bytes, baseline.name, baseline.rotated_bytes))
-    return [*found, *failures_of(arm), *left_out(arm)]
+            found.append("a graph is replayed by the device, other calls are issued by the host")
+    if any(_cached(baseline, arm, key) is not Nearer.NEITHER for key in ours & theirs):
+        sizes = arm.rotated_bytes, baseline.rotated_bytes
+        own, other_size = map(format_size, sizes)
+        found.append(
+            f"calls rotated through {own}, those of {baseline.name} through {other_size}, and caches may hold"
+            f" the smaller: measure both with -e {format_flag_size(max(sizes))}"
+        )
+    return [*(f"{arm.name}: {text}" for text in found), *failures_of(arm), *left_out(arm)]
 
 
 def failures_of(arm: Arm) -> list[str]:

@@ -67,12 +67,3 @@ def cached(ours: int, reference: Reference, size_bytes: int) -> tuple[str, bool]
         f" {format_size(ours)}, and caches hold the smaller: measure with -e {format_flag_size(theirs)}"
     )
     return why, near is Nearer.SECOND
-
-
-def said_of_arms(name: str, own: int, baseline: str, before: int) -> str:
-    """Of two arms that rotated through unlike numbers of bytes, how to have them alike."""
-    return (
-        f"{name}: calls rotated through {format_size(own)}, those of {baseline} through"
-        f" {format_size(before)}, and caches may hold the smaller: measure both with -e"
-        f" {format_flag_size(max(own, before))}"
-    )

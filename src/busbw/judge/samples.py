@@ -16,7 +16,7 @@ import numpy.typing as npt
 from busbw.errors import UsageError
 from busbw.model.case import Case
 from busbw.model.record import RunRecord
-from busbw.model.result import CaseResult, Status
+from busbw.model.result import CaseResult
 from busbw.model.sample import EXCLUDING, HEADLINE, MAX_OVER_RANKS, MIN_OVER_RANKS, SampleFlag
 from busbw.stats.interval import Float64Array
 from busbw.stats.modes import Modes, find_modes
@@ -211,11 +211,9 @@ def nccl_tests_mean_ns(digests: npt.NDArray[np.void], case: int) -> float | None
 def spreads(record: RunRecord, samples: npt.NDArray[np.void]) -> tuple[Spread, ...]:
     """Of every good case that has samples in the record, in order."""
     found, samples_of = [], _rows_by_case(samples)
-    for result in record.results:
-        if result.status is Status.GOOD and result.time_ns is not None:
-            own = samples_of(result.case)
-            if parts := case_times(result.case, record.plan.timing.time, own):
-                found.append(_spread(record.plan.cases[result.case], result, parts))
+    for case, result in record.timed:
+        if parts := case_times(case.index, record.plan.timing.time, samples_of(case.index)):
+            found.append(_spread(case, result, parts))
     return tuple(found)
 
 
