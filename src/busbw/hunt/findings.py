@@ -73,11 +73,7 @@ def findings(field: Field, verdict: HuntVerdict) -> tuple[Finding, ...]:
         elif len(field.names) < LEAST_PARTS:
             hint = "`busbw pairs` shows every pair"
         found.append(Finding(Severity.WARNING, claim, hint=hint, check=CHECK))
-    return (*found, *_of_fabric(field, verdict), *_not_covered(verdict), *left_out(field))
-
-
-def _of_fabric(field: Field, verdict: HuntVerdict) -> list[Finding]:
-    """Paths that are not alike, which is nobody's fault."""
+    # Paths that are not alike are nobody's fault.
     claims = [
         f"paths differ: {_WORDS[metric].apart} between {_names(field, one)} and {_names(field, other)}"
         for metric, groups in verdict.near.items()
@@ -87,7 +83,8 @@ def _of_fabric(field: Field, verdict: HuntVerdict) -> list[Finding]:
         f"between switches: {_share(metric, share)} {_WORDS[metric].apart} than within one, of all of them"
         for metric, share in verdict.longer.items()
     ]
-    return [Finding(Severity.INFO, claim, check=CHECK) for claim in claims]
+    found += [Finding(Severity.INFO, claim, check=CHECK) for claim in claims]
+    return (*found, *_not_covered(verdict), *left_out(field))
 
 
 def _of_suspect(field: Field, suspect: Suspect) -> Finding:

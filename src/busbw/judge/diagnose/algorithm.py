@@ -8,8 +8,7 @@ from itertools import groupby
 from typing import Final, NamedTuple
 
 from busbw.errors import UsageError
-from busbw.judge.diagnose import logs
-from busbw.judge.diagnose.subject import Subject, concluded
+from busbw.judge.diagnose.subject import Subject, concluded, hint_of_tool
 from busbw.judge.traffic import settings_of
 from busbw.model.collective import COLLECTIVES
 from busbw.model.conclusion import Answer, Conclusion, Fact, Question
@@ -111,7 +110,7 @@ def conclusions(subject: Subject) -> Iterator[Conclusion]:
 def _hint(subject: Subject) -> str:
     record = subject.record
     if record.source is not None:
-        return logs.hint(record.source.tool, Question.ALGORITHM)
+        return hint_of_tool(record.source.tool, Question.ALGORITHM)
     if record.plan.backend != "nccl":
         return "MPI does not report its algorithm; check its tuning variables"
     if "algorithm" in record.plan.evidence:

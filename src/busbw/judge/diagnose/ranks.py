@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from statistics import NormalDist, median
 from typing import Final
 
-from busbw.judge.diagnose import logs, profiled
-from busbw.judge.diagnose.subject import Subject, concluded
+from busbw.judge.diagnose import profiled
+from busbw.judge.diagnose.subject import Subject, concluded, hint_of_tool
 from busbw.judge.ranks import Order, RankTable, rank_table
 from busbw.model.case import Case
 from busbw.model.conclusion import Answer, Conclusion, Fact, Question
@@ -55,7 +55,7 @@ def conclusions(subject: Subject) -> Iterator[Conclusion]:
         source = subject.record.source
         yield concluded(
             "the times of single ranks are not known",
-            hint=logs.hint(source.tool, Question.RANKS) if source is not None else "",
+            hint=hint_of_tool(source.tool, Question.RANKS) if source is not None else "",
             check="ranks.spread",
         )
         return
