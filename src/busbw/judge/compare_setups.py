@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from operator import attrgetter
 
 from busbw.judge.compare import ComparedCase, Comparison, Verdict
 from busbw.judge.compare_arms import Arm, CaseKey, Failure, Observed, cases_of, make_arm, of_launches
@@ -177,9 +178,10 @@ def choices(comparison: Comparison) -> tuple[Recommendation, ...]:
         by_case[row.key].append(row)
     made = [_choice(comparison, key, rows) for key, rows in sorted(by_case.items())]
     # A range ends where there is nobody to take, too.
+    curve = attrgetter("operation", "dtype", "op", "root", "placement", "setup")
     ranges = [
         [each for each in alike if each is not None]
-        for _, alike in groupby(made, key=lambda each: each and _everywhere(each))
+        for _, alike in groupby(made, key=lambda each: each and curve(each))
     ]
     return tuple(
         replace(
@@ -191,11 +193,6 @@ def choices(comparison: Comparison) -> tuple[Recommendation, ...]:
         for own in ranges
         if own
     )
-
-
-def _everywhere(one: Recommendation) -> Recommendation:
-    """What is equal where one range goes on."""
-    return replace(one, first_bytes=0, last_bytes=0, least_speedup=0.0, most_speedup=0.0)
 
 
 def _choice(comparison: Comparison, key: CaseKey, rows: Sequence[ComparedCase]) -> Recommendation | None:

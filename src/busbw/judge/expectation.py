@@ -300,8 +300,9 @@ def _judge(key: CaseKey, seen: Observed, asked: _Asked) -> Judged:
         for reference in own
         if (expected := value_at(reference, key.size_bytes, key.placement)) is not None
     ]
-    # First the one with the most launches, then with the exact size, then the newest.
-    known.sort(key=lambda pair: (pair[1].launches, not pair[1].interpolated, pair[0].day), reverse=True)
+    # What counts least is sorted by first: the newest (one without a date is none), the exact size, launches.
+    known.sort(key=lambda pair: pair[0].date if pair[0].date[:1].isdecimal() else "", reverse=True)
+    known.sort(key=lambda pair: (pair[1].launches, not pair[1].interpolated), reverse=True)
     if known:
         return _agreed([_against(judged, seen, reference, expected, asked) for reference, expected in known])
     why = f"no reference has {key.placement}"

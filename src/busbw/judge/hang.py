@@ -239,9 +239,6 @@ def _next(pid: int, host: str, process: ProcessSeen | None) -> str:
     return f"`py-spy dump --pid {pid}` (Python) or `gdb -p {pid}` on {host} shows where its program is"
 
 
-# ---- one process ---------------------------------------------------------------------------------------
-
-
 def judge_process(pid: int, host: str, process: ProcessSeen, silent: str) -> HangAnswer:
     """What the kernel alone says of a process; ``silent``: who else was asked, and did not answer."""
     state = _STATES.get(process.state)

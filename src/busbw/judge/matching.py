@@ -133,9 +133,14 @@ def match(
     """Hold every reference against a run; see ``expectation.expect``."""
     itself = next((reference for reference in known if reference.name == kind.known_as), None)
     session = attrgetter("source", "machine", "date", "versions")  # of measuring
+    names = {record.run_id for record in records if record.source is None}
     fitting, reasons, near, said = [], {}, {}, []
     for each in references:
-        own, apart = _own(records, each), _apart(arm, kind, each, named=named)
+        # A run is no reference for itself: a log by its content, a run of busbw by its name.
+        own = THIS_LOG if any(_is_its_log(record, each) for record in records) else ""
+        if each.kind == "saved" and not names.isdisjoint(each.source.split(", ")):
+            own = "it is this very run"
+        apart = _apart(arm, kind, each, named=named)
         cases = [other_case(key, arm.where, each) for key in arm.cases if key.collective == each.operation]
         why = (
             own
@@ -204,17 +209,6 @@ def _is_its_log(record: RunRecord, reference: Reference) -> bool:
         for key in common
         for time in rows[key]
     )
-
-
-def _own(records: Sequence[RunRecord], reference: Reference) -> str:
-    """A run is no reference for itself: a log by its content, a run of busbw by its name."""
-    for record in records:
-        if record.source is not None:
-            if _is_its_log(record, reference):
-                return THIS_LOG
-        elif reference.kind == "saved" and record.run_id in reference.source.split(", "):
-            return "it is this very run"
-    return ""
 
 
 def _tuned_otherwise(kind: MadeWith, reference: Reference) -> str:

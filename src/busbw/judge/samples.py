@@ -23,8 +23,6 @@ from busbw.stats.modes import Modes, find_modes
 from busbw.stats.outliers import count_outliers, exclude
 from busbw.stats.percentile import least_samples, percentile
 
-# How the samples of a case spread: bins for a histogram, percentiles, and whether there are two modes.
-
 PERCENTS: Final = (50.0, 95.0, 99.0)
 # From this ratio of largest to least on, equal widths would put nearly everything into the first bin.
 _LOG_RATIO: Final = 10.0
@@ -150,9 +148,6 @@ def _distribution(case: int, times: Times) -> Distribution:
         percentiles=tuple(Percentile(p, percentile(times.kept_ns, p), least_samples(p)) for p in PERCENTS),
         modes=tuple(ModeShare(mode.centre, mode.weight) for mode in (modes.low, modes.high)) if modes else (),
     )
-
-
-# How much the samples of every case vary.
 
 
 @dataclass(frozen=True)
@@ -289,8 +284,6 @@ def without_result(record: RunRecord, samples: Rows) -> tuple[int, ...]:
     known = {result.case for result in record.finished}
     return tuple(case for case in np.unique(samples["case"]).tolist() if case not in known)
 
-
-# One case in full: everything that is stored about it, and what its samples add.
 
 DETAIL_PERCENTS: Final = (50.0, 90.0, 95.0, 99.0, 99.9)
 NOT_KNOWN: Final = "n/a"
