@@ -112,8 +112,11 @@ def _floor(rules: Rules) -> float:
 
 def _judged(rules: Rules, group: int, own: Floats, count: int, *, fresh: bool = False) -> GroupVerdict:
     """By an interval of the mean over rounds. Slow takes fresh rounds: the first only name candidates."""
-    floor, middle, error = _floor(rules), float(own.mean()), _error(own)
-    freedom = max(1, len(own) - 1)
+    floor, middle, freedom = _floor(rules), float(own.mean()), max(1, len(own) - 1)
+    means = [own]  # of one round each, and of so many that may share a disturbance
+    if len(own) >= 2 * _IN_A_ROW:
+        means.append(own[: len(own) // _IN_A_ROW * _IN_A_ROW].reshape(-1, _IN_A_ROW).mean(axis=1))
+    error = max(float(each.std(ddof=1)) / math.sqrt(len(each)) for each in means) if len(own) > 1 else 0.0
     least = middle - student_quantile(1 - rules.accusation / count, freedom) * error
     most = middle + student_quantile(1 - rules.acquittal, freedom) * error
     decision = Decision.UNDECIDED
@@ -124,14 +127,6 @@ def _judged(rules: Rules, group: int, own: Floats, count: int, *, fresh: bool = 
     half = student_quantile((1 + _SHOWN) / 2, freedom) * error
     shares = (_share(middle), _share(middle - half), _share(middle + half))
     return GroupVerdict(group, decision, *shares, len(own), fresh, error)
-
-
-def _error(own: Floats) -> float:
-    """Of the mean of rounds."""
-    if len(own) < 2 * _IN_A_ROW:
-        return float(own.std(ddof=1)) / math.sqrt(len(own)) if len(own) > 1 else 0.0
-    rows = own[: len(own) // _IN_A_ROW * _IN_A_ROW].reshape(-1, _IN_A_ROW).mean(axis=1)
-    return max(float(each.std(ddof=1)) / math.sqrt(len(each)) for each in (own, rows))
 
 
 def _values(rounds: Sequence[RoundResult]) -> Floats:

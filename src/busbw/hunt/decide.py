@@ -38,14 +38,20 @@ def next_round(
         return None  # whatever came of it, it would not say which part is slow
     screens, first = len(of_stage(history, Stage.SCREEN)), max(first_rounds(rules, len(g)) for g in groups)
     if screens < first:
-        pairs = tuple(pair for group in groups for pair in _turn(rules, group, screens))
-        return Round(len(history), Stage.SCREEN, pairs)
+        pairs: list[Pair] = []
+        for group in (each for each in groups if len(each) > 1):
+            place = screens % _tested_turns(
+                rules, len(group)
+            )  # where its turns are over, again from the first
+            turn = next(itertools.islice(matchings(len(group), f"{rules.seed} {group[0]}"), place, None))
+            pairs += [(group[one], group[other]) for one, other in turn]
+        return Round(len(history), Stage.SCREEN, tuple(pairs))
     if len(history) >= most_rounds(first):
         return None
     metrics = rules.metrics if len(history) < _MOST_BESIDE * first else rules.metrics[:1]
     judged = [judge(rules, metric, groups, history, leaves) for metric in metrics]
-    pairs = _again([each for each in judged if each is not None], groups, f"{rules.seed} {len(history)}")
-    return Round(len(history), Stage.CONFIRM, pairs) if pairs else None
+    again = _again([each for each in judged if each is not None], groups, f"{rules.seed} {len(history)}")
+    return Round(len(history), Stage.CONFIRM, again) if again else None
 
 
 def _tested_turns(rules: Rules, parts: int) -> int:
@@ -61,15 +67,6 @@ def first_rounds(rules: Rules, parts: int) -> int:
 def most_rounds(first: int) -> int:
     """Rounds after which a hunt ends undecided, by those of its first stage."""
     return _MOST_PASSES * first
-
-
-def _turn(rules: Rules, group: Sequence[int], number: int) -> list[Pair]:
-    """The pairs of a group in round ``number``; where its turns are over, again from the first."""
-    if len(group) < 2:
-        return []
-    place = number % _tested_turns(rules, len(group))
-    turn = next(itertools.islice(matchings(len(group), f"{rules.seed} {group[0]}"), place, None))
-    return [(group[one], group[other]) for one, other in turn]
 
 
 def _again(judged: Sequence[Evidence], groups: Groups, seed: str) -> tuple[Pair, ...]:

@@ -52,42 +52,35 @@ class Field:
         return tuple(each for one, other in pairs for each in zip(own[one], own[other], strict=True))
 
 
-def of_ranks(hosts: Sequence[str]) -> Field:
-    """Every rank a part, by ``hosts`` (one name a rank, in rank order); the groups are the hosts."""
+def of_ranks(hosts: Sequence[str], least: int = 1) -> Field:
+    """Every rank a part, by ``hosts`` (one name a rank, in rank order); the groups are the hosts, those that
+    have at least so many ranks.
+    """
     by_host: dict[str, list[int]] = defaultdict(list)
     for rank, host in enumerate(hosts):
         by_host[host].append(rank)
+    groups = [own for own in by_host.values() if len(own) >= least]
+    kept = sorted(rank for own in groups for rank in own)
+    part = {rank: number for number, rank in enumerate(kept)}
     return Field(
         "rank",
-        tuple(f"rank {rank} on {host}" for rank, host in enumerate(hosts)),
-        tuple((rank,) for rank in range(len(hosts))),
-        tuple(tuple(own) for own in by_host.values()),
+        tuple(f"rank {rank} on {hosts[rank]}" for rank in kept),
+        tuple((rank,) for rank in kept),
+        tuple(tuple(part[rank] for rank in own) for own in groups),
     )
 
 
 def fields(hosts: Sequence[str]) -> tuple[Field, ...]:
     """The fields of ranks on ``hosts`` (one name a rank, in rank order). Several hosts: the ranks within each
-    host, where there are enough for that, and then the hosts with each other. One host: its ranks.
+    host that have partners there, where there are enough for that, and then the hosts with each other. One
+    host: its ranks.
     """
     ranks = of_ranks(hosts)
-    by_host = dict(zip(dict.fromkeys(hosts), ranks.groups, strict=True))
-    if len(by_host) == 1:
+    names = tuple(dict.fromkeys(hosts))
+    if len(names) == 1:
         return (ranks,)
-    whole = Field("host", tuple(by_host), ranks.groups, (tuple(range(len(by_host))),))
-    return (_with_partners(ranks), whole) if max(map(len, ranks.groups)) > _LEAST_HERE else (whole,)
-
-
-def _with_partners(field: Field) -> Field:
-    """The field without the parts that have nobody to be tested with."""
-    groups = [group for group in field.groups if len(group) > 1]
-    kept = sorted(part for group in groups for part in group)
-    place = {part: number for number, part in enumerate(kept)}
-    return replace(
-        field,
-        names=tuple(field.names[part] for part in kept),
-        ranks=tuple(field.ranks[part] for part in kept),
-        groups=tuple(tuple(place[part] for part in group) for group in groups),
-    )
+    whole = Field("host", names, ranks.groups, (tuple(range(len(names))),))
+    return (of_ranks(hosts, 2), whole) if max(map(len, ranks.groups)) > _LEAST_HERE else (whole,)
 
 
 def on_switches(field: Field, switches: Mapping[str, str]) -> Field:

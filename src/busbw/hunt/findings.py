@@ -67,19 +67,13 @@ def findings(field: Field, verdict: HuntVerdict) -> tuple[Finding, ...]:
     found = [_of_suspect(field, suspect) for suspect in (*verdict.suspects, *verdict.open)]
     if verdict.decision is Decision.UNDECIDED:
         claim = f"{field.kind}s: could not decide: {verdict.reason}"
-        too_few = len(field.names) < LEAST_PARTS
-        hint = (
-            "`busbw pairs` shows every pair"
-            if too_few
-            else "repeat it on idle hosts, or give a larger --loss"
-        )
-        hint = _HINT_OF_GROUPS if verdict.open or verdict.fast else hint
+        hint = "repeat it on idle hosts, or give a larger --loss"
+        if verdict.open or verdict.fast:
+            hint = _HINT_OF_GROUPS
+        elif len(field.names) < LEAST_PARTS:
+            hint = "`busbw pairs` shows every pair"
         found.append(Finding(Severity.WARNING, claim, hint=hint, check=CHECK))
-    return (*found, *_of_fabric(field, verdict), *_not_covered(verdict), *left_out(field))
-
-
-def _of_fabric(field: Field, verdict: HuntVerdict) -> list[Finding]:
-    """Paths that are not alike, which is nobody's fault."""
+    # Paths that are not alike are nobody's fault.
     claims = [
         f"paths differ: {_WORDS[metric].apart} between {_names(field, one)} and {_names(field, other)}"
         for metric, groups in verdict.near.items()
@@ -89,17 +83,24 @@ def _of_fabric(field: Field, verdict: HuntVerdict) -> list[Finding]:
         f"between switches: {_share(metric, share)} {_WORDS[metric].apart} than within one, of all of them"
         for metric, share in verdict.longer.items()
     ]
-    return [Finding(Severity.INFO, claim, check=CHECK) for claim in claims]
+    found += [Finding(Severity.INFO, claim, check=CHECK) for claim in claims]
+    return (*found, *_not_covered(verdict), *left_out(field))
 
 
 def _of_suspect(field: Field, suspect: Suspect) -> Finding:
     low, high = (_share(suspect.metric, at) for at in (suspect.low, suspect.high))
     lost = f"{_share(suspect.metric, suspect.loss)} {_WORDS[suspect.metric].has}"
-    claim = f"{_who(field, suspect)}: {lost} (95 %: {low} to {high})"
     is_host = field.kind == "host" and _is_part(suspect)
+    who, other = (_names(field, parts) for parts in (suspect.parts, suspect.beyond))
+    if suspect.beyond:
+        several = len(suspect.parts) * len(suspect.beyond) > 1
+        who = f"the {'paths' if several else 'path'} between {who} and {other}"
+    elif suspect.metric in (LATENCY, QUICKEST):
+        # It is a property of the way there too, and no test separates the two.
+        who += ", or its path to all others"
     return Finding(
         Severity.ERROR if suspect.confirmed else Severity.WARNING,
-        claim,
+        f"{who}: {lost} (95 %: {low} to {high})",
         evidence=_evidence(suspect),
         hint=_hint(suspect, is_host=is_host),
         rank=field.ranks[suspect.parts[0]][0] if field.kind == "rank" and _is_part(suspect) else None,
@@ -110,15 +111,6 @@ def _of_suspect(field: Field, suspect: Suspect) -> Finding:
 
 def _is_part(suspect: Suspect) -> bool:
     return len(suspect.parts) == 1 and not suspect.beyond
-
-
-def _who(field: Field, suspect: Suspect) -> str:
-    one, other = (_names(field, parts) for parts in (suspect.parts, suspect.beyond))
-    if suspect.beyond:
-        several = len(suspect.parts) * len(suspect.beyond) > 1
-        return f"the {'paths' if several else 'path'} between {one} and {other}"
-    # Latency to all others is a property of the way there too, and no test separates the two.
-    return f"{one}, or its path to all others" if suspect.metric in (LATENCY, QUICKEST) else one
 
 
 def _names(field: Field, parts: tuple[int, ...]) -> str:
@@ -140,11 +132,10 @@ def _hint(suspect: Suspect, *, is_host: bool) -> str:
 
 
 def _evidence(suspect: Suspect) -> str:
-    said = [f"{suspect.slow_tests} of its {suspect.tests} tests with healthy parts were slow"]
+    slow, tests = suspect.slow_tests, suspect.tests
+    said = [f"{slow} of its {tests} tests with healthy parts were slow"]
     if suspect.beyond:
-        said = [
-            f"{suspect.slow_tests} of {suspect.tests} tests were slow, while both ends are quick with others"
-        ]
+        said = [f"{slow} of {tests} tests were slow, while both ends are quick with others"]
     if suspect.direction:
         said.append(_WAYS[suspect.direction])
     if suspect.lanes:

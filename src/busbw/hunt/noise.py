@@ -136,8 +136,11 @@ def noise_of(tests: Tests, metric: str, floor: float, *, all_pairs: bool) -> Noi
     values, rounds = tests.values[order], tests.round[order]
     base, sigma = shortest_half(values)
     repeats = _of_repeats(tests)
-    if all_pairs:
-        base = _quick_level(tests)
+    if all_pairs:  # what quick tests take, of parts that are quick
+        of, every = np.concatenate([tests.one, tests.other]), np.tile(tests.values, 2)
+        by_part = np.lexsort((every, of))
+        levels, count = _of_each(of[by_part], every[by_part], tests.parts, _QUICK_TESTS)
+        base = float(np.quantile(levels[count > 0], _QUICK_PARTS))
     centres = np.full(int(rounds.max()) + 1, base)
     passing = np.zeros(len(values), np.bool_)
     for _ in range(_MOST_STEPS):
@@ -147,26 +150,14 @@ def noise_of(tests: Tests, metric: str, floor: float, *, all_pairs: bool) -> Noi
             break
         passing = near
         base = float(np.median(values[passing]))
-        centres = _centres(rounds[passing], values[passing], len(centres), base)
+        # What a test usually takes in each round follows what slows all of a round alike.
+        middles, tested = _of_each(rounds[passing], values[passing], len(centres), 0.5)
+        centres = np.where(tested >= _LEAST_OF_ROUND, middles, base)
         sigma = float(np.sqrt(np.mean((values - centres[rounds])[passing] ** 2)))
     excess = tests.values - centres[tests.round]
     cut = math.log1p(math.expm1(floor) / 2) if metric == RESENT else floor / 2
     upper = max(_LEAST_SIGMA, upper_bound(min(sigma, repeats), max(1, int(passing.sum()) - len(centres))))
     return Noise(excess, base, upper, cut, *_mistaken(tests, excess, cut))
-
-
-def _centres(rounds: Ints, values: Floats, count: int, base: float) -> Floats:
-    """What a test usually takes in each round, which follows what slows all of a round alike."""
-    middles, tests = _of_each(rounds, values, count, 0.5)
-    return np.where(tests >= _LEAST_OF_ROUND, middles, base)
-
-
-def _quick_level(tests: Tests) -> float:
-    """What quick tests take, of parts that are quick."""
-    of, values = np.concatenate([tests.one, tests.other]), np.tile(tests.values, 2)
-    order = np.lexsort((values, of))
-    levels, count = _of_each(of[order], values[order], tests.parts, _QUICK_TESTS)
-    return float(np.quantile(levels[count > 0], _QUICK_PARTS))
 
 
 def _of_each(group: Ints, ordered: Floats, groups: int, share: float) -> tuple[Floats, Ints]:

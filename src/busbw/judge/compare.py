@@ -24,18 +24,13 @@ from itertools import islice
 from typing import Final
 
 from busbw.errors import UsageError
-from busbw.judge.compare_arms import Arm, CaseKey, Observed
-from busbw.judge.compare_notes import (
-    cached,
-    differences,
-    failures_of,
-    left_out,
-    notes_of,
-    varied_words,
-)
-from busbw.judge.rotation import Nearer
+from busbw.judge.compare_arms import BUFFER_FLAGS, DEFINING_FLAGS, Arm, CaseKey, Observed, without_flags
+from busbw.judge.measured_with import otherwise
+from busbw.judge.rotation import Nearer, nearer
 from busbw.judge.scatter import Prior, Scatter, SizeClass, beside, size_class
 from busbw.model.result import Status
+from busbw.plan.flags.flag import flag_of
+from busbw.plan.setups import on_or_off
 from busbw.stats.ratio import (
     Difference,
     Ratio,
@@ -46,8 +41,10 @@ from busbw.stats.ratio import (
     of_neighbours,
     ratio,
 )
+from busbw.units import first_of, format_flag_size, format_size
 
 UNLIKE: Final = "the two sides timed different things: ranked only"
+_MOST_TOLD: Final = 6  # variables of a run that a note names
 
 
 class Verdict(StrEnum):
@@ -158,9 +155,7 @@ def compare(arms: Sequence[Arm], rule: Rule | None = None, prior: Prior | None =
 
 
 def compare_all(
-    groups: Sequence[Sequence[Arm]],
-    rule: Rule | None = None,
-    priors: Sequence[Prior | None] | None = None,
+    groups: Sequence[Sequence[Arm]], rule: Rule | None = None, priors: Sequence[Prior | None] | None = None
 ) -> tuple[Comparison, ...]:
     """Several comparisons that are read together, as those of one series on several numbers of nodes: each
     has its baseline and its prior (None: the defaults), and q is over the rows of all. Raises UsageError as
@@ -199,10 +194,10 @@ def _unjudged(arms: Sequence[Arm], rule: Rule, prior: Prior | None) -> Compariso
 def _rows(baseline: Arm, arm: Arm, prior: Prior) -> list[ComparedCase]:
     """Of one candidate, with ratios and without verdicts."""
     paired = bool(baseline.series) and baseline.series == arm.series
-    note, unlike = varied_words(baseline, arm), bool(differences(baseline, arm))
+    note, unlike = _varied_words(baseline, arm), bool(differences(baseline, arm))
     rows, seen = {}, {}
     for key in sorted(baseline.cases.keys() | arm.cases.keys()):
-        near = cached(baseline, arm, key)
+        near = _cached(baseline, arm, key)
         rows[key] = replace(_row(key, baseline, arm), note=note, cached=near, unlike=unlike)
         if rows[key].verdict is Verdict.AMBIGUOUS:
             seen[key] = _difference(baseline.cases[key], arm.cases[key], paired=paired)
@@ -318,3 +313,97 @@ def _ranked(rows: list[ComparedCase], arms: Sequence[Arm]) -> list[ComparedCase]
         else row
         for row in rows
     ]
+
+
+# ---- what is said beside verdicts: how the times of two arms are not of one thing, on purpose or not ------
+
+
+def differences(baseline: Arm, arm: Arm) -> list[str]:
+    """Why a time of one is not the same thing as a time of the other. What setups of one series vary on
+    purpose is what is compared, and no such reason.
+    """
+    found = []
+    varied = _varied(baseline, arm)
+    ours, theirs = baseline.definition, arm.definition
+    if any(name in varied for name in DEFINING_FLAGS):
+        ours, theirs = without_flags(ours), without_flags(theirs)
+    if ours != theirs:
+        found.append(f"times are {arm.definition}, those of {baseline.name} {baseline.definition}")
+    if baseline.nodes and arm.nodes and baseline.nodes != arm.nodes:
+        found.append(f"{arm.nodes} nodes, {baseline.name} {baseline.nodes}")
+    if baseline.where != arm.where and baseline.cases and arm.cases:
+        told = (one.where or "without groups" for one in (arm, baseline))
+        found.append(f"groups are {next(told)}, those of {baseline.name} {next(told)}")
+    found += [f"{one.name} is of {text}" for one in (baseline, arm) for text in one.mixed]
+    known = {baseline.buffers, arm.buffers} - {"not stated"}
+    if len(known) > 1 and not any(name in varied for name in BUFFER_FLAGS):
+        found.append(f"buffers are {arm.buffers}, those of {baseline.name} {baseline.buffers}")
+    return [f"{arm.name}: {text}" for text in found]
+
+
+def _varied(baseline: Arm, arm: Arm) -> dict[str, tuple[object, object]]:
+    """Flags that differ between two setups of one series, by name: the other's value and the baseline's."""
+    if not baseline.series or baseline.series != arm.series:
+        return {}
+    return {
+        name: (value, baseline.flags[name])
+        for name, value in arm.flags.items()
+        if name in baseline.flags and baseline.flags[name] != value
+    }
+
+
+def _varied_words(baseline: Arm, arm: Arm) -> str:
+    """Beside a verdict: what of the calls is not the same; empty where all is."""
+    words = [
+        f"{flag_of(name)} {on_or_off(value)} against {on_or_off(before)}"
+        for name, (value, before) in _varied(baseline, arm).items()
+    ]
+    return ", ".join(words)
+
+
+def notes_of(baseline: Arm, arm: Arm) -> list[str]:
+    """What readers should know of a candidate that is no reason against a verdict."""
+    ours, theirs = ({key.plain for key in one.cases} for one in (baseline, arm))
+    found = []
+    if ours != theirs:
+        found.append(
+            f"other sweep: {len(ours & theirs)} cases in both, {len(ours - theirs)} only in {baseline.name},"
+            f" {len(theirs - ours)} only in {arm.name}"
+        )
+    for name in ("device", "backend"):
+        before, after = baseline.facts.get(name, ""), arm.facts.get(name, "")
+        if before and after and before != after:
+            found.append(f"{name} {after}, {baseline.name} has {before}")
+    is_series = baseline.series and baseline.series == arm.series  # which says itself what it varies
+    if not is_series and (other := list(otherwise(arm.measured_with, baseline.measured_with))):
+        found.append(f"measured with {first_of(other, _MOST_TOLD)}")
+    if words := _varied_words(baseline, arm):
+        found.append(f"the same operation with {words}; that is what its verdicts are about")
+        if "cudagraph" in _varied(baseline, arm):
+            found.append("a graph is replayed by the device, other calls are issued by the host")
+    if any(_cached(baseline, arm, key) is not Nearer.NEITHER for key in ours & theirs):
+        sizes = arm.rotated_bytes, baseline.rotated_bytes
+        own, other_size = map(format_size, sizes)
+        found.append(
+            f"calls rotated through {own}, those of {baseline.name} through {other_size}, and caches may hold"
+            f" the smaller: measure both with -e {format_flag_size(max(sizes))}"
+        )
+    return [*(f"{arm.name}: {text}" for text in found), *failures_of(arm), *left_out(arm)]
+
+
+def failures_of(arm: Arm) -> list[str]:
+    """Operations, or a launch, of which an arm has nothing, and why."""
+    return [f"{arm.name}: {operation} failed: {each.why}" for operation, each in arm.failures.items()]
+
+
+def left_out(arm: Arm) -> list[str]:
+    """What an arm does not have of what its logs had, and which of its launches are not alike."""
+    found = (*arm.lacking, *arm.merged)
+    return [why if why.startswith(arm.name) else f"{arm.name}: {why}" for why in found]  # of a log: its name
+
+
+def _cached(baseline: Arm, arm: Arm, key: CaseKey) -> Nearer:
+    """Buffers that differ in more than their size have a note of their own, or are what setups vary."""
+    if baseline.buffers != arm.buffers or any(name in BUFFER_FLAGS for name in _varied(baseline, arm)):
+        return Nearer.NEITHER
+    return nearer(baseline.rotated_bytes, arm.rotated_bytes, key.size_bytes)

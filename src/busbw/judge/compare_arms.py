@@ -7,8 +7,9 @@ of the same cases, since each log is a launch of its own.
 from __future__ import annotations
 
 import re
+import sys
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
@@ -75,22 +76,18 @@ def _of_cycles(repeats: list[Observed]) -> Observed:
         return wrong or repeats[0]
     launches = zip(*(found.times_ns for found in good), strict=False)
     times = tuple(median(cycles) for cycles in launches)
+    # What holds the intervals of the cycle in the middle, or of the two there, where all have one.
+    ordered = sorted(good, key=lambda found: found.times_ns)
+    middle = [found.interval for found in ordered[(len(good) - 1) // 2 : len(good) // 2 + 1]]
+    known = [interval for interval in middle if interval is not None]
+    holding = (min(low for low, _ in known), max(high for _, high in known)) if known else None
     return replace(
         good[0],
         times_ns=times,
         blocks=good[0].blocks[: len(times)],
-        interval=_of_middle([found.interval for found in sorted(good, key=lambda found: found.times_ns)]),
+        interval=holding if len(known) == len(middle) else None,
         busbw_gb_per_s=bandwidth_of(good, median(times)),
     )
-
-
-def _of_middle(intervals: Sequence[tuple[float, float] | None]) -> tuple[float, float] | None:
-    """What holds the intervals of the cycle in the middle, or of the two there; None where one has none."""
-    middle = intervals[(len(intervals) - 1) // 2 : len(intervals) // 2 + 1]
-    known = [interval for interval in middle if interval is not None]
-    if len(known) < len(middle):
-        return None
-    return min(low for low, _ in known), max(high for _, high in known)
 
 
 def of_launches(found: Sequence[Observed], unheard: int = 0) -> Observed:
@@ -173,13 +170,7 @@ class Failure:
 
     why: str
     cases: frozenset[CaseKey] | None = None
-    sizes: tuple[int, int] | None = None
-
-    def is_of(self, key: CaseKey) -> bool:
-        """Whether the case was asked for, as far as anybody knows."""
-        if self.cases is not None:
-            return key in self.cases
-        return self.sizes is None or self.sizes[0] <= key.size_bytes <= self.sizes[1]
+    sizes: tuple[int, int] = (0, sys.maxsize)
 
 
 @dataclass(frozen=True)
@@ -216,7 +207,11 @@ class Arm:
         asked for.
         """
         failure = self.failures.get(key.collective, self.failures.get("all"))
-        return failure.why if failure is not None and failure.is_of(key) else ""
+        if failure is None:
+            return ""
+        first, last = failure.sizes
+        is_asked = first <= key.size_bytes <= last if failure.cases is None else key in failure.cases
+        return failure.why if is_asked else ""
 
     @property
     def on_device(self) -> bool:
@@ -244,20 +239,22 @@ def make_arm(name: str, records: Sequence[RunRecord]) -> Arm:
             launched[key].append(record)
     with_cases = [record for record in records if record.results] or list(records)
     flags, settings = (*DEFINING_FLAGS, *BUFFER_FLAGS), with_cases[0].settings
+    facts = {name: ", ".join(_said(of, records)) for name, of in _FACTS.items()}
+    mixed = {"versions": _said(version_label, records), "devices": _said(device, records)}
     return Arm(
         name=name,
         ranks=_one(name, "ranks", {ranks(record) for record in with_cases}),
         nodes=max(map(nodes, records)),
         definition=str(_one(name, "time", {definition(record) for record in with_cases})),
         buffers=", ".join(sorted({buffers(record) for record in with_cases})),
-        facts=_facts(records),
+        facts={name: text for name, text in facts.items() if text},
         cases={key: of_launches(found) for key, found in sorted(parts.items())},
         series=str(records[0].settings.get(SERIES, "")) if len(records) == 1 else "",
         failures=failures(records),
         flags={flag: settings[flag] for flag in flags if flag in settings},
         rotated_bytes=rotated_bytes(with_cases),
         lacking=tuple(lacking(records)),
-        mixed=tuple(_mixed(records)),
+        mixed=tuple(f"{name} {' and '.join(each)}" for name, each in mixed.items() if len(each) > 1),
         merged=tuple(_merged(launched.values())),
         where=_one(name, "groups", {where(record) for record in with_cases}),
         measured_with=tuple(map(measured_with, with_cases)),
@@ -375,32 +372,17 @@ def buffers(record: RunRecord) -> str:
     return (record.method.buffers if record.method is not None else "") or NOT_STATED
 
 
-def _facts(records: Sequence[RunRecord]) -> dict[str, str]:
-    """What names an arm's software and machine, each once."""
-    found = {
-        "version": {version(record) for record in records},
-        "device": {device(record) for record in records},
-        "backend": {record.plan.backend for record in records},
-        "created": {day(record) for record in records},
-    }
-    return {name: ", ".join(sorted(values - {""})) for name, values in found.items() if values - {""}}
+def _said(of: Callable[[RunRecord], str], records: Sequence[RunRecord]) -> list[str]:
+    """What records say of themselves, each once."""
+    return sorted({of(record) for record in records} - {""})
 
 
-def _mixed(records: Sequence[RunRecord]) -> Iterator[str]:
-    for what, of in (("versions", version_label), ("devices", device)):
-        values = {of(record) for record in records} - {""}
-        if len(values) > 1:
-            yield f"{what} {' and '.join(sorted(values))}"
-
-
-def _merged(launched: Iterable[Sequence[RunRecord]]) -> Iterator[str]:
+def _merged(launched: Collection[Sequence[RunRecord]]) -> Iterator[str]:
     """Of launches that became one number: that they are of several days, or were on several nodes."""
-    cases = list(launched)
     for what, of in (("of", day), ("on", lambda record: first_of(nodes_of(record), _MOST_SHOWN, ","))):
-        several = ({of(record) for record in records} - {""} for records in cases)
-        values = next((each for each in several if len(each) > 1), None)
-        if values is not None:
-            told = first_of(sorted(values), _MOST_SHOWN, " and ")
+        several = (values for records in launched if len(values := _said(of, records)) > 1)
+        if values := next(several, []):
+            told = first_of(values, _MOST_SHOWN, " and ")
             yield f"its launches {what} {told} are merged into one number a size"
 
 
@@ -412,6 +394,15 @@ def day(record: RunRecord) -> str:
         return record.created[:10]
     stamp = _DATE.match(_label(record, "stamp"))
     return "-".join(stamp.groups()) if stamp is not None else ""
+
+
+# What names an arm's software and machine.
+_FACTS: Final[Mapping[str, Callable[[RunRecord], str]]] = {
+    "version": version,
+    "device": device,
+    "backend": lambda record: record.plan.backend,
+    "created": day,
+}
 
 
 def _one(name: str, what: str, values: set[T]) -> T:
@@ -471,8 +462,9 @@ def failures(records: Sequence[RunRecord]) -> dict[str, Failure]:
             # A log without rows is of the operation that the user or its path names.
             named: str = record.settings.get("import", {}).get("op", "") or _label(record, "test")
             first, last = (record.source.header.get(name) for name in ("min_bytes", "max_bytes"))
-            sizes = (first, last) if isinstance(first, int) and isinstance(last, int) else None
-            found[named.removesuffix("_perf") or "all"] = Failure(why, sizes=sizes)
+            if not isinstance(first, int) or not isinstance(last, int):
+                first, last = Failure.sizes
+            found[named.removesuffix("_perf") or "all"] = Failure(why, sizes=(first, last))
         elif not record.plan.cases:
             found["all"] = Failure(why)
     return found

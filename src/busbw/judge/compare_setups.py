@@ -6,17 +6,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from operator import attrgetter
 
 from busbw.judge.compare import ComparedCase, Comparison, Verdict
-from busbw.judge.compare_arms import (
-    Arm,
-    CaseKey,
-    Failure,
-    Observed,
-    cases_of,
-    make_arm,
-    of_launches,
-)
+from busbw.judge.compare_arms import Arm, CaseKey, Failure, Observed, cases_of, make_arm, of_launches
 from busbw.model.record import RunRecord
 from busbw.model.result import Status
 from busbw.plan.setups import Setup
@@ -185,9 +178,10 @@ def choices(comparison: Comparison) -> tuple[Recommendation, ...]:
         by_case[row.key].append(row)
     made = [_choice(comparison, key, rows) for key, rows in sorted(by_case.items())]
     # A range ends where there is nobody to take, too.
+    curve = attrgetter("operation", "dtype", "op", "root", "placement", "setup")
     ranges = [
         [each for each in alike if each is not None]
-        for _, alike in groupby(made, key=lambda each: each and _everywhere(each))
+        for _, alike in groupby(made, key=lambda each: each and curve(each))
     ]
     return tuple(
         replace(
@@ -199,11 +193,6 @@ def choices(comparison: Comparison) -> tuple[Recommendation, ...]:
         for own in ranges
         if own
     )
-
-
-def _everywhere(one: Recommendation) -> Recommendation:
-    """What is equal where one range goes on."""
-    return replace(one, first_bytes=0, last_bytes=0, least_speedup=0.0, most_speedup=0.0)
 
 
 def _choice(comparison: Comparison, key: CaseKey, rows: Sequence[ComparedCase]) -> Recommendation | None:
@@ -237,26 +226,21 @@ def winner(comparisons: Sequence[Comparison]) -> Winner:
     """The setup that is FASTER most often over all numbers of nodes, of those that are SLOWER or FAILED
     nowhere and completed every launch; else the default.
     """
-    best, most = None, 0
+    best, found = "", Counter[Verdict]()
     for name in dict.fromkeys(arm.name for each in comparisons for arm in each.candidates):
-        verdicts = _verdicts(comparisons, name)
+        own = Counter(row.verdict for each in comparisons for row in each.rows if row.arm == name)
         failed = any(arm.failures for each in comparisons for arm in each.candidates if arm.name == name)
-        bad = failed or verdicts[Verdict.SLOWER] or verdicts[Verdict.FAILED] or verdicts[Verdict.MISSING]
-        if verdicts[Verdict.FASTER] > most and not bad:
-            best, most = name, verdicts[Verdict.FASTER]
-    if best is None:
+        bad = failed or own[Verdict.SLOWER] or own[Verdict.FAILED] or own[Verdict.MISSING]
+        if own[Verdict.FASTER] > found[Verdict.FASTER] and not bad:
+            best, found = name, own
+    if not best:
         why = "no other setup is faster anywhere without also being slower, failing or missing a launch"
         return Winner(comparisons[0].baseline.name, why)
-    verdicts = _verdicts(comparisons, best)
-    told = ", ".join(f"{verdict} in {count}" for verdict, count in verdicts.items())
-    return Winner(best, f"of {verdicts.total()} cases {told}; SLOWER in none, and every launch completed")
+    told = ", ".join(f"{verdict} in {count}" for verdict, count in found.items())
+    return Winner(best, f"of {found.total()} cases {told}; SLOWER in none, and every launch completed")
 
 
 def wrong_data(comparisons: Sequence[Comparison], name: str) -> str:
     """What was wrong with the data of a setup, on any number of nodes; empty where nothing was."""
     arms = (arm for each in comparisons for arm in (each.baseline, *each.candidates) if arm.name == name)
     return next((arm.wrong for arm in arms if arm.wrong), "")
-
-
-def _verdicts(comparisons: Sequence[Comparison], name: str) -> Counter[Verdict]:
-    return Counter(row.verdict for each in comparisons for row in each.rows if row.arm == name)

@@ -3,7 +3,7 @@
 Only what matches is compared: operation, type, number of ranks, nodes and device where both are known. A run
 is *below* where the ratio of the two geometric means over launches is under the tolerance (95 %; 90 % of one
 launch) and under what equal launches reach but for one case in 1,000. How launches differ comes from this
-machine's history, moderated by the launches at hand (``stats.moderated``). Else it is *as expected*, and what
+machine's history, moderated by the launches at hand (``stats.launches``). Else it is *as expected*, and what
 loss would not have shown is said beside it. "No reference" is an answer too.
 """
 
@@ -17,8 +17,8 @@ from enum import StrEnum
 from typing import Final
 
 from busbw.judge import compare_arms
+from busbw.judge.compare import failures_of
 from busbw.judge.compare_arms import Arm, CaseKey, Observed, findings_of, make_arm
-from busbw.judge.compare_notes import failures_of
 from busbw.judge.launch_history import on_device
 from busbw.judge.limits import Limit, limit, rank_placement
 from busbw.judge.matching import LAUNCH_PATH_NS, made_with, match, notes, other_buffers, other_case, otherwise
@@ -32,8 +32,7 @@ from busbw.model.case import LARGE
 from busbw.model.network import said_in, said_words
 from busbw.model.record import DOUBTS, RunRecord
 from busbw.model.result import Status
-from busbw.stats.launches import launch_interval
-from busbw.stats.moderated import Moderated, least_share, moderated, pooled
+from busbw.stats.launches import Moderated, launch_interval, least_share, moderated, pooled
 from busbw.stats.ratio import of_neighbours
 
 
@@ -301,8 +300,9 @@ def _judge(key: CaseKey, seen: Observed, asked: _Asked) -> Judged:
         for reference in own
         if (expected := value_at(reference, key.size_bytes, key.placement)) is not None
     ]
-    # First the one with the most launches, then with the exact size, then the newest.
-    known.sort(key=lambda pair: (pair[1].launches, not pair[1].interpolated, pair[0].day), reverse=True)
+    # What counts least is sorted by first: the newest (one without a date is none), the exact size, launches.
+    known.sort(key=lambda pair: pair[0].date if pair[0].date[:1].isdecimal() else "", reverse=True)
+    known.sort(key=lambda pair: (pair[1].launches, not pair[1].interpolated), reverse=True)
     if known:
         return _agreed([_against(judged, seen, reference, expected, asked) for reference, expected in known])
     why = f"no reference has {key.placement}"
@@ -339,10 +339,8 @@ def _measured(key: CaseKey, seen: Observed, arm: Arm) -> Judged:
     of their times, as a reference's is.
     """
     judged = Judged(key, Judgement.NO_REFERENCE, "")
-    if not seen.times_ns or arm.ranks < 2:
-        return judged
     busbw, time_ns = seen.busbw_gb_per_s, seen.time_ns
-    if busbw is None or time_ns is None:
+    if busbw is None or time_ns is None or arm.ranks < 2:
         return judged
     bytes_ = busbw * time_ns  # busbw = these bytes / time, whatever the operation
     interval = launch_interval(seen.times_ns)
@@ -415,8 +413,7 @@ def _with_limits(
     cases: Sequence[Judged], records: Sequence[RunRecord], wires: Wires, nodes: int
 ) -> tuple[Judged, ...]:
     """What the wires allow in each case. Where one case shows that the limit is wrong, no other has one."""
-    first = records[0]
-    layout = rank_placement(first, nodes)
+    layout = rank_placement(records[0], nodes)
     # What was observed of each case; nothing is inferred from settings.
     algorithms = {
         compare_arms.key_of(record.plan.cases[result.case], record): result.algorithm
@@ -430,11 +427,8 @@ def _with_limits(
         speeds = case.measured_gb_per_s, case.low_gb_per_s
         bound = limit(case.key.collective, algorithm, layout, wires, *speeds)
         found.append(replace(case, limit=bound, algorithm=algorithm))
-    limits = [case.limit for case in found if case.limit is not None]
-    wrong = next((each for each in limits if each.refuted), None)
-    if wrong is None:
-        return tuple(found)
+    wrong = next((case.limit for case in found if case.limit is not None and case.limit.refuted), None)
     return tuple(
-        replace(case, limit=wrong) if case.limit and case.limit.busbw_gb_per_s is not None else case
+        replace(case, limit=wrong) if wrong and case.limit and case.limit.busbw_gb_per_s is not None else case
         for case in found
     )

@@ -76,8 +76,9 @@ def suspects(first: JobSeen, second: JobSeen) -> tuple[RankSeen, ...]:
     """The ranks whose processes are to be looked at: those that others wait for; all of a job that stands
     still where nobody is late.
     """
-    late = [late.rank for late in _late_ranks(first, second)]
-    if not late and not _moved(first, second):
+    found, has_moved = _late_ranks(first, second)
+    late = [late.rank for late in found]
+    if not late and not has_moved:
         late = [rank for each in second.communicators for rank in each.ranks]
     return tuple({rank.process: rank for rank in late}.values())
 
@@ -85,12 +86,12 @@ def suspects(first: JobSeen, second: JobSeen) -> tuple[RankSeen, ...]:
 def judge_counts(first: JobSeen, second: JobSeen, hosts: Hosts, waited_s: float) -> HangAnswer:
     """What two looks at a job say, so long one after the other, and the hosts of ``suspects``."""
     asked = f"NCCL {second.nccl}'s RAS was asked twice, {waited_s:g} s apart"
-    late = _late_ranks(first, second)
+    late, has_moved = _late_ranks(first, second)
     if late:
         return _named(late, hosts, asked)
     size = max((each.size for each in second.communicators), default=0)
     all_told = f"{counted(len(second.communicators), 'communicator')}, of up to {counted(size, 'rank')}"
-    if _moved(first, second):
+    if has_moved:
         answer = f"no hang: operations are being launched ({all_told})"
         return HangAnswer(is_hung=False, answer=answer, evidence=(asked,), unseen=RAS_UNSEEN)
     if not second.has_counts:
@@ -112,23 +113,19 @@ def judge_counts(first: JobSeen, second: JobSeen, hosts: Hosts, waited_s: float)
     )
 
 
-def _moved(first: JobSeen, second: JobSeen) -> bool:
-    before = {each.name: _counts(each) for each in first.communicators}
-    return any(_counts(each) != before.get(each.name) for each in second.communicators)
-
-
-def _counts(communicator: Communicator) -> dict[int, Mapping[str, int]]:
-    return {rank.rank: rank.counts for rank in communicator.ranks}
-
-
-def _late_ranks(first: JobSeen, second: JobSeen) -> list[_Late]:
+def _late_ranks(first: JobSeen, second: JobSeen) -> tuple[list[_Late], bool]:
     """Ranks that others wait for, those first that do not wait themselves; empty where nothing stands still.
+    And whether any communicator goes on.
 
     A communicator stands still where no count of its ranks has changed between the looks. A process that
     launches in another communicator goes on, and is late nowhere.
     """
-    before = {each.name: _counts(each) for each in first.communicators}
-    still = [each for each in second.communicators if _counts(each) == before.get(each.name)]
+
+    def counts(communicator: Communicator) -> dict[int, Mapping[str, int]]:
+        return {rank.rank: rank.counts for rank in communicator.ranks}
+
+    before = {each.name: counts(each) for each in first.communicators}
+    still = [each for each in second.communicators if counts(each) == before.get(each.name)]
     moving = {
         rank.process
         for each in second.communicators
@@ -140,15 +137,15 @@ def _late_ranks(first: JobSeen, second: JobSeen) -> list[_Late]:
     gone = {late.rank.process for late in silent}
     waiting = {rank.process for each in still for rank in _ahead(each)}
     roots = [late for late in behind if late.rank.process not in waiting | gone]
-    return silent or roots or behind
+    return silent or roots or behind, len(still) < len(second.communicators)
 
 
-def _most(communicator: Communicator) -> dict[str, int]:
+def _most(communicator: Communicator) -> Counter[str]:
     """Of each operation the largest number that a rank has launched."""
-    most: dict[str, int] = {}
-    told = [(name, count) for rank in communicator.ranks for name, count in rank.counts.items()]
-    for name, count in (*told, *((name, count) for name, count, _ in communicator.others)):
-        most[name] = max(count, most.get(name, 0))
+    most: Counter[str] = Counter()
+    others = ({name: count} for name, count, _ in communicator.others)
+    for counts in (*(rank.counts for rank in communicator.ranks), *others):
+        most |= Counter(counts)
     return most
 
 
@@ -242,9 +239,6 @@ def _next(pid: int, host: str, process: ProcessSeen | None) -> str:
     return f"`py-spy dump --pid {pid}` (Python) or `gdb -p {pid}` on {host} shows where its program is"
 
 
-# ---- one process ---------------------------------------------------------------------------------------
-
-
 def judge_process(pid: int, host: str, process: ProcessSeen, silent: str) -> HangAnswer:
     """What the kernel alone says of a process; ``silent``: who else was asked, and did not answer."""
     state = _STATES.get(process.state)
@@ -294,13 +288,17 @@ def _judge_group(group: Group) -> HangAnswer | None:
         *(RankState((rank,), "", "different call", _call(there[rank])) for rank in odd),
         *_states((rank, ("", each.state, f"{each.operation} {each.number:,}")) for rank, each in usual),
     )
-    dumps = f"dumps of {len(group.entries)} of {counted(len(group.members), 'rank')}"
+    evidence = [f"dumps of {len(group.entries)} of {counted(len(group.members), 'rank')}"]
+    # Where the call was made, of one rank of each kind: the places outside PyTorch.
+    called = (*odd[:1], *[rank for rank in there if rank not in odd][:1])
+    places = {rank: [each for each in there[rank].frames if _PYTORCH not in each] for rank in called}
+    evidence += [f"rank {rank} called it in {first_of(own, 3, ' < ')}" for rank, own in places.items() if own]
     answer, following = _words_of(group, there, absent, silent, odd)
     return HangAnswer(
         is_hung=True if absent or odd else None,
         answer=answer,
         states=rows,
-        evidence=(dumps, *_frames(there, odd)),
+        evidence=tuple(evidence),
         unseen=_RECORDER_UNSEEN,
         next=following,
     )
@@ -352,15 +350,6 @@ def _call(each: Recorded) -> str:
 def _last_of(group: Group, rank: int) -> str:
     entries = group.entries[rank]
     return f"{entries[max(entries)].operation} {max(entries):,}" if entries else "nothing in this group"
-
-
-def _frames(there: Mapping[int, Recorded], odd: Sequence[int]) -> Iterator[str]:
-    """Where the call was made, of one rank of each kind: the places outside PyTorch."""
-    usual = next((rank for rank in there if rank not in odd), None)
-    for rank in (*odd[:1], *(() if usual is None else (usual,))):
-        own = [frame for frame in there[rank].frames if _PYTORCH not in frame]
-        if own:
-            yield f"rank {rank} called it in {first_of(own, 3, ' < ')}"
 
 
 def _some(ranks: Sequence[int]) -> str:

@@ -28,7 +28,13 @@ def losers(arms: Sequence[Arm]) -> frozenset[str]:
     if first.name not in measured:
         return frozenset()
     fastest = min(measured.values(), key=lambda pace: fmean(pace.values()))
-    out = {arm.name for arm in others if arm.failures or arm.wrong or _is_out(times[arm.name], fastest)}
+    out = set()
+    for arm in others:
+        own = times[arm.name]
+        both = sorted(own.keys() & fastest.keys())
+        slow = is_out([own[block] for block in both], [fastest[block] for block in both], LAUNCHES)
+        if arm.failures or arm.wrong or slow:
+            out.add(arm.name)
     return frozenset(out | {first.name} if len(out) == len(others) else out)
 
 
@@ -41,11 +47,6 @@ def _pace(arm: Arm, first: Arm) -> dict[int, float]:
             for block, time_ns in zip(seen.blocks, seen.times_ns, strict=True):
                 logs[block].append(math.log(time_ns / reference))
     return {block: math.exp(fmean(each)) for block, each in logs.items()}
-
-
-def _is_out(own: dict[int, float], fastest: dict[int, float]) -> bool:
-    both = sorted(own.keys() & fastest.keys())
-    return is_out([own[block] for block in both], [fastest[block] for block in both], LAUNCHES)
 
 
 def leader(comparison: Comparison) -> tuple[str, float]:

@@ -29,7 +29,7 @@ from busbw.judge.scatter import SMALL, Prior, Scatter, SizeClass, size_class
 from busbw.model.case import LARGE
 from busbw.model.history import KeptCase, Launch, Measured, Testbed
 from busbw.model.record import RunRecord, RunStatus
-from busbw.stats.moderated import moderated
+from busbw.stats.launches import moderated
 from busbw.units import counted
 
 EARLIER_RUNS: Final = "earlier-runs"  # how references of them are named
@@ -101,7 +101,7 @@ def _explains(record: RunRecord) -> Iterator[tuple[str, str]]:
     nics = record.machine.get("nics", {}).get("rdma", ())
     if firmware := sorted({nic["firmware"] for nic in nics if nic.get("firmware")}):
         yield "NIC firmware", ", ".join(firmware)
-    yield from ((name, found.value_of(name)) for name in sorted(found.told))
+    yield from ((name, ", ".join(found.of(name))) for name in sorted(found.told))
 
 
 def _in_utc(text: str) -> str:
@@ -127,8 +127,6 @@ def prior_of(launches: Sequence[Launch], record: RunRecord, others: Sequence[Run
     that it is held against.
     """
     default = Prior(on_device(record))
-    if not launches:
-        return default
     groups: dict[str, list[Launch]] = defaultdict(list)
     for launch in _others(launches, record, *others):
         groups[launch.alike].append(launch)

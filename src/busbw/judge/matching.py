@@ -53,16 +53,11 @@ def how_timed(record: RunRecord) -> tuple[str, ...]:
     return tuple(sorted(set(words)))
 
 
-def reference_timed(reference: Reference) -> tuple[str, ...]:
-    """The same of a reference."""
-    if reference.timed:
-        return tuple(reference.timed.split("; "))
-    return tuple(sorted(_defined(reference.definition)))
-
-
 def otherwise(record: RunRecord, reference: Reference) -> str:
     """How the two were timed, where that is not alike; empty where it is."""
-    ours, theirs = how_timed(record), reference_timed(reference)
+    ours, theirs = list(how_timed(record)), sorted(_defined(reference.definition))
+    if reference.timed:
+        theirs = reference.timed.split("; ")
     if ours == theirs:
         return ""
     told = (", ".join(words) or PLAIN for words in (ours, theirs))
@@ -137,16 +132,22 @@ def match(
 ) -> Matched:
     """Hold every reference against a run; see ``expectation.expect``."""
     itself = next((reference for reference in known if reference.name == kind.known_as), None)
+    session = attrgetter("source", "machine", "date", "versions")  # of measuring
+    names = {record.run_id for record in records if record.source is None}
     fitting, reasons, near, said = [], {}, {}, []
     for each in references:
-        own, apart = _own(records, each), _apart(arm, kind, each, named=named)
+        # A run is no reference for itself: a log by its content, a run of busbw by its name.
+        own = THIS_LOG if any(_is_its_log(record, each) for record in records) else ""
+        if each.kind == "saved" and not names.isdisjoint(each.source.split(", ")):
+            own = "it is this very run"
+        apart = _apart(arm, kind, each, named=named)
         cases = [other_case(key, arm.where, each) for key in arm.cases if key.collective == each.operation]
         why = (
             own
             or apart
             or (", or ".join(dict.fromkeys(cases)) if all(cases) else "")
             or ("" if named else _other_machine(kind, each) or _tuned_otherwise(kind, each))
-            or (_SISTER if itself is not None and _is_sister(itself, each) else "")
+            or (_SISTER if itself and itself is not each and session(itself) == session(each) else "")
             or (other_version(kind.versions, each) if same_version else "")
         )
         if not why:
@@ -210,17 +211,6 @@ def _is_its_log(record: RunRecord, reference: Reference) -> bool:
     )
 
 
-def _own(records: Sequence[RunRecord], reference: Reference) -> str:
-    """A run is no reference for itself: a log by its content, a run of busbw by its name."""
-    for record in records:
-        if record.source is not None:
-            if _is_its_log(record, reference):
-                return THIS_LOG
-        elif reference.kind == "saved" and record.run_id in reference.source.split(", "):
-            return "it is this very run"
-    return ""
-
-
 def _tuned_otherwise(kind: MadeWith, reference: Reference) -> str:
     """How a saved reference was tuned otherwise; others state some of their settings only, if any."""
     return otherwise_tuned(reference.environment, kind.tuning) if reference.kind == "saved" else ""
@@ -235,12 +225,6 @@ def _other_machine(kind: MadeWith, reference: Reference) -> str:
     if reference.nodes != 1 and not over_sockets(kind.network) and is_other(kind.network, reference.network):
         return f"its network is {reference.network}, the run's {kind.network}"
     return ""
-
-
-def _is_sister(itself: Reference, other: Reference) -> bool:
-    """One source, machine, versions and day: one session of measuring."""
-    session = attrgetter("source", "machine", "date", "versions")
-    return itself is not other and session(itself) == session(other)
 
 
 def other_case(key: CaseKey, place: str, reference: Reference) -> str:
@@ -272,18 +256,13 @@ def _apart(arm: Arm, kind: MadeWith, reference: Reference, *, named: bool) -> st
     unknown = not kind.nodes or not reference.nodes
     if (unknown and not named) or (not unknown and kind.nodes != reference.nodes):
         return f"it has {reference.nodes or 'unknown'} nodes, the run {kind.nodes or 'does not say'}"
-    return _other_device(kind.device, reference, named=named)
-
-
-def _other_device(device: str, reference: Reference, *, named: bool) -> str:
-    family = {word.upper() for word in _WORDS.findall(reference.device)}
-    words = {word.upper() for word in _WORDS.findall(device)}
+    family, words = ({word.upper() for word in _WORDS.findall(each.device)} for each in (reference, kind))
     is_told = bool(words) and "GRAPHICS" not in words  # what NVML calls a GPU that it does not know
     if reference.kind == "saved":
-        same = device == reference.device or (named and not (is_told and reference.device))
+        same = kind.device == reference.device or (named and not (is_told and reference.device))
     else:
         same = bool(family & words) and words & _CARDS <= family if is_told else named
-    return "" if same else f"it is of {reference.device}, the run of {device or 'an unnamed device'}"
+    return "" if same else f"it is of {reference.device}, the run of {kind.device or 'an unnamed device'}"
 
 
 def other_version(versions: str, reference: Reference) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final
 
 from busbw.judge.traffic import settings_of
 from busbw.machine.environment import is_recorded
@@ -46,14 +46,13 @@ def otherwise_tuned(theirs: Mapping[str, str] | None, ours: Mapping[str, str] | 
         return ""
     own = {} if ours is None else ours
     absent = "does not say" if ours is None else "does not"
-    names = [name for name in sorted({*theirs, *own}) if theirs.get(name) != own.get(name)]
-    words = [
+    words = (
         f"it {f'has {name}={theirs[name]}' if name in theirs else f'does not set {name}'},"
         f" the run {f'has {own[name]}' if name in own else absent}"
-        for name in names[:_MOST_NAMED]
-    ]
-    more = len(names) - len(words)
-    return "; ".join([*words, f"{more} more"] if more else words)
+        for name in sorted({*theirs, *own})
+        if theirs.get(name) != own.get(name)
+    )
+    return first_of(words, _MOST_NAMED, "; ")
 
 
 # A copy of busbw that was brought to the nodes is in a folder of its run.
@@ -61,7 +60,6 @@ _BROUGHT: Final = re.compile(r"/busbw-\d{8}-\d{6}-[^/]+/")
 _MODULE: Final = "module "
 _LIBRARY: Final = "library"
 _FACTS: Final = ("busbw", _LIBRARY, "driver", "kernel", "nodes")
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -78,27 +76,26 @@ class MeasuredWith:
     tells_given: bool
     facts: Mapping[str, tuple[str, ...]]
 
-    def value_of(self, name: str) -> str:
-        """A variable's value in words; empty where it is not known."""
+    def of(self, name: str) -> tuple[str, ...]:
+        """What is known of a fact, or a variable's value in words; empty where it is not known."""
+        if name in _FACTS:
+            return self.facts.get(name, ())
         if (value := self.variables.get(name)) is not None:
-            return value or "(empty)"
+            return (value or "(empty)",)
         if name.startswith(_MODULE):
-            return "not loaded" if self.tells_listed else ""
+            return ("not loaded",) if self.tells_listed else ()
         if is_recorded(name):
-            return "not set" if self.tells_listed else ""
-        return "not given" if self.tells_given else ""
+            return ("not set",) if self.tells_listed else ()
+        return ("not given",) if self.tells_given else ()
 
 
 def otherwise(ours: Sequence[MeasuredWith], theirs: Sequence[MeasuredWith]) -> Iterator[str]:
     """What differs between two sides, as ``NCCL_ALGO Ring against not set``: ours first. What the records of
     one side do not say, or do not have alike, is left out.
     """
-    for name in sorted(_told((*ours, *theirs))):
-        value, other = (_one([each.value_of(name) for each in side]) or "" for side in (ours, theirs))
-        if value and other and value != other:
-            yield f"{name} {value} against {other}"
-    for name in _FACTS:
-        own, others = (_one([each.facts.get(name, ()) for each in side]) or () for side in (ours, theirs))
+    for name in (*_told((*ours, *theirs)), *_FACTS):
+        alike = ({each.of(name) for each in side} for side in (ours, theirs))
+        own, others = (values.pop() if len(values) == 1 else () for values in alike)
         if own and others and own != others:
             only = [each for each in own if each not in others]
             lacking = [each for each in others if each not in own]
@@ -108,21 +105,14 @@ def otherwise(ours: Sequence[MeasuredWith], theirs: Sequence[MeasuredWith]) -> I
             yield f"{name} {' against '.join(words)}"
 
 
-def _one(values: Sequence[T]) -> T | None:
-    """The value that all have."""
-    return values[0] if len(set(values)) == 1 else None
-
-
 def differing(records: Sequence[RunRecord]) -> list[str]:
     """Names of what the records are known not to have alike: variables, and the library."""
     each = [measured_with(record) for record in records]
-    names = [name for name in sorted(_told(each)) if len({one.value_of(name) for one in each} - {""}) > 1]
-    libraries = {one.facts[_LIBRARY] for one in each if _LIBRARY in one.facts}
-    return [*names, _LIBRARY] if len(libraries) > 1 else names
+    return [name for name in (*_told(each), _LIBRARY) if len({one.of(name) for one in each} - {()}) > 1]
 
 
-def _told(each: Sequence[MeasuredWith]) -> frozenset[str]:
-    return frozenset[str]().union(*(one.told for one in each))
+def _told(each: Sequence[MeasuredWith]) -> list[str]:
+    return sorted(frozenset[str]().union(*(one.told for one in each)))
 
 
 def variables_of(record: RunRecord) -> dict[str, str]:

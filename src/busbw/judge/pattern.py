@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import sha256
 from typing import Final
@@ -26,7 +26,20 @@ _SHOWN: Final = 4  # of groups and pairs; more are distinguished by a digest
 
 def pattern_of(record: RunRecord, case: Case) -> str:
     """Empty where all ranks together exchange evenly, in one call."""
-    return ", ".join(_words(record, case))
+    plan, words = record.plan.of_case(case), []
+    groups = _groups(record, plan.groups)
+    if groups and not _is_whole(groups):
+        words.append(_group_words(groups))
+    if case.coalesce:
+        words.append(f"coalesced {','.join(map(str, case.coalesce))}")
+    table = table_of(plan.counts, case.collective, case.cycle)
+    if table is not None:
+        words.append(_count_words(table) + (", evenly spread" if case.even else ""))
+    ring = [(rank, (rank + 1) % len(plan.pairs)) for rank in range(len(plan.pairs))]
+    if case.collective == "permute" and (pairs := sorted(plan.pairs)) != ring:
+        shown = ", ".join(f"{source}->{target}" for source, target in pairs[:_SHOWN])
+        words.append(f"pairs {shown}{_rest(pairs)}")
+    return ", ".join(words)
 
 
 def joined(pattern: str, place: str) -> str:
@@ -49,22 +62,6 @@ def where(record: RunRecord) -> str:
     nodes = {len({host_of[rank] for rank in group}) for group in groups}
     least, most = min(nodes), max(nodes)
     return f"{words}, each on {f'{least} to ' if least < most else ''}{counted(most, 'node')}"
-
-
-def _words(record: RunRecord, case: Case) -> Iterator[str]:
-    plan = record.plan.of_case(case)
-    groups = _groups(record, plan.groups)
-    if groups and not _is_whole(groups):
-        yield _group_words(groups)
-    if case.coalesce:
-        yield f"coalesced {','.join(map(str, case.coalesce))}"
-    table = table_of(plan.counts, case.collective, case.cycle)
-    if table is not None:
-        yield _count_words(table) + (", evenly spread" if case.even else "")
-    ring = [(rank, (rank + 1) % len(plan.pairs)) for rank in range(len(plan.pairs))]
-    if case.collective == "permute" and (pairs := sorted(plan.pairs)) != ring:
-        shown = ", ".join(f"{source}->{target}" for source, target in pairs[:_SHOWN])
-        yield f"pairs {shown}{_rest(pairs)}"
 
 
 def _groups(record: RunRecord, groups: Groups) -> Groups:

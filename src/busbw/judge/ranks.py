@@ -22,7 +22,6 @@ from busbw.errors import UsageError
 from busbw.model.case import Case
 from busbw.model.collective import known_collective
 from busbw.model.record import RankInfo, RunRecord
-from busbw.model.result import CaseResult
 from busbw.model.sample import MIN_OVER_RANKS, SampleFlag
 from busbw.stats.interval import Float64Array, estimate
 from busbw.stats.percentile import least_samples
@@ -53,7 +52,7 @@ class RankTimes:
     the same sample, and ``shortest_share`` the share of samples in which no rank was shorter (equal ones
     all count): where single calls of a synchronising operation were timed. ``issue_ns`` is the median host
     time of issuing one call. These three need the rank's raw samples. ``run_delay_ns`` is how long it was
-    ready to run and had no core, over all looks; None where that was not asked (see ``_asks_for_cores``).
+    ready to run and had no core, over all looks; None where that was not asked.
     """
 
     rank: int
@@ -151,19 +150,15 @@ def rank_table(
     places = {rank.rank: rank for rank in record.world.ranks} if record.world is not None else {}
     rows = tuple(_row(digest, places.get(int(digest["rank"])), own, over_last) for digest in mine)
     result = next((result for result in record.results if result.case == case), None)
-    if result is None or not _asks_for_cores(record, result):
+    in_loops = record.plan.timing.time.startswith("loop")
+    if result is None or "contended" in result.conditions or in_loops:
+        # Whether a rank lost its core is not looked for where ranks share cores, or wait between loops
+        # (``rank.measure.Sampling.add``). The digest's 0 says nothing there.
         rows = tuple(replace(row, run_delay_ns=None) for row in rows)
     k = result.calls_per_sample if result is not None else 0
     latest = _latest(own) if order is Order.TOLD and len(own.ranks) > 1 else None
     flagged = int(mine["flagged"].max())
     return RankTable(case, order, k, size, len(own.ranks), rows, flagged, latest)
-
-
-def _asks_for_cores(record: RunRecord, result: CaseResult) -> bool:
-    """Whether a rank's loss of its core was looked for: not where ranks share cores, or wait between loops
-    (``rank.measure.Sampling.add``). The digest's 0 says nothing there.
-    """
-    return "contended" not in result.conditions and not record.plan.timing.time.startswith("loop")
 
 
 def _order(record: RunRecord, case: Case, *, complete: bool) -> Order:

@@ -25,20 +25,14 @@ def rotated_bytes(records: Sequence[RunRecord]) -> int:
     """Of one buffer of each of these runs, at least the message; 1 where each call was in the same place; 0
     where it is not known, or they are not alike.
     """
-    found = {_of(record) for record in records}
+    found = set()
+    for plan, source in ((record.plan, record.source) for record in records):
+        own = any({"rotate", "unique_buffers"} & stream.own.keys() for stream in plan.streams)
+        # nccl-tests and rccl-tests rotate too, through the maxBytes of their header (startColl in common.cu).
+        if plan.unique_buffers or own or (source is not None and source.tool not in _ROTATING_TOOLS):
+            return 0
+        found.add(plan.buffer_bytes if plan.rotate else 1)
     return found.pop() if len(found) == 1 else 0
-
-
-def _of(record: RunRecord) -> int:
-    """nccl-tests and rccl-tests rotate too, through the maxBytes of their header (startColl in common.cu)."""
-    if record.source is not None and record.source.tool not in _ROTATING_TOOLS:
-        return 0
-    plan = record.plan
-    if plan.unique_buffers or any(
-        {"rotate", "unique_buffers"} & stream.own.keys() for stream in plan.streams
-    ):
-        return 0
-    return record.plan.buffer_bytes if record.plan.rotate else 1
 
 
 class Nearer(IntEnum):
@@ -73,12 +67,3 @@ def cached(ours: int, reference: Reference, size_bytes: int) -> tuple[str, bool]
         f" {format_size(ours)}, and caches hold the smaller: measure with -e {format_flag_size(theirs)}"
     )
     return why, near is Nearer.SECOND
-
-
-def said_of_arms(name: str, own: int, baseline: str, before: int) -> str:
-    """Of two arms that rotated through unlike numbers of bytes, how to have them alike."""
-    return (
-        f"{name}: calls rotated through {format_size(own)}, those of {baseline} through"
-        f" {format_size(before)}, and caches may hold the smaller: measure both with -e"
-        f" {format_flag_size(max(own, before))}"
-    )

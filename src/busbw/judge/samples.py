@@ -16,14 +16,12 @@ import numpy.typing as npt
 from busbw.errors import UsageError
 from busbw.model.case import Case
 from busbw.model.record import RunRecord
-from busbw.model.result import CaseResult, Status
+from busbw.model.result import CaseResult
 from busbw.model.sample import EXCLUDING, HEADLINE, MAX_OVER_RANKS, MIN_OVER_RANKS, SampleFlag
 from busbw.stats.interval import Float64Array
 from busbw.stats.modes import Modes, find_modes
 from busbw.stats.outliers import count_outliers, exclude
 from busbw.stats.percentile import least_samples, percentile
-
-# How the samples of a case spread: bins for a histogram, percentiles, and whether there are two modes.
 
 PERCENTS: Final = (50.0, 95.0, 99.0)
 # From this ratio of largest to least on, equal widths would put nearly everything into the first bin.
@@ -152,9 +150,6 @@ def _distribution(case: int, times: Times) -> Distribution:
     )
 
 
-# How much the samples of every case vary.
-
-
 @dataclass(frozen=True)
 class Tail:
     """The pass of single calls beside samples of k calls each, which thin single slow calls out. ``far`` lie
@@ -199,12 +194,6 @@ class Spread:
         """The case's time."""
         return self.result.time_ns or 0.0
 
-    @property
-    def tail_shifts_mean(self) -> bool:
-        """Whether slow samples lift the mean out of the median's interval."""
-        high_ns = self.result.high_ns
-        return self.far > 0 and high_ns is not None and self.mean_ns > high_ns
-
 
 def nccl_tests_mean_ns(digests: npt.NDArray[np.void], case: int) -> float | None:
     """What nccl-tests would print of a case: the mean over its calls on each rank, then the mean over ranks
@@ -216,16 +205,10 @@ def nccl_tests_mean_ns(digests: npt.NDArray[np.void], case: int) -> float | None
 
 def spreads(record: RunRecord, samples: npt.NDArray[np.void]) -> tuple[Spread, ...]:
     """Of every good case that has samples in the record, in order."""
-    found = []
-    order = np.argsort(samples["case"], kind="stable")
-    samples = samples[order]
-    for result in record.results:
-        if result.status is not Status.GOOD or result.time_ns is None:
-            continue
-        first, end = np.searchsorted(samples["case"], (result.case, result.case + 1))
-        parts = case_times(result.case, record.plan.timing.time, samples[first:end])
-        if parts:
-            found.append(_spread(record.plan.cases[result.case], result, parts))
+    found, samples_of = [], _rows_by_case(samples)
+    for case, result in record.timed:
+        if parts := case_times(case.index, record.plan.timing.time, samples_of(case.index)):
+            found.append(_spread(case, result, parts))
     return tuple(found)
 
 
@@ -301,8 +284,6 @@ def without_result(record: RunRecord, samples: Rows) -> tuple[int, ...]:
     known = {result.case for result in record.finished}
     return tuple(case for case in np.unique(samples["case"]).tolist() if case not in known)
 
-
-# One case in full: everything that is stored about it, and what its samples add.
 
 DETAIL_PERCENTS: Final = (50.0, 90.0, 95.0, 99.0, 99.9)
 NOT_KNOWN: Final = "n/a"

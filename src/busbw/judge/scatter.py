@@ -11,12 +11,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from statistics import median
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from busbw.judge.compare_arms import Arm
 from busbw.model.case import LARGE
-
-if TYPE_CHECKING:
-    from busbw.judge.compare_arms import Arm
 
 # Three sweeps on 4 x H200 (NCCL 2.28.9, 2026-11-27): 2 to 9 % below 512 KiB, 0.03 to 0.4 % from 1 MiB.
 HOST_BOUND: Final = 0.15

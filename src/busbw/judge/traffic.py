@@ -43,11 +43,6 @@ class BytePaths:
         domains = {self.domains.get(host, "") for host in hosts}
         return len(hosts) > 1 and len(domains) == 1 and "" not in domains
 
-    def partly_joined(self, hosts: frozenset[str]) -> bool:
-        """Whether some of them share a domain: then a host is no unit of what must move over NICs."""
-        known = [domain for host in hosts if (domain := self.domains.get(host))]
-        return len(set(known)) < len(known)
-
     @property
     def network_reduces(self) -> bool:
         """Whether switches were allowed to reduce (SHARP)."""
@@ -177,13 +172,6 @@ class Fellows:
         return _busier(self.links) / self.links[0].seconds / 1e9
 
     @property
-    def line_gb_per_s(self) -> float | None:
-        """The line rate of all of them together; None where one's is not known."""
-        rates = [use.link.gb_per_s for use in self.links]
-        known = [rate for rate in rates if rate]
-        return sum(known) if len(known) == len(rates) else None
-
-    @property
     def call_bytes(self) -> float:
         """What a call moved through all of them, in the busier direction."""
         return _busier(self.links) / self.calls
@@ -247,7 +235,8 @@ def _must(
     if nvlink:
         near = len(hosts) == 1 or (ways.joined(hosts) and ways.nodes <= len(hosts))
         return gpu_bytes(*what) if near else None
-    if ways.partly_joined(hosts):
+    domains = [domain for host in hosts if (domain := ways.domains.get(host))]
+    if len(set(domains)) < len(domains):  # a host is no unit of what must move over NICs then
         return None
     nodes = max(ways.nodes, len(hosts))
     must = node_bytes(*what, nodes, network_reduces=ways.network_reduces)
@@ -311,7 +300,14 @@ def _fellows(
 ) -> Fellows:
     calls = sum(window.calls for window in windows)
     seconds = sum(window.seconds for window in windows[1:])
-    noise = _noise(windows, links)
+    # How far the bytes of a call in one window lie from those in all, at most.
+    per_call = [
+        sum(max(link.sent_bytes[at], link.received_bytes[at]) for link in links) / window.calls
+        for at, window in enumerate(windows)
+        if window.calls
+    ]
+    mean = sum(per_call) / len(per_call) if per_call else 0.0
+    noise = max(abs(value / mean - 1) for value in per_call) if mean else 0.0
     bytes_ = [(_net(windows, link.sent_bytes), _net(windows, link.received_bytes)) for link in links]
     even = sum(max(pair) for pair in bytes_) / len(links)
     # A link that takes part carries at least an even share of one call, and more than what the whole
@@ -338,17 +334,6 @@ def _net(windows: Sequence[Window], counted: Sequence[int]) -> float:
     before = counted[0] / windows[0].seconds
     busy = sum(window.seconds for window in windows[1:])
     return max(0.0, sum(counted[1:]) - before * busy)
-
-
-def _noise(windows: Sequence[Window], links: Sequence[Link]) -> float:
-    """How far the bytes of a call in one window lie from those in all, at most; 0 where nothing flowed."""
-    per_call = [
-        sum(max(link.sent_bytes[at], link.received_bytes[at]) for link in links) / window.calls
-        for at, window in enumerate(windows)
-        if window.calls
-    ]
-    mean = sum(per_call) / len(per_call) if per_call else 0.0
-    return max((abs(value / mean - 1) for value in per_call), default=0.0) if mean else 0.0
 
 
 def _busier(uses: Sequence[LinkUse]) -> float:

@@ -37,14 +37,11 @@ def uneven(plan: Plan, results: Sequence[CaseResult]) -> Iterator[Uneven]:
     for case in plan.cases:
         result = cases.get(case.index)
         if case.even and result is not None and last is not None:
-            yield _against(plan, *last, result)
+            (own_case, own), table = last, plan.table(last[0])
+            assert table is not None, "what is evened out has a table"
+            low = own.low_ns / result.high_ns if own.low_ns is not None and result.high_ns else None
+            high = own.high_ns / result.low_ns if own.high_ns is not None and result.low_ns else None
+            times = own.time_ns or 0.0, result.time_ns or 1.0
+            yield Uneven(own_case, *times, table.imbalance, low, high)
         if not case.in_place:
             last = (case, result) if result is not None and not case.even else None
-
-
-def _against(plan: Plan, case: Case, own: CaseResult, even: CaseResult) -> Uneven:
-    table = plan.table(case)
-    assert table is not None, "what is evened out has a table"
-    low = own.low_ns / even.high_ns if own.low_ns is not None and even.high_ns else None
-    high = own.high_ns / even.low_ns if own.high_ns is not None and even.low_ns else None
-    return Uneven(case, own.time_ns or 0.0, even.time_ns or 1.0, table.imbalance, low, high)

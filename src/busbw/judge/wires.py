@@ -7,6 +7,7 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import mul
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
@@ -55,15 +56,25 @@ def wires_of(machine: Mapping[str, Any], ways: BytePaths | None = None) -> Wires
     ways = ways or BytePaths()
     gpus = machine.get("gpus", {}).get("gpus", ())
     nics = machine.get("nics", {})
-    ports = [port for device in nics.get("rdma", ()) for port in _active_ports(device)]
-    allowed = [port for port in ports if ways.allows_port(*port[:3])]
-    rates = [rate for *_, rate in allowed or ports]
+    ports = [
+        (str(device.get("kind", "")), str(device.get("name", "")), port)
+        for device in nics.get("rdma", ())
+        for port in device.get("ports", ())
+        if port.get("state") == "ACTIVE"
+    ]
+    allowed = [each for each in ports if ways.allows_port(*each[:2], f"port {each[2].get('port', '')}")]
+    # EFA does not say its rate.
+    gbits = [port.get("rate_gbit_per_s") for *_, port in allowed or ports]
+    rates = [gbit / _BITS if gbit else None for gbit in gbits]
     # BS_200G is Slingshot's word for 200 Gb/s.
     speeds = (re.search(r"(\d+)G", str(device.get("speed", ""))) for device in nics.get("cxi", ()))
     rates += [float(speed[1]) / _BITS for speed in speeds if speed is not None]
     known = [rate for rate in rates if rate is not None]
     complete = bool(rates) and len(known) == len(rates)
-    nvlink = min((_nvlink(gpu) for gpu in gpus), default=0.0) or None
+    # All active links of a GPU in one direction; 0 where NVML does not say.
+    active = [sum(bool(link.get("active")) for link in gpu.get("nvlinks", ())) for gpu in gpus]
+    each = [float(gpu.get("nvlink_gb_per_s") or 0.0) for gpu in gpus]
+    nvlink = min(map(mul, active, each), default=0.0) or None
     is_off = _is_off(ways.settings)
     is_without = nvlink is None and bool(machine.get("gpus", {}).get("driver_version"))  # NVML was there
     pcie = min((float(gpu.get("pcie_gb_per_s") or 0.0) for gpu in gpus), default=0.0) or None
@@ -82,27 +93,6 @@ def wires_of(machine: Mapping[str, Any], ways: BytePaths | None = None) -> Wires
 
 def _is_off(settings: Mapping[str, str]) -> bool:
     return settings.get(_P2P_OFF, "0") not in ("0", "")
-
-
-def _nvlink(gpu: Mapping[str, Any]) -> float:
-    """All active links of one GPU in one direction; 0.0 where NVML does not say."""
-    active = sum(bool(link.get("active")) for link in gpu.get("nvlinks", ()))
-    return active * float(gpu.get("nvlink_gb_per_s") or 0.0)
-
-
-def _active_ports(device: Mapping[str, Any]) -> list[tuple[str, str, str, float | None]]:
-    """Kind, device, ``port N`` and rate in GB/s of the ports that are up; None for a rate that is not said
-    (EFA).
-    """
-    kind, name = str(device.get("kind", "")), str(device.get("name", ""))
-    return [
-        (
-            kind, name, f"port {port.get('port', '')}",
-            port["rate_gbit_per_s"] / _BITS if port.get("rate_gbit_per_s") else None,
-        )
-        for port in device.get("ports", ())
-        if port.get("state") == "ACTIVE"
-    ]  # fmt: skip
 
 
 def wires_of_node(node: Mapping[str, Any], preset: str) -> Wires:

@@ -21,7 +21,7 @@ from busbw.rank.delays import latest_ns
 from busbw.rank.measure import Conditions, Samples, Sampling, Taken, first_look, warm_up
 from busbw.stats import stopping
 from busbw.stats.interval import Estimate, Float64Array
-from busbw.stats.rounds import over_rounds, p99_ratio
+from busbw.stats.ratio import over_rounds, p99_ratio
 
 if TYPE_CHECKING:
     from busbw.rank.backends.load import Load

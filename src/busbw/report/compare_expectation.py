@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any, Final
 
+from busbw.judge.compare_regimes import regimes
 from busbw.judge.expectation import Expectation, Judged, Judgement
 from busbw.judge.launch_history import LEAST_LAUNCHES
 from busbw.judge.matching import THIS_LOG
 from busbw.judge.references.reference import Reference
-from busbw.judge.regimes import regimes
 from busbw.judge.scatter import DEVICE_BOUND, HOST_BOUND, Prior, assumption
 from busbw.judge.wires import Wires
 from busbw.model.case import LARGE

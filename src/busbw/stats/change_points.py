@@ -148,24 +148,13 @@ def scatter_of(values: Float64Array, known: Sequence[int], end: int | None = Non
     rests = np.clip(rests, -_FAR * robust, _FAR * robust)
     rests -= float(rests.mean())
     squares = float(rests @ rests)
-    alike = _alike(rests)
-    degrees = max(last - len(parts), 1)
-    return Scatter(
-        max(math.sqrt(squares / degrees), _LEAST_DEVIATION),
-        degrees,
-        alike,
-        robust,
-    )
-
-
-def _alike(rests: Float64Array) -> float:
-    """The correlation of neighbours: its upper end, for what runs of like launches cost, where it is there at
-    all; 0 where chance makes as much.
-    """
-    squares = float(rests @ rests)
+    # The correlation of neighbours: its upper end, for what runs of like launches cost, where it is there at
+    # all; 0 where chance makes as much.
     found = float(rests[1:] @ rests[:-1]) / squares if squares else 0.0
     error = 1 / math.sqrt(len(rests))
-    return min(found + _UPPER_END * error, _MOST_ALIKE) if found > _BY_CHANCE * error else 0.0
+    alike = min(found + _UPPER_END * error, _MOST_ALIKE) if found > _BY_CHANCE * error else 0.0
+    degrees = max(last - len(parts), 1)
+    return Scatter(max(math.sqrt(squares / degrees), _LEAST_DEVIATION), degrees, alike, robust)
 
 
 def _t_values(values: Float64Array, places: Places, scatter: Scatter) -> Float64Array:

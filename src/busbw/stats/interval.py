@@ -94,7 +94,9 @@ def median_ranks(n: int, confidence: float, tau: float = 1.0) -> tuple[int, int]
     """Positions (from 0) among n ordered values of the ends of the median's interval, n >= 1."""
     if tau == 1.0 and n <= EXACT_SAMPLES:
         return _binomial_ranks(n, confidence)
-    return _normal_ranks(n, confidence, tau)
+    spread = normal_quantile(confidence) * math.sqrt(n * tau) / 2
+    low = max(0, math.floor(n / 2 - spread) - 1)  # the formula counts from 1
+    return low, n - 1 - low
 
 
 def least_samples(confidence: float) -> int:
@@ -162,10 +164,4 @@ def _binomial_ranks(n: int, confidence: float) -> tuple[int, int]:
             break
         low, outcomes = k, outcomes * (n - k) // (k + 1)
     low = max(low, 0)
-    return low, n - 1 - low
-
-
-def _normal_ranks(n: int, confidence: float, tau: float) -> tuple[int, int]:
-    spread = normal_quantile(confidence) * math.sqrt(n * tau) / 2
-    low = max(0, math.floor(n / 2 - spread) - 1)  # the formula counts from 1
     return low, n - 1 - low

@@ -62,29 +62,23 @@ class Level:
         upto = np.searchsorted(self.ordered, values, side="right")
         return np.asarray(_quantiles(2 * len(self.ordered))[below + upto], np.float64)
 
-    def deviations(self, values: Float64Array) -> Float64Array:
-        """Of the newest 1, 2, 3, ... values together, in standard errors of the sum of their scores."""
-        count = np.arange(1, len(values) + 1)
-        sums = np.cumsum(self.scores(values)[::-1])
-        return np.asarray(sums / np.sqrt(count * self.tau * (1 + count / len(self.ordered))), np.float64)
-
     def block(self, values: Float64Array) -> int:
         """How many of the newest values have left the level: the block that is furthest from it; 0 where
         none is far enough.
         """
-        far = np.abs(self.deviations(values))
+        # Of the newest 1, 2, 3, ... values together, in standard errors of the sum of their scores.
+        count = np.arange(1, len(values) + 1)
+        sums = np.cumsum(self.scores(values)[::-1])
+        far = np.abs(sums / np.sqrt(count * self.tau * (1 + count / len(self.ordered))))
         length = int(far.argmax()) + 1
         moved = abs(float(np.median(values[-length:])) - self.middle)
         if far[length - 1] > LIMIT and moved >= LEAST_CHANGE:
             return length
-        beyond = self._beyond(values)
-        return beyond if beyond >= FAR_WINDOWS else 0
-
-    def _beyond(self, values: Float64Array) -> int:
-        """How many of the newest values in a row lie far outside, on one side of the level."""
+        # How many of the newest values in a row lie far outside, on one side of the level.
         reach = max(FAR_RANGES * float(self.ordered[-1] - self.ordered[0]), LEAST_CHANGE)
         newest = values[::-1] - self.middle
-        return max(int((side * newest > reach).cumprod().sum()) for side in (1, -1))
+        beyond = max(int((side * newest > reach).cumprod().sum()) for side in (1, -1))
+        return beyond if beyond >= FAR_WINDOWS else 0
 
     def power(self, loss: float, windows: int, earlier: int) -> float:
         """Probability that a loss of bandwidth (a share of it) over so many whole windows is seen, where so
@@ -185,7 +179,11 @@ class LevelWatch:
         newest = self._left[-max(_LEAST_RETURN, self._block // 2) :]
         middle = float(np.median(newest))
         if abs(middle - change.before) < abs(middle - change.after):
-            stays = self._return(change)
+            # How many of the windows since belong to the change: the split that fits both levels best.
+            left = np.array(self._left)
+            inside, outside = np.abs(left - change.after), np.abs(left - change.before)
+            costs = np.cumsum(inside) + outside.sum() - np.cumsum(outside)
+            stays = int(costs.argmin()) + 1
             last = change.first + stays - 1
             over = replace(change, last=last, after=float(np.median(self._left[:stays])))
             self._level += self._left[stays:]
@@ -194,10 +192,3 @@ class LevelWatch:
         if len(self._left) >= SETTLED:
             self._level, self._left, self._change = self._left, [], None
         return None
-
-    def _return(self, change: Change) -> int:
-        """How many of the windows since belong to the change: the split that fits both levels best."""
-        left = np.array(self._left)
-        inside, outside = np.abs(left - change.after), np.abs(left - change.before)
-        costs = np.cumsum(inside) + outside.sum() - np.cumsum(outside)
-        return int(costs.argmin()) + 1

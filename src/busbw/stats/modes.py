@@ -49,40 +49,25 @@ def find_modes(values: Float64Array, least_distance: float = 0.01) -> Modes | No
     samples: those come closer the more samples there are. Groups whose centres are less than
     ``least_distance`` of the lower one apart do not count: they fit into the interval of the median.
     """
-    ordered = np.sort(values)
-    split = _widest_step(ordered, autocorrelation_time(values))
-    if split is None:
-        return None
+    ordered, n = np.sort(values), len(values)
+    least = max(math.ceil(LEAST_SHARE * n), math.ceil(LEAST_IN_MODE * autocorrelation_time(values)))
+    if 2 * least > n:
+        return None  # too few for two groups
+    split = least + int(np.argmax(np.diff(ordered[least - 1 : n - least + 1])))
     low, high = ordered[:split], ordered[split:]
     low_centre, high_centre = median(low), median(high)
     if high_centre - low_centre <= least_distance * low_centre:
         return None
     gap = nearest_rank(high, 10) - nearest_rank(low, 90)
-    # A coarse clock puts most of a group on one tick: its MAD is 0, but its spread is a tick.
-    mad = max(_mad(low, low_centre), _mad(high, high_centre), _tick(low, high))
+    # A coarse clock puts most of a group on one tick: its MAD is 0, but its spread is a tick, the smallest
+    # distance between different values of one group.
+    steps = np.concatenate((np.diff(low), np.diff(high)))
+    tick = float(np.min(steps[steps > 0])) if steps.any() else 0.0
+    mad = max(median(np.abs(low - low_centre)), median(np.abs(high - high_centre)), tick)
     if gap <= LEAST_GAP_MADS * mad:
         return None
     return Modes(
-        Mode(len(low) / len(ordered), low_centre),
-        Mode(len(high) / len(ordered), high_centre),
+        Mode(len(low) / n, low_centre),
+        Mode(len(high) / n, high_centre),
         gap / mad if mad else None,
     )
-
-
-def _widest_step(ordered: Float64Array, tau: float) -> int | None:
-    """How many samples lie below the step; None where there are too few for two groups."""
-    n = len(ordered)
-    least = max(math.ceil(LEAST_SHARE * n), math.ceil(LEAST_IN_MODE * tau))
-    if 2 * least > n:
-        return None
-    return least + int(np.argmax(np.diff(ordered[least - 1 : n - least + 1])))
-
-
-def _tick(low: Float64Array, high: Float64Array) -> float:
-    """The smallest distance between different values of one group; 0 where each group is one value."""
-    steps = np.concatenate((np.diff(low), np.diff(high)))
-    return float(np.min(steps[steps > 0])) if steps.any() else 0.0
-
-
-def _mad(values: Float64Array, centre: float) -> float:
-    return median(np.abs(values - centre))

@@ -36,7 +36,7 @@ def count_outliers(values: Float64Array) -> Outliers:
     middle = median(values)
     deviations = np.abs(values - middle)
     mad = max(median(deviations), LEAST_SPREAD * abs(middle))
-    return Outliers(_count(deviations > FAR_MAD * mad))
+    return Outliers(int(np.count_nonzero(deviations > FAR_MAD * mad)))
 
 
 @dataclass(frozen=True)
@@ -68,9 +68,5 @@ def exclude(flags: npt.NDArray[np.integer], mask: int) -> Exclusion:
     if not against.any():  # as of nearly every look
         return Exclusion(np.arange(len(flags), dtype=np.int64), len(flags), ())
     bits = [1 << place for place in range(mask.bit_length()) if mask >> place & 1]
-    reasons = tuple((bit, count) for bit in bits if (count := _count(against & bit != 0)))
+    reasons = tuple((bit, count) for bit in bits if (count := int(np.count_nonzero(against & bit))))
     return Exclusion(np.flatnonzero(against == 0).astype(np.int64), len(flags), reasons)
-
-
-def _count(which: npt.NDArray[np.bool_]) -> int:
-    return int(np.count_nonzero(which))

@@ -2,7 +2,7 @@
 
 Times scatter by factors, so everything is about logarithms. The unit is the launch: placement, addresses and
 a library's choices change between launches and not within one. Few launches say little of their scatter, so
-it is moderated by what is known of other launches (``stats.moderated``).
+it is moderated by what is known of other launches (``stats.launches``).
 """
 
 from __future__ import annotations
@@ -14,8 +14,12 @@ from itertools import pairwise
 from statistics import NormalDist, fmean, median, stdev
 from typing import Final
 
-from busbw.stats.launches import CONFIDENCE, student_cdf, student_quantile
-from busbw.stats.moderated import Moderated, moderated
+import numpy as np
+import numpy.typing as npt
+
+from busbw.stats.interval import LOOK_CONFIDENCE, Estimate, Float64Array, estimate
+from busbw.stats.launches import CONFIDENCE, Moderated, moderated, student_cdf, student_quantile
+from busbw.stats.percentile import least_samples, nearest_rank
 
 SCATTER_LEVEL: Final = 0.001  # launches that scatter so unlikely are not those that were known
 # Launches of one side that follow each other share what drifts, so more of them do not narrow the interval.
@@ -24,6 +28,8 @@ LEAST_DEVIATION: Final = 1e-4  # launches are not known to be more alike than th
 LEAST_STEPS: Final = 8  # between neighbouring sizes
 NORMAL_OF_MEDIAN: Final = 1.4826  # of |x|, to the standard deviation of normal x
 MOST_OF_PRIOR: Final = 5
+RESAMPLES: Final = 400
+_SEED: Final = 1
 STEPS_EFFICIENCY: Final = 0.25  # degrees of freedom of the median of neighbouring steps, a step
 
 
@@ -149,3 +155,31 @@ def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
         least = min(least, p_values[index] * many / (many - position))
         q_values[index] = least
     return q_values
+
+
+# ---- two things measured in turn, round by round -----------------------------------------------------------
+
+
+def over_rounds(ratios: Float64Array) -> Estimate:
+    """The median of a ratio that each round has, with an interval by order statistics that holds at 95 %
+    overall where looks at 8, 11, 16, ... rounds may end the measurement. What drifts from round to round is
+    in both of its parts, so ratios of rounds are independent.
+    """
+    return estimate(ratios, LOOK_CONFIDENCE, independent=True)
+
+
+def p99_ratio(first: Sequence[Float64Array], second: Sequence[Float64Array]) -> tuple[float, ...]:
+    """The ratio of the 99th percentiles of all samples (> 0), and the ends of its 95 % interval by the
+    bootstrap over rounds: a round is drawn with its samples of both. Empty where there are too few samples.
+    """
+    if min(sum(map(len, first)), sum(map(len, second))) < least_samples(99):
+        return ()
+    draw = np.random.default_rng(_SEED).integers(len(first), size=(RESAMPLES, len(first)))
+    drawn = np.sort([_p99(first, rounds) / _p99(second, rounds) for rounds in draw])
+    all_rounds = np.arange(len(first))
+    ends = (nearest_rank(drawn, 2.5), nearest_rank(drawn, 97.5))
+    return (_p99(first, all_rounds) / _p99(second, all_rounds), *ends)
+
+
+def _p99(samples: Sequence[Float64Array], rounds: npt.NDArray[np.int64]) -> float:
+    return nearest_rank(np.sort(np.concatenate([samples[number] for number in rounds])), 99)

@@ -50,14 +50,6 @@ def _cv(series: Series) -> float | None:
     return math.sqrt(squares / (len(series.worst) - 1)) / mean
 
 
-def _imbalance(series: Series) -> float | None:
-    return None if series.best is None else median(series.worst - series.best)
-
-
-def _last(series: Series) -> float | None:
-    return None if series.best is None else median(series.best)
-
-
 # One row a word; all but ``imbalance`` and ``last`` are of the maximum over ranks, per sample. ``last`` is of
 # the minimum: where no rank can leave before the last one has entered, the time from the last arrival.
 _TABLE: Final = {
@@ -67,8 +59,10 @@ _TABLE: Final = {
         Statistic("min", 1, lambda s: float(s.worst.min())),
         Statistic("max", 1, lambda s: float(s.worst.max())),
         Statistic("cv", 2, _cv),
-        Statistic("imbalance", 1, _imbalance, of_means=True),
-        Statistic(LAST, 1, _last),
+        Statistic(
+            "imbalance", 1, lambda s: None if s.best is None else median(s.worst - s.best), of_means=True
+        ),
+        Statistic(LAST, 1, lambda s: None if s.best is None else median(s.best)),
     )
 }
 _PERCENTILE: Final = re.compile(r"p(\d+(?:\.\d+)?)")

@@ -122,24 +122,22 @@ def judge_look(
     if limits.calls is not None:
         return StopReason.CALLS
     median_ns = median(times_ns)
-    if len(times_ns) >= first_look(passes) and _is_precise(times_ns, target(limits, median_ns), passes):
-        return StopReason.PRECISION
+    if len(times_ns) >= first_look(passes):
+        # Whether all passes together, if they are like this one, have an interval of the half-width wanted.
+        confidence = attainable(LOOK_CONFIDENCE, len(times_ns))
+        found = estimate(times_ns, confidence)
+        wider = normal_quantile(LOOK_CONFIDENCE) / normal_quantile(confidence)
+        share = 1.0 if passes == 1 else PASS_SHARE
+        most = target(limits, median_ns) * share * math.sqrt(passes)
+        # Too few independent samples say nothing by lying close together, such as 8 of a slow drift.
+        if found.attained and found.half_width * wider <= most:
+            return StopReason.PRECISION
     own = of_pass(limits, passes, median_ns, paced)
     if taken >= own.max_samples:
         return StopReason.MAX_SAMPLES if taken >= limits.max_samples // passes else StopReason.PASSES
     if spent_seconds >= own.case_seconds:
         return StopReason.CASE_TIME
     return None
-
-
-def _is_precise(times_ns: Float64Array, wanted: float, passes: int) -> bool:
-    """Whether all passes together, if they are like this one, have an interval of the half-width wanted."""
-    confidence = attainable(LOOK_CONFIDENCE, len(times_ns))
-    found = estimate(times_ns, confidence)
-    wider = normal_quantile(LOOK_CONFIDENCE) / normal_quantile(confidence)
-    share = 1.0 if passes == 1 else PASS_SHARE
-    # Too few independent samples say nothing by lying close together, such as 8 of a slow drift.
-    return found.attained and found.half_width * wider <= wanted * share * math.sqrt(passes)
 
 
 def over_passes(stops: Sequence[StopReason], passes: int, whole: Estimate, limits: Limits) -> StopReason:

@@ -11,12 +11,12 @@ from busbw_testing.compared import launches, record_of, reference_of
 
 from busbw.judge.compare import compare
 from busbw.judge.compare_arms import CaseKey, key_of, make_arm
+from busbw.judge.compare_regimes import regimes
 from busbw.judge.expectation import Gate, Judged, Judgement, expect, gate_of, overall
 from busbw.judge.matching import how_timed
 from busbw.judge.own_reference import launches_of
 from busbw.judge.own_reference import reference_of as saved_of
 from busbw.judge.references.reference import Reference
-from busbw.judge.regimes import regimes
 from busbw.judge.scatter import Prior, Scatter, SizeClass
 from busbw.judge.wires import Wires
 from busbw.model.record import ImportSource, RunRecord

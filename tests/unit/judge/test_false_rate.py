@@ -27,7 +27,7 @@ def test_good_runs_are_below_the_bound_at_most_as_often_as_it_says(
     new: int, known: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """3000 cases. Where the history is right, as here, a few launches are judged more mildly than that."""
-    monkeypatch.setattr("busbw.stats.moderated.FALSE_ALARM", RATE)
+    monkeypatch.setattr("busbw.stats.launches.FALSE_ALARM", RATE)
     draw = random.Random(100 * new + known)
     prior = Prior(True, {("", sizes): Scatter(SCATTER, 12) for sizes in SizeClass})
     below = 0

@@ -8,8 +8,8 @@ from typing import Any
 
 from busbw_testing.compared import record_of
 
+from busbw.judge.compare import notes_of
 from busbw.judge.compare_arms import Arm, make_arm
-from busbw.judge.compare_notes import notes_of
 from busbw.judge.measured_with import nodes_of
 from busbw.model.record import HostInfo, ImportSource, RunRecord
 

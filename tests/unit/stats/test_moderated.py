@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from busbw.stats.moderated import Moderated, least_share, moderated, pooled
+from busbw.stats.launches import Moderated, least_share, moderated, pooled
 
 
 def test_cases_have_means_of_their_own_and_share_their_deviation() -> None:

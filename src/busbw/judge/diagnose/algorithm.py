@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from busbw.errors import UsageError
-from busbw.judge.diagnose import logs
-from busbw.judge.diagnose.subject import Subject, concluded
+from busbw.judge.diagnose.subject import Subject, concluded, hint_of_tool
 from busbw.judge.traffic import settings_of
 from busbw.model.collective import COLLECTIVES
 from busbw.model.conclusion import Answer, Conclusion, Fact, Question
 from busbw.model.tuning_line import tuning_lines
-from busbw.plan.presets.preset import ENGINE_SECTIONS, Preset, read_preset
+from busbw.plan.presets.preset import ENGINE_SECTIONS, read_preset
 from busbw.units import format_size
 
 # What takes a choice or a path within a host from NCCL, and what that does; a row each. What
@@ -79,29 +78,18 @@ def _settings(subject: Subject) -> Iterator[Conclusion]:
 def _by_preset(subject: Subject, found: Mapping[str, str]) -> dict[str, str]:
     """Of these settings, those with the value of a preset of the run (on any engine), and which it is."""
     who: dict[str, str] = {}
-    for used in subject.record.settings.get("presets_used") or ():
-        preset = _preset(str(used), subject.preset_files)
-        if preset is None:
-            continue
-        environs = [preset.environ(engine) for engine in ("", *ENGINE_SECTIONS)]
+    for used in map(str, subject.record.settings.get("presets_used") or ()):
+        plain, _, date = used.partition("@")  # of the newest values the date is no version
+        environs: list[Mapping[str, str]] = []
+        for name in (used, plain):
+            with contextlib.suppress(UsageError):  # a user's file that is not here
+                preset = read_preset(name, subject.preset_files)
+                if preset.date == date and not environs:
+                    environs = [preset.environ(engine) for engine in ("", *ENGINE_SECTIONS)]
         for name, value in found.items():
             if any(environ.get(name) == value for environ in environs):
                 who[name] = f"preset {used}"
     return who
-
-
-def _preset(used: str, files: Sequence[Path]) -> Preset | None:
-    """NAME@DATE as the record has it: of the newest values the date is no version; None where it is a user's
-    file that is not here. ``files`` are the users' own.
-    """
-    for name in (used, used.partition("@")[0]):
-        try:
-            preset = read_preset(name, files)
-        except UsageError:
-            continue
-        if preset.date == used.partition("@")[2]:
-            return preset
-    return None
 
 
 class _Seen(NamedTuple):
@@ -122,7 +110,7 @@ def conclusions(subject: Subject) -> Iterator[Conclusion]:
 def _hint(subject: Subject) -> str:
     record = subject.record
     if record.source is not None:
-        return logs.hint(record.source.tool, Question.ALGORITHM)
+        return hint_of_tool(record.source.tool, Question.ALGORITHM)
     if record.plan.backend != "nccl":
         return "MPI does not report its algorithm; check its tuning variables"
     if "algorithm" in record.plan.evidence:

@@ -26,6 +26,7 @@ from busbw.judge.traffic import (
 from busbw.model.case import Case
 from busbw.model.conclusion import Answer, Conclusion, Fact
 from busbw.model.finding import Severity
+from busbw.model.result import CaseResult, Status
 from busbw.model.traffic import NVLINK, Burst, Link
 from busbw.units import first_of, format_approximate_size, format_share, format_size
 
@@ -175,16 +176,16 @@ def conclusions(subject: Subject) -> Iterator[Conclusion]:
     if not bursts:
         yield _unread(subject)
     ways, alone = byte_paths(subject.record), subject.nodes == 1
+    results = {result.case: result for result in subject.record.results}
     unseen: list[Conclusion] = []
     for burst in bursts:
         case = cases[burst.case]
-        result = subject.by_case.get(burst.case)
-        algorithm = result.algorithm if result is not None else ""
-        found = traffic(burst, case.collective, algorithm, case.size_bytes, subject.together, ways)
-        told = list(_group(subject, burst, case, [each for each in found if each.kind == NVLINK]))
+        result = results.get(case.index, CaseResult(case.index, Status.NOT_RUN))
+        found = traffic(burst, case.collective, result.algorithm, case.size_bytes, subject.together, ways)
+        told = list(_group(subject, burst, result, [each for each in found if each.kind == NVLINK]))
         if subject.nodes > 1:
             nics = [each for each in found if each.kind != NVLINK]
-            told = [*_bypassed(burst, case), *_group(subject, burst, case, nics), *told]
+            told = [*_bypassed(burst, case), *_group(subject, burst, result, nics), *told]
         yield from (replace(each, case=case.index) for each in told)
         if not told:
             words = f"{subject.nodes} nodes, and no link has counters that can be read"
@@ -224,11 +225,14 @@ def _bypassed(burst: Burst, case: Case) -> Iterator[Conclusion]:
         )
 
 
-def _group(subject: Subject, burst: Burst, case: Case, groups: Sequence[Fellows]) -> Iterator[Conclusion]:
+def _group(
+    subject: Subject, burst: Burst, result: CaseResult, groups: Sequence[Fellows]
+) -> Iterator[Conclusion]:
     """Of links of one kind, on all hosts."""
+    case = subject.record.plan.cases[result.case]
     if any(group.used for group in groups):
         yield _used(subject, case, groups)
-        yield from _even(subject, case, groups)
+        yield from _even(result, groups)
         yield from _missing(groups)
         yield from _slower(burst, groups)
         yield from _events(burst, groups)
@@ -332,7 +336,8 @@ def _rates(subject: Subject, groups: Sequence[Fellows]) -> str:
     group = max(groups, key=lambda each: each.gb_per_s)
     used, links = max(len(group.used), 1), len(group.links)
     words = f"{used} x {group.gb_per_s / used:.3g} GB/s"
-    line = group.line_gb_per_s
+    rates = [use.link.gb_per_s for use in group.links]
+    line = sum(rate or 0.0 for rate in rates) if all(rates) else None
     if line is None and group.kind != NVLINK and subject.wires.nics == links:
         line = subject.wires.network_gb_per_s  # what is known of such a machine, where its driver is silent
     if line:
@@ -340,7 +345,7 @@ def _rates(subject: Subject, groups: Sequence[Fellows]) -> str:
     return words
 
 
-def _even(subject: Subject, case: Case, groups: Sequence[Fellows]) -> Iterator[Conclusion]:
+def _even(result: CaseResult, groups: Sequence[Fellows]) -> Iterator[Conclusion]:
     """How evenly the links that carried something did, where that were two or more. The busiest link sets the
     time, so an imbalance counts where it costs more than the noise of the time itself, and enough to be worth
     a look; and one that carries less than half of the mean counts anyway. Named is the one that is least like
@@ -350,8 +355,7 @@ def _even(subject: Subject, case: Case, groups: Sequence[Fellows]) -> Iterator[C
     if not several:
         return
     group = max(several, key=lambda each: (each.least <= STARVED, each.most))
-    result = subject.by_case.get(case.index)
-    noise = max(group.noise, (result.half_width if result is not None else None) or 0.0)
+    noise = max(group.noise, result.half_width or 0.0)
     excess = group.most * len(group.used) / len(group.links) - 1
     uneven = excess > max(noise, WORTH_NAMING) or group.least < min(STARVED, 1 - noise)
     at, claim, is_more = odd_one([use.share for use in group.used], "link")

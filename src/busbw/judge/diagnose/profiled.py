@@ -102,10 +102,7 @@ _SHOWN: Final = 4
 # With fewer samples, a NIC that carried little looks like one that was sampled at the end of the burst.
 _TELLING: Final = 10
 _UNTRUSTED: Final = "under a profiler: not to be compared with times of a run"
-_JOINED: Final = {
-    Join.LAUNCH: "sizes by the range of each kernel's launch",
-    Join.NONE: "sizes not known",
-}
+_JOINED: Final = {Join.LAUNCH: "sizes by the range of each kernel's launch", Join.NONE: "sizes not known"}
 _PORT: Final = "port 1"  # exports do not say it
 _SENT: Final = ("sent", "tx_", "send_", "rdma_write_bytes", "rdma_read_resp")
 

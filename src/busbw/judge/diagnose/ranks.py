@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from statistics import NormalDist, median
 from typing import Final
 
-from busbw.judge.diagnose import logs, profiled
-from busbw.judge.diagnose.subject import Subject, concluded
+from busbw.judge.diagnose import profiled
+from busbw.judge.diagnose.subject import Subject, concluded, hint_of_tool
 from busbw.judge.ranks import Order, RankTable, rank_table
 from busbw.model.case import Case
 from busbw.model.conclusion import Answer, Conclusion, Fact, Question
@@ -55,7 +55,7 @@ def conclusions(subject: Subject) -> Iterator[Conclusion]:
         source = subject.record.source
         yield concluded(
             "the times of single ranks are not known",
-            hint=logs.hint(source.tool, Question.RANKS) if source is not None else "",
+            hint=hint_of_tool(source.tool, Question.RANKS) if source is not None else "",
             check="ranks.spread",
         )
         return
@@ -93,7 +93,13 @@ def _spread(subject: Subject, compared: Sequence[_Compared]) -> Conclusion:
     """
     known = [each for each in compared if each.excess is not None]
     if not known:
-        return _not_judged(subject, compared)
+        worst = max(compared, key=lambda each: each.spread)
+        why, hint = "without an interval this is not judged", "leave -n out, or give more calls"
+        if all(each.table.order is Order.ROOTED for each in compared):
+            why = "ranks of a rooted operation have different parts, and need not take the same time"
+            hint = "an all_reduce gives all ranks the same part"
+        claim = f"{_differ(worst, ' at most,')}; {why}"
+        return _of_spread(subject, worst, claim, Answer.UNDECIDED, _FORMULA, hint)
     beyond = [each for each in known if (each.excess or 0.0) > 1]
     if not beyond:
         worst = max(known, key=lambda each: each.spread)
@@ -106,18 +112,9 @@ def _spread(subject: Subject, compared: Sequence[_Compared]) -> Conclusion:
         worst = max(beyond, key=lambda each: each.excess or 0.0)
         claim = f"{_differ(worst)}, and in {len(beyond)} of {len(known)} cases by more than the noise"
         answer = Answer.NO if 2 * len(beyond) > len(known) else Answer.UNDECIDED
-    odd = answer is Answer.NO
-    return concluded(
-        claim,
-        evidence=f"{_FORMULA}; up to {format_share(2 * (worst.bound or 0.0))} they are the same there",
-        hint="`busbw show RUN --ranks` has every rank; look at placement, clocks and neighbours"
-        if odd
-        else "",
-        check="ranks.spread",
-        answer=answer,
-        facts=_spread_facts(subject, worst),
-        case=worst.case.index,
-    )
+    hint = "`busbw show RUN --ranks` has every rank; look at placement, clocks and neighbours"
+    evidence = f"{_FORMULA}; up to {format_share(2 * (worst.bound or 0.0))} they are the same there"
+    return _of_spread(subject, worst, claim, answer, evidence, hint if answer is Answer.NO else "")
 
 
 def _differ(each: _Compared, how: str = "") -> str:
@@ -125,29 +122,22 @@ def _differ(each: _Compared, how: str = "") -> str:
     return f"ranks differ by {format_share(each.spread)}{how} at {where}"
 
 
-def _not_judged(subject: Subject, compared: Sequence[_Compared]) -> Conclusion:
-    """No case has a bound: why, and what was seen all the same."""
-    worst = max(compared, key=lambda each: each.spread)
-    rooted = all(each.table.order is Order.ROOTED for each in compared)
+def _of_spread(
+    subject: Subject, each: _Compared, claim: str, answer: Answer, evidence: str, hint: str
+) -> Conclusion:
     return concluded(
-        f"{_differ(worst, ' at most,')}; "
-        + ("ranks of a rooted operation have different parts, and need not take the same time" if rooted
-           else "without an interval this is not judged"),
-        evidence=_FORMULA,
-        hint="an all_reduce gives all ranks the same part" if rooted else "leave -n out, or give more calls",
+        claim,
+        evidence=evidence,
+        hint=hint,
         check="ranks.spread",
-        answer=Answer.UNDECIDED,
-        facts=_spread_facts(subject, worst),
-        case=worst.case.index,
-    )  # fmt: skip
-
-
-def _spread_facts(subject: Subject, each: _Compared) -> tuple[Fact, ...]:
-    return (
-        Fact("spread", round(each.spread, 5), source=_FORMULA),
-        Fact("slowest rank", each.table.longest.rank, source="by its median"),
-        Fact("quickest rank", each.table.shortest.rank, source="by its median"),
-        Fact("ranks", subject.ranks),
+        answer=answer,
+        facts=(
+            Fact("spread", round(each.spread, 5), source=_FORMULA),
+            Fact("slowest rank", each.table.longest.rank, source="by its median"),
+            Fact("quickest rank", each.table.shortest.rank, source="by its median"),
+            Fact("ranks", subject.ranks),
+        ),
+        case=each.case.index,
     )
 
 

@@ -1,4 +1,6 @@
-"""What rules may look at, one run with everything that was computed about it; and what they make of it."""
+"""What rules may look at, one run with everything that was computed about it; and what they make of it, or
+what to try where it shows nothing.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -16,12 +19,31 @@ from busbw.judge.matching import MadeWith
 from busbw.judge.wires import Wires
 from busbw.model.case import Case
 from busbw.model.collective import known_collective
-from busbw.model.conclusion import Answer, Conclusion, Fact
+from busbw.model.conclusion import Answer, Conclusion, Fact, Question
 from busbw.model.finding import Severity
 from busbw.model.profile import Profile
 from busbw.model.record import RunRecord
 from busbw.model.result import CaseResult
 from busbw.model.sample import DIGEST_DTYPE, SAMPLE_DTYPE
+
+# What other tools can report, and by which option.
+_TUNING: Final = "run with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING and import that log"
+_MPI: Final = "MPI does not report its algorithm"
+BUSBW: Final = "busbw keeps every sample, and times of each rank"
+
+_HINTS: Final[Mapping[str, Mapping[Question, str]]] = {
+    "nccl-tests": {
+        Question.ALGORITHM: _TUNING,
+        Question.VARIANCE: f"nccl-tests shows it with -I 1 (2.19 and newer); {BUSBW}",
+    },
+    "rccl-tests": {Question.ALGORITHM: _TUNING},
+    "nccom-test": {
+        Question.ALGORITHM: "nccom-test does not report it",
+        Question.VARIANCE: f"nccom-test shows percentiles with --stats p50 p99; {BUSBW}",
+    },
+    "osu": {Question.ALGORITHM: _MPI, Question.VARIANCE: f"OSU shows it with -f and -z; {BUSBW}"},
+    "imb": {Question.ALGORITHM: _MPI},
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,11 +104,6 @@ class Subject:
             if case.size_bytes or case.collective in unsized
         )
 
-    @cached_property
-    def by_case(self) -> Mapping[int, CaseResult]:
-        """Results by the number of their case."""
-        return {result.case: result for result in self.record.results}
-
 
 def concluded(
     claim: str,
@@ -104,3 +121,8 @@ def concluded(
     """A conclusion. ``severity`` is that of the answer, unless it is given: a warning for NO, else a note."""
     weight = severity or (Severity.WARNING if answer is Answer.NO else Severity.INFO)
     return Conclusion(weight, claim, evidence, hint, rank, host, check, answer=answer, facts=facts, case=case)
+
+
+def hint_of_tool(tool: str, question: Question) -> str:
+    """What to try with ``tool`` for an answer; busbw itself where that tool has none."""
+    return _HINTS.get(tool, {}).get(question, BUSBW)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from busbw.judge.diagnose import logs, profiled
-from busbw.judge.diagnose.subject import Subject, concluded
+from busbw.judge.diagnose import profiled
+from busbw.judge.diagnose.subject import BUSBW, Subject, concluded, hint_of_tool
 from busbw.judge.samples import Spread, spreads
-from busbw.model.conclusion import Answer, Conclusion, Fact
+from busbw.model.conclusion import Answer, Conclusion, Fact, Question
 from busbw.model.finding import Severity
 from busbw.model.mark import meaning
-from busbw.units import NS_PER_US, format_share, format_size, format_time
+from busbw.model.result import CaseResult, StopReason
+from busbw.units import NS_PER_US, counted, format_share, format_size, format_time
 
 # Marks and conditions that say from outside of the times what disturbed them.
 _LOST: Final = "descheduled"
@@ -21,6 +23,7 @@ _MORE_CALLS: Final = "leave -n out, or give more calls"
 _MORE_TIME: Final = "give --case-time 5s, or look for what else uses the machine"
 _DISTURBED: Final = (_DELAYED, "throttled", _LOST, "clock", "contended")
 UNSTABLE: Final = "variance.unstable"
+_PERCENTILE: Final = re.compile(r"p(\d+(?:\.\d+)?)")
 
 
 def conclusions(subject: Subject) -> Iterator[Conclusion]:
@@ -38,13 +41,77 @@ def conclusions(subject: Subject) -> Iterator[Conclusion]:
     busy = {case.index for case, _ in subject.busy}
     found = [each for each in spreads(subject.record, subject.samples) if each.case.index in busy]
     if not found:
-        yield logs.precision(subject)
+        yield _without_spread(subject)
     else:
         yield _precision(subject, found)
         yield from _modes(found)
         yield from _tails(found)
     yield from unstable(subject)
     yield from _disturbances(subject)
+
+
+def _without_spread(subject: Subject) -> Conclusion:
+    """Of a run or log without samples."""
+    source = subject.record.source
+    if source is None:
+        return _without_samples(subject)
+    cvs = [(cv, case) for case, result in subject.busy if (cv := result.stats.get("cv")) is not None]
+    ends = [(*found, case) for case, result in subject.busy if (found := _percentiles(result)) is not None]
+    if cvs:
+        value, case = max(cvs, key=lambda pair: pair[0])
+        claim = f"the log's coefficient of variation is {format_share(value)} at most"
+        fact = Fact("largest CV", round(value, 4), source="the log")
+    elif ends:
+        low, high, first, last, case = max(ends, key=lambda each: each[1] / each[0])
+        claim = f"the log's {last} ({format_time(high, 4)}) is {high / low:.3g} times its {first} at most"
+        fact = Fact(f"{last} over {first}", round(high / low, 4), source="the log")
+    else:
+        return concluded(
+            "the log has one mean a size, which does not show how calls vary",
+            hint=hint_of_tool(source.tool, Question.VARIANCE),
+            check="variance.precision",
+        )
+    return concluded(
+        f"{claim}, at {case.collective} {format_size(case.size_bytes)}",
+        evidence="what the log's tool printed, without an interval",
+        hint=BUSBW,
+        check="variance.precision",
+        answer=Answer.UNDECIDED,
+        facts=(fact,),
+        case=case.index,
+    )
+
+
+def _percentiles(result: CaseResult) -> tuple[float, float, str, str] | None:
+    """The lowest and the highest percentile that the log has, in ns, and their names; the only one beside the
+    time.
+    """
+    known = sorted(
+        (float(match[1]), name, value)
+        for name, value in result.stats.items()
+        if value and (match := _PERCENTILE.fullmatch(name))
+    )
+    if len(known) > 1:
+        return known[0][2], known[-1][2], known[0][1], known[-1][1]
+    return (result.time_ns, known[0][2], "time", known[0][1]) if known and result.time_ns else None
+
+
+def _without_samples(subject: Subject) -> Conclusion:
+    """A run of busbw keeps samples of whatever it times: they are elsewhere or lost, or nothing was timed."""
+    kept = [result.samples for _, result in subject.busy if result.samples]
+    claim, hint = "no case has a time", "`busbw show RUN` says how each case ended"
+    if kept:
+        cases = counted(len(kept), "case")
+        claim = f"the samples of {cases} ({sum(kept)} in all) are not in the run's folder"
+        hint = "bring its folder `samples` here; where it is lost, measure again"
+    elif any(result.stop is StopReason.CHECK_ONLY for result in subject.record.results):
+        claim, hint = "nothing was timed (-n 0)", "leave -n out"
+    return concluded(
+        claim,
+        hint=hint,
+        check="variance.precision",
+        facts=(Fact("samples missing", sum(kept)),) if kept else (),
+    )
 
 
 def _precision(subject: Subject, found: Sequence[Spread]) -> Conclusion:
@@ -109,7 +176,8 @@ def _modes(found: Sequence[Spread]) -> Iterator[Conclusion]:
 
 def _tails(found: Sequence[Spread]) -> Iterator[Conclusion]:
     """How far slow samples take the mean from the median. It is no answer: the headline is the median."""
-    lifted = [each for each in found if each.tail_shifts_mean]
+    bounded = [(each, each.result.high_ns) for each in found]
+    lifted = [each for each, high in bounded if each.far and high is not None and each.mean_ns > high]
     if not lifted:
         return
     worst = max(lifted, key=lambda each: each.mean_ns / each.headline_ns)

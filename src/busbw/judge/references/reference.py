@@ -71,11 +71,6 @@ class Reference:
     network: str = ""
     product: str = ""
 
-    @property
-    def day(self) -> str:
-        """When it was measured, to sort by: one without a date is no newest."""
-        return self.date if self.date[:1].isdecimal() else ""
-
     @cached_property
     def launches(self) -> int:
         """Launches behind each point; 1 for a log."""

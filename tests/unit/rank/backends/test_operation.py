@@ -11,7 +11,7 @@ from busbw.model.neighbour import Neighbour
 from busbw.rank.backends.base import IdleCase
 from busbw.rank.backends.null import NullBackend
 from busbw.rank.backends.operation import Accompanied, OperationBeside
-from busbw.stats.rounds import p99_ratio
+from busbw.stats.ratio import p99_ratio
 
 
 def beside(world: Any) -> OperationBeside:
