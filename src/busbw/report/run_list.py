@@ -43,10 +43,8 @@ class Listed:
     @property
     def is_bad(self) -> bool:
         """Whether somebody should look at it."""
-        return self.status in {"failed", "killed", "unreadable"} or self.verdict.split()[:1] in (
-            ["WRONG"],
-            ["SLOW"],
-        )
+        word = self.verdict.partition(" ")[0]
+        return self.status in {"failed", "killed", "unreadable"} or word in {"WRONG", "SLOW"}
 
 
 def fields(row: Listed) -> dict[str, Any]:
@@ -101,12 +99,6 @@ def _operations(row: Listed, columns: int | None) -> str:
     return "".join(row.operations[:1]) + more
 
 
-def _sizes(row: Listed) -> str:
-    if row.sizes is None:
-        return ""
-    return "-".join(dict.fromkeys(map(format_flag_size, row.sizes)))
-
-
 def _peak(row: Listed) -> str:
     peak = row.peak_busbw_gb_per_s
     return "" if peak is None else f"{peak:.{decimals(peak, 1)}f}"
@@ -120,7 +112,7 @@ _COLUMNS: Final[Mapping[str, Callable[[Listed, datetime, int | None], str]]] = {
     "age": lambda row, now, columns: format_age((now - row.made).total_seconds()),
     "name": lambda row, now, columns: row.name,
     "operation": lambda row, now, columns: _operations(row, columns),
-    "sizes": lambda row, now, columns: _sizes(row),
+    "sizes": lambda row, now, columns: "-".join(dict.fromkeys(map(format_flag_size, row.sizes or ()))),
     "ranks": lambda row, now, columns: str(row.ranks or ""),
     "device": lambda row, now, columns: row.device,
     "peak GB/s": lambda row, now, columns: _peak(row),

@@ -67,23 +67,16 @@ def _values(result: CaseResult, seen: Judged | None) -> list[str]:
     if seen is not None and seen.ratio is not None:
         share = format_share(seen.ratio, decimals=0)
         share += f" {Judgement.BELOW}" if seen.answer is Judgement.BELOW else ""
-    return [_rate(result) + _half(result), time, share]
-
-
-def _rate(result: CaseResult) -> str:
-    """One rank has no bus bandwidth."""
+    rate = NOT_APPLICABLE
     if result.busbw_gb_per_s is not None:
-        return format_gb_per_s(result.busbw_gb_per_s)
-    algbw = result.algbw_gb_per_s
-    return NOT_APPLICABLE if algbw is None else f"{format_gb_per_s(algbw)} algbw"
-
-
-def _half(result: CaseResult) -> str:
-    """`` +-0.3%``; where there is no interval why, or nothing."""
-    if result.half_width is None:
-        word, _ = without_interval(result)
-        return f" ({word})" if word else ""
-    return f" +-{format_share_short(result.half_width)}"
+        rate = format_gb_per_s(result.busbw_gb_per_s)
+    elif result.algbw_gb_per_s is not None:  # one rank has no bus bandwidth
+        rate = f"{format_gb_per_s(result.algbw_gb_per_s)} algbw"
+    if result.half_width is not None:
+        rate += f" +-{format_share_short(result.half_width)}"
+    elif why := without_interval(result)[0]:
+        rate += f" ({why})"
+    return [rate, time, share]
 
 
 def _notes(found: Sequence[Pair]) -> Iterator[str]:
