@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from busbw.errors import UsageError
-from busbw.model.result import CaseResult
 from busbw.record.folder import RESULTS_FILE, ROUNDS_FILE, RUN_FILE, naming
 from busbw.record.json_text import DAMAGED_HINT, json_mapping, json_value
 
@@ -20,11 +19,6 @@ def append_line(path: Path, fields: object) -> None:
     """Keep one more line; a kill leaves whole lines but for the last."""
     with naming(path), path.open("a") as file:
         file.write(json.dumps(fields, separators=(",", ":"), default=vars) + "\n")
-
-
-def append_result(folder: Path, result: CaseResult) -> None:
-    """Keep one more result."""
-    append_line(folder / RESULTS_FILE, result)
 
 
 def append_round(folder: Path, tested: Mapping[str, Any]) -> None:
