@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from busbw.report.fields import aligned
+from busbw.report.fields import aligned, attributes
 from busbw.units import decimals, format_age, format_flag_size
 
 _WIDEST: Final = (24, 16)  # cells of a terminal, and of one in which these do not fit
@@ -47,26 +47,16 @@ class Listed:
         return self.status in {"failed", "killed", "unreadable"} or word in {"WRONG", "SLOW"}
 
 
-def fields(row: Listed) -> dict[str, Any]:
-    """For programs."""
-    least, most = row.sizes or (None, None)
-    return {
-        "run": row.run,
-        "name": row.name,
-        "tags": list(row.tags),
-        "kind": row.kind,
-        "made": row.made.isoformat(),
-        "status": row.status,
-        "verdict": row.verdict,
-        "backend": row.backend,
-        "ranks": row.ranks,
-        "device": row.device,
-        "cases": row.cases,
-        "operations": ",".join(row.operations),
-        "least_bytes": least,
-        "most_bytes": most,
-        "peak_busbw_gb_per_s": row.peak_busbw_gb_per_s,
-    }
+# A run for programs: name -> value.
+FIELDS: Final[Mapping[str, Callable[[Listed], Any]]] = {
+    **attributes("run", "name", "tags", "kind"),
+    "made": lambda row: row.made.isoformat(),
+    **attributes("status", "verdict", "backend", "ranks", "device", "cases"),
+    "operations": lambda row: ",".join(row.operations),
+    "least_bytes": lambda row: row.sizes and row.sizes[0],
+    "most_bytes": lambda row: row.sizes and row.sizes[1],
+    **attributes("peak_busbw_gb_per_s"),
+}
 
 
 def table(rows: Sequence[Listed], now: datetime, columns: int | None) -> list[str]:

@@ -56,8 +56,7 @@ def header(
     """
     if source is not None:
         return _imported_header(world, method, plan, version, source)
-    first = world.ranks[0]
-    hosts = world.hosts
+    first, hosts = world.ranks[0], world.hosts
     place = f"{counted(len(hosts), 'host')} ({_some(hosts)})"
     lines = [
         f"busbw {version}: backend {plan.backend}, {first.library} {first.library_version}".rstrip(),
