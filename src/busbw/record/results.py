@@ -5,8 +5,9 @@ case than ten. A case has a line for each of its passes, and the last one counts
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,27 +36,22 @@ def read_fields(folder: Path) -> dict[str, Any]:
         fields = json_mapping(path.read_text(encoding="utf-8"), str(path), DAMAGED_HINT)
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not UTF-8 text: {error}", hint=DAMAGED_HINT) from error
-    if lines := _whole_lines(folder / RESULTS_FILE):
-        fields["results"] = [*{line["case"]: line for line in lines}.values()]
+    finished, text = folder / RESULTS_FILE, ""
+    with contextlib.suppress(OSError):
+        text = finished.read_text(errors="replace")
+    by_case = {}
+    for number, line in enumerate(text.splitlines(keepends=True), 1):
+        if line.endswith("\n"):
+            result = json_value(line, f"{finished}, line {number}", DAMAGED_HINT)
+            by_case[result["case"]] = result
+    if by_case:
+        fields["results"] = [*by_case.values()]
     return fields
 
 
 def forget_results(folder: Path) -> None:
     """They are in the record now."""
     (folder / RESULTS_FILE).unlink(missing_ok=True)
-
-
-def _whole_lines(path: Path) -> Sequence[Any]:
-    try:
-        text = path.read_text(errors="replace")
-    except OSError:
-        return ()
-    lines = text.splitlines(keepends=True)
-    return [
-        json_value(line, f"{path}, line {number}", DAMAGED_HINT)
-        for number, line in enumerate(lines, 1)
-        if line.endswith("\n")
-    ]
 
 
 class GrowingFile:

@@ -323,16 +323,7 @@ def _curve(plot: Plot, colour: Colour) -> Spec:
     """
     is_log = plot.scales[0] == LOG
     rows = [_above_zero(row) for row in plot.rows if row["y"] > 0 or not is_log] if is_log else plot.rows
-    kinds = {row["series"]: row["kind"] for row in rows}
-    looks = [(kind, kind == "measured", at) for at, kind in enumerate(kinds.values())]
-    colours = _looks(kinds, (colour(SERIES[at % len(SERIES)] if own else kind) for kind, own, at in looks))
-    dashes = _looks(kinds, (DASHES[at % len(DASHES)] if own else [3, 3] for _, own, at in looks))
-    points = _looks(kinds, (_POINTS[at % len(_POINTS)] if own else _LINE for _, own, at in looks))
-    # The legend is of the points: that of lines would have their dashes around the symbols.
-    legend = {"symbolOpacity": 1, "symbolSize": 70, "columns": 1 if max(map(len, kinds)) > _SHORT else 2}
-    fill, stroke = _name("series", scale=colours, legend=legend), _name("series", scale=colours, legend=None)
-    dash = _name("series", scale=dashes, legend=None)
-    shape = _name("series", scale=points, legend=legend)
+    fill, stroke, dash, shape = _series({row["series"]: row["kind"] for row in rows}, colour)
     of, (low, high) = plot.words["y"], value_ends(rows, is_log=is_log)
     kind = {"type": "log", "nice": False} if is_log else {"nice": True}
     vertical = {"domain": [low, high], "clamp": True, **kind}
@@ -366,6 +357,19 @@ def _curve(plot: Plot, colour: Colour) -> Spec:
 
 
 _OWN: Final = "datum.kind === 'measured'"
+
+
+def _series(kinds: Mapping[str, str], colour: Colour) -> tuple[Spec, Spec, Spec, Spec]:
+    """Fill, stroke, dash and shape of series by their kind."""
+    looks = [(kind, kind == "measured", at) for at, kind in enumerate(kinds.values())]
+    colours = _looks(kinds, (colour(SERIES[at % len(SERIES)] if own else kind) for kind, own, at in looks))
+    dashes = _looks(kinds, (DASHES[at % len(DASHES)] if own else [3, 3] for _, own, at in looks))
+    points = _looks(kinds, (_POINTS[at % len(_POINTS)] if own else _LINE for _, own, at in looks))
+    # The legend is of the points: that of lines would have their dashes around the symbols.
+    legend = {"symbolOpacity": 1, "symbolSize": 70, "columns": 1 if max(map(len, kinds)) > _SHORT else 2}
+    with_legend = ((colours, legend), (colours, None), (dashes, None), (points, legend))
+    fill, stroke, dash, shape = (_name("series", scale=each, legend=own) for each, own in with_legend)
+    return fill, stroke, dash, shape
 
 
 def _above_zero(row: Row) -> Row:
