@@ -31,6 +31,7 @@ SAMPLES_FILE: Final = Path("samples") / "samples.bin"
 DIGESTS_FILE: Final = Path("samples") / "digests.bin"
 SAMPLES_PARQUET: Final = Path("samples") / "samples.parquet"
 DIGESTS_PARQUET: Final = Path("samples") / "digests.parquet"
+SEGMENTS: Final = {SAMPLES_FILE: SAMPLES_PARQUET, DIGESTS_FILE: DIGESTS_PARQUET}
 # What stands behind a run beside its samples: NCCL's own topology and graphs (--nccl-topology).
 EVIDENCE_FOLDER: Final = "evidence"
 NSYS_FOLDER: Final = Path(EVIDENCE_FOLDER) / "nsys"  # reports of Nsight Systems (--profile nsys)

@@ -118,15 +118,13 @@ def _type_of(shape: Any) -> Any:  # noqa: ANN401 (an annotation)
     return create_model("Open", **fields)
 
 
+_round: Final = cache(lambda: TypeAdapter(_type_of(_ROUND)))
+
+
 @cache
 def record_checks() -> TypeAdapter[Any]:
     """Of a record's open fields."""
     return TypeAdapter(_type_of(_RECORD))
-
-
-@cache
-def _round() -> TypeAdapter[Any]:
-    return TypeAdapter(_type_of(_ROUND))
 
 
 def check_record(text: str, where: str) -> None:

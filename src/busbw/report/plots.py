@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from itertools import groupby, zip_longest
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from busbw.errors import UsageError
@@ -151,20 +152,12 @@ def svg(plot: Plot, colour: Colour, scale: str = "") -> str:
     """One picture, its values on a ``scale`` of its own. Raises UsageError where the libraries are not
     installed.
     """
-    require()
-    import vl_convert
-
-    text: str = vl_convert.vegalite_to_svg(_spec(plot, colour, scale))
-    return text
+    return str(_converter().vegalite_to_svg(_spec(plot, colour, scale)))
 
 
 def png(plot: Plot) -> bytes:
     """One picture, at twice its size. Raises UsageError where the libraries are not installed."""
-    require()
-    import vl_convert
-
-    data: bytes = vl_convert.vegalite_to_png(_spec(plot, on_paper, ""), scale=_SCALE)
-    return data
+    return bytes(_converter().vegalite_to_png(_spec(plot, on_paper, ""), scale=_SCALE))
 
 
 def chart(plot: Plot) -> Picture:
@@ -191,6 +184,13 @@ def require() -> None:
             f"plots need {', '.join(missing)}, not installed",
             hint="pip install '.[analysis]' in a clone of busbw brings it",
         )
+
+
+def _converter() -> ModuleType:
+    require()
+    import vl_convert
+
+    return vl_convert
 
 
 def _spec(plot: Plot, colour: Colour, scale: str) -> Spec:

@@ -89,11 +89,6 @@ def _operations(row: Listed, columns: int | None) -> str:
     return "".join(row.operations[:1]) + more
 
 
-def _peak(row: Listed) -> str:
-    peak = row.peak_busbw_gb_per_s
-    return "" if peak is None else f"{peak:.{decimals(peak, 1)}f}"
-
-
 # Title -> the text of a run at a moment, on a terminal of so many columns or none.
 _COLUMNS: Final[Mapping[str, Callable[[Listed, datetime, int | None], str]]] = {
     "run": lambda row, now, columns: (
@@ -105,7 +100,9 @@ _COLUMNS: Final[Mapping[str, Callable[[Listed, datetime, int | None], str]]] = {
     "sizes": lambda row, now, columns: "-".join(dict.fromkeys(map(format_flag_size, row.sizes or ()))),
     "ranks": lambda row, now, columns: str(row.ranks or ""),
     "device": lambda row, now, columns: row.device,
-    "peak GB/s": lambda row, now, columns: _peak(row),
+    "peak GB/s": lambda row, now, columns: (
+        "" if (peak := row.peak_busbw_gb_per_s) is None else f"{peak:.{decimals(peak, 1)}f}"
+    ),
     "verdict": lambda row, now, columns: row.verdict,
     "tags": lambda row, now, columns: ",".join(row.tags),
 }
