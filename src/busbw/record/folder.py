@@ -258,14 +258,7 @@ def find_run(
     runs = run_folders(run_home)
     if name == LAST and runs:
         return next(filter(last, runs), runs[0])
-    # By the first of these that fits any; newest first.
-    ways: tuple[Callable[[Path], bool], ...] = (
-        lambda folder: folder.name == name,
-        lambda folder: label_of(folder) == name,
-        lambda folder: folder.name.startswith(name),
-        lambda folder: label_of(folder).startswith(name),
-    )
-    found = next((own for way in ways if (own := list(filter(way, runs)))), [])
+    found = _meant(name, runs)
     labels = dict.fromkeys(map(label_of, found))
     if len(found) == 1:
         return found[0]
@@ -290,6 +283,17 @@ def find_run(
             "check the path; `busbw list` names the runs",
         )
     raise UnknownWord(what, name, (likely,) if likely else (), hint=hint)
+
+
+def _meant(name: str, runs: list[Path]) -> list[Path]:
+    """The runs that the name fits, by the first of these that fits any; newest first."""
+    ways: tuple[Callable[[Path], bool], ...] = (
+        lambda folder: folder.name == name,
+        lambda folder: label_of(folder) == name,
+        lambda folder: folder.name.startswith(name),
+        lambda folder: label_of(folder).startswith(name),
+    )
+    return next((found for way in ways if (found := list(filter(way, runs)))), [])
 
 
 def environ_home() -> Path:

@@ -336,21 +336,14 @@ def histogram(
     }
     marks = [(name, value, colour) for name, (value, colour) in made.items() if value is not None]
     size = format_size(case.size_bytes)
-    calls = "one call" if spread.calls_per_sample == 1 else f"{spread.calls_per_sample} calls"
-    note = f"{spread.samples} samples of {calls} each."
-    note += " A separate pass, which the run's number does not use." if spread.single_calls else ""
-    if spread.flagged:
-        left_out = "; they are in the bins but not in the percentiles" if spread.kept < spread.samples else ""
-        note += f" Flagged: {flagged_words(spread.flagged)}{left_out}."
-    facts = [(name, format_time(value, 4)) for name, value, _ in marks]
     return Plot(
         "histogram",
         (name, case.collective, case.dtype, case.op),
         f"histogram-{size.replace(' ', '')}-{case.placement.value}",
         f"Samples of {case.collective} {case.dtype}, {size}, {case.placement.value}",
-        note,
+        _note(spread),
         rows,
-        Table(("of the samples", "value"), (*_of_samples(spread), *facts, *_of_modes(spread))),
+        Table(("of the samples", "value"), tuple(_facts(spread, marks))),
         {
             "x": f"time of a call ({unit})",
             "marks": [(name, value / unit_ns, colour) for name, value, colour in marks],
@@ -359,16 +352,24 @@ def histogram(
     )
 
 
-def _of_samples(spread: Distribution) -> Iterator[tuple[str, str]]:
+def _note(spread: Distribution) -> str:
+    calls = "one call" if spread.calls_per_sample == 1 else f"{spread.calls_per_sample} calls"
+    note = f"{spread.samples} samples of {calls} each."
+    note += " A separate pass, which the run's number does not use." if spread.single_calls else ""
+    if spread.flagged:
+        left_out = "; they are in the bins but not in the percentiles" if spread.kept < spread.samples else ""
+        note += f" Flagged: {flagged_words(spread.flagged)}{left_out}."
+    return note
+
+
+def _facts(spread: Distribution, marks: Sequence[tuple[str, float, str]]) -> Iterator[tuple[str, str]]:
     yield from (("samples", str(spread.samples)), ("calls a sample", str(spread.calls_per_sample)))
     if spread.kept < spread.samples:
         yield "samples of the percentiles", str(spread.kept)
     for each in spread.percentiles:
         needs = f"needs {each.needed} samples"
         yield f"p{each.percent:g}", needs if each.value_ns is None else format_time(each.value_ns, 4)
-
-
-def _of_modes(spread: Distribution) -> Iterator[tuple[str, str]]:
+    yield from ((name, format_time(value, 4)) for name, value, _ in marks)
     for mode in spread.modes:
         yield f"mode near {format_time(mode.centre_ns, 4)}", format_share(mode.share, decimals=0)
 

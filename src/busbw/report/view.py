@@ -183,17 +183,19 @@ def _of_run(run: Reported) -> Part:
     )
 
 
-_TONES: Final = {
+# What the words of judgements, comparisons and hunts mean.
+_TONES: Final[Mapping[str, Answer]] = {
     Judgement.EXPECTED: Answer.YES, Judgement.BELOW: Answer.NO, Judgement.UNDECIDED: Answer.UNDECIDED,
+    Verdict.FASTER: Answer.YES, Verdict.SLOWER: Answer.NO, Verdict.SAME: Answer.YES,
+    Verdict.AMBIGUOUS: Answer.UNDECIDED, "healthy": Answer.YES, "slow": Answer.NO,
 }  # fmt: skip
-
 _NO_NUMBER: Final = (Status.WRONG, Status.FAILED)
 
 
 def _headline(run: Reported, answer: RunAnswer) -> Headline:
     """The run's answer, with where it was measured. Green is a peak that was judged itself."""
     peak, _, verdict = answer.answer.partition(": ")
-    tone = _TONES.get(Judgement(answer.verdict), Answer.NOT_OBSERVABLE)
+    tone = _TONES.get(answer.verdict, Answer.NOT_OBSERVABLE)
     if tone is Answer.YES and answer.loss_unseen is None:
         tone = Answer.UNDECIDED
     return Headline(", ".join(filter(None, (peak, _where(run)))), verdict, tone)
@@ -279,12 +281,6 @@ def _apart(runs: Sequence[Reported], comparisons: Sequence[Comparison]) -> Itera
         )
 
 
-_VERDICT_TONES: Final = {
-    Verdict.FASTER: Answer.YES, Verdict.SLOWER: Answer.NO, Verdict.SAME: Answer.YES,
-    Verdict.AMBIGUOUS: Answer.UNDECIDED,
-}  # fmt: skip
-
-
 def _better(comparisons: Sequence[Comparison], runs: int) -> Headline:
     """The differences; where there is none, that, or that none can be seen."""
     regimes = [(each, regime) for each in comparisons for regime in compared_regimes(each)]
@@ -301,7 +297,7 @@ def _better(comparisons: Sequence[Comparison], runs: int) -> Headline:
             if verdicts == (Verdict.AMBIGUOUS,) and len(bounds) == len(told):
                 texts = [f"No difference seen; one below {format_share(max(bounds))} would not show"]
             against = dict.fromkeys(each.baseline.name for each, _ in told)
-            tones = {_VERDICT_TONES[regime.verdict] for _, regime in told}
+            tones = {_TONES[regime.verdict] for _, regime in told}
             tone = tones.pop() if len(tones) == 1 else Answer.UNDECIDED
             return Headline(first_of(texts, _MOST_ANSWERS, "; "), f"against {', '.join(against)}", tone)
     return Headline(f"{runs} runs", "none can be compared with another")
@@ -393,7 +389,6 @@ def of_tuning(name: str, record: RunRecord, tuning: Tuning) -> Part:
 
 # ---- hunts ------------------------------------------------------------------------------------------------
 
-_HUNT_TONES: Final = {"healthy": Answer.YES, "slow": Answer.NO, "undecided": Answer.UNDECIDED}
 _WORST_FIRST: Final = (Answer.NO, Answer.UNDECIDED, Answer.YES)
 
 
@@ -407,7 +402,7 @@ def of_hunt(name: str, record: RunRecord, rounds: Sequence[Mapping[str, Any]]) -
     warned = [each for each in record.findings if each.severity is not Severity.INFO]
     headline = Headline(plots[0].words.get("headline", plots[0].title) if plots else name)
     if fields:  # the verdict of isolate on each: hosts, or the ranks of a host
-        tone = min((_HUNT_TONES[field["decision"]] for field in fields), key=_WORST_FIRST.index)
+        tone = min((_TONES[field["decision"]] for field in fields), key=_WORST_FIRST.index)
         headline = Headline("; ".join(map(_hunted_words, fields)), "", tone)
     return Part(
         name,
@@ -439,4 +434,4 @@ def _field(field: Mapping[str, Any]) -> Check:
     ]
     title = f"Is any of {counted(len(field['names']), field['kind'])} slow?"
     claim = counted(int(field["rounds"]), "round")
-    return Check(title, str(field["decision"]), _HUNT_TONES[field["decision"]], claim, tuple(notes))
+    return Check(title, str(field["decision"]), _TONES[field["decision"]], claim, tuple(notes))
