@@ -245,7 +245,8 @@ def redact_words(words: Sequence[str], mark: str = REDACTED) -> tuple[str, ...]:
         found.append(mark if is_whole else redact_word(word, mark))
     # What only the line shows (docker login -p VALUE): with the first piece of each word, for what a word of
     # several pieces hides is found above.
-    line = [re.sub("[\"']", "", piece.rstrip(":")) or "_" for piece in map(_first_piece, found)]
+    pieces = (next(iter(word.split()), "") for word in found)
+    line = [re.sub("[\"']", "", piece.rstrip(":")) or "_" for piece in pieces]
     shown = redact_text(" ".join(line), mark).split(" ")
     same = [a == b for a, b in zip(line, shown, strict=False)]
     if len(shown) != len(line):  # one mark for several words
@@ -258,10 +259,6 @@ def _alike(some: Sequence[str], others: Sequence[str]) -> int:
     """How many words they have in common from the start."""
     pairs = zip(some, others, strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-
-
-def _first_piece(word: str) -> str:
-    return next(iter(word.split()), "")
 
 
 def redact_all(value: Any, name: str = "") -> Any:  # noqa: ANN401 (what json.loads gives)

@@ -107,11 +107,6 @@ def _width(stream: TextIO | None) -> int:
         return 0
 
 
-def _fit_message(line: str, width: int) -> Iterator[str]:
-    """A message of ours in the lines that it takes; what a user's own command prints stays as it is."""
-    return fit(line, width) if width >= _LEAST_COLUMNS and _MESSAGE.match(line) else iter((line,))
-
-
 @contextmanager
 def screens() -> Iterator[None]:
     """Standard output and error of this process as Screens. Messages may quote anything: no secret passes."""
@@ -119,7 +114,11 @@ def screens() -> Iterator[None]:
     def message(text: str) -> str:
         text = printable(redact_text(text))
         width = _width(sys.__stderr__) if len(text) > _LEAST_COLUMNS else 0
-        return "\n".join(part for line in text.split("\n") for part in _fit_message(line, width))
+        if width < _LEAST_COLUMNS:
+            return text
+        # What a user's own command prints stays as it is.
+        lines = (fit(line, width) if _MESSAGE.match(line) else (line,) for line in text.split("\n"))
+        return "\n".join(part for line in lines for part in line)
 
     out = sys.stdout and cast("TextIO", Screen(sys.stdout))
     err = sys.stderr and cast("TextIO", Screen(sys.stderr, message))

@@ -22,7 +22,8 @@ from busbw.record.close import requested
 from busbw.record.owner import is_abandoned
 from busbw.record.read import read_record
 from busbw.record.selection import selection_of
-from busbw.report.run_list import Listed, fields, table
+from busbw.report.fields import values_of
+from busbw.report.run_list import FIELDS, Listed, table
 from busbw.units import counted
 
 NOT_STARTED = "not started"
@@ -49,7 +50,7 @@ def list_runs(words: Sequence[str], format_name: str, settings: ListSettings) ->
     else:  # only those that are shown are read
         rows, more = list(_rows(named[: settings.limit], found)), len(named) - settings.limit
     if format_name == "json":
-        print(json.dumps([fields(row) for row in rows], indent=1))
+        print(json.dumps([values_of(FIELDS, row) for row in rows], indent=1))
     elif rows:
         _print(rows)
     else:

@@ -6,6 +6,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -31,7 +32,7 @@ from busbw.report.hunt import lost_rounds
 from busbw.report.plots import Plot
 from busbw.report.progress import progress
 from busbw.report.reported import Reported
-from busbw.report.view import HuntReport, ReportView, SeriesReport, Shown, TuningReport, view
+from busbw.report.view import Other, ReportView, Shown, of_hunt, of_series, of_tuning, view
 
 TERMINAL: Final = "-"
 _PAGE: Final = ".html"
@@ -95,13 +96,10 @@ def _names(found: Sequence[Shown]) -> list[str]:
 
 
 def _short(shown: Shown) -> str:
-    if (
-        isinstance(shown, SeriesReport)
-        or shown.name != shown.record.run_id
-        or shown.record.source is not None
-    ):
+    record = shown.record
+    if record is None or shown.name != record.run_id or record.source is not None:
         return shown.name
-    return str(shown.record.settings.get("name") or shown.name[:_STAMP])
+    return str(record.settings.get("name") or shown.name[:_STAMP])
 
 
 def _found(word: str) -> list[Shown]:
@@ -127,14 +125,14 @@ def compared_runs(found: Sequence[Shown]) -> tuple[Comparison, ...]:
     return compare_all(arms, None, [known_scatter(run.record for run in own) for own in several])
 
 
-def _run(name: str, record: RunRecord, folder: Path | None) -> Reported | HuntReport | TuningReport:
+def _run(name: str, record: RunRecord, folder: Path | None) -> Shown:
     if folder is not None and is_tuning(folder):
-        return TuningReport(name, record, read_tuning(folder))
+        return Other(name, record, partial(of_tuning, record=record, tuning=read_tuning(folder)))
     if record.plan.hunt is not None:
         rounds = read_rounds(folder) if folder is not None else ()
         if folder is not None and (lost := lost_rounds(record, rounds)):
             print(f"warning: {folder.name}: {lost}", file=sys.stderr)
-        return HuntReport(name, record, rounds)
+        return Other(name, record, partial(of_hunt, record=record, rounds=rounds))
     each = diagnosed(record, folder)
     subject = each.subject
     return Reported(
@@ -162,7 +160,7 @@ def _machine(kind: MadeWith) -> str:
     return f"{kind.nodes} x {known.product}" if known.product and kind.nodes else known.machine
 
 
-def _series(folder: Path) -> SeriesReport:
+def _series(folder: Path) -> Other:
     series, records = setup_series.read_series(folder)
     made = tuple(zip(series.nodes, compared(series, series.names, records), strict=True))
     launches = [outcome for outcome in series.outcomes if not outcome.skipped]
@@ -177,11 +175,9 @@ def _series(folder: Path) -> SeriesReport:
         "time": first.definition,
         "stopped": series.stopped,
     }
-    return SeriesReport(
-        folder.name,
-        tuple((name, value) for name, value in facts.items() if value),
-        compared_series(series.setups, series.outcomes, records, made),
-    )
+    told = tuple((name, value) for name, value in facts.items() if value)
+    judged = compared_series(series.setups, series.outcomes, records, made)
+    return Other(folder.name, None, partial(of_series, facts=told, compared=judged))
 
 
 def _write_text(report: ReportView, output: Path, width: int, wanted: str) -> None:

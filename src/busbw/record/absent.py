@@ -6,21 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from busbw.model.record import RunStatus
-from busbw.record.folder import (
-    DIGESTS_FILE,
-    DIGESTS_PARQUET,
-    SAMPLES_FILE,
-    SAMPLES_PARQUET,
-    STREAM_FILE,
-    launch_folders,
-)
+from busbw.record.folder import SEGMENTS, STREAM_FILE, launch_folders
 
 if TYPE_CHECKING:
     from busbw.model.record import RunRecord
 
 # Which files were too large to come home with the record: a line each.
 LEFT_OUT_NOTE: Final = Path("samples") / "left-out.txt"
-_FILES: Final = {SAMPLES_FILE: SAMPLES_PARQUET, DIGESTS_FILE: DIGESTS_PARQUET}
 
 
 def note_left_out(folder: Path, names: tuple[str, ...]) -> None:
@@ -32,7 +24,7 @@ def note_left_out(folder: Path, names: tuple[str, ...]) -> None:
 
 def is_there(folder: Path, raw: Path) -> bool:
     """Whether the folder has the file ``raw``, as it was written or as Parquet."""
-    return (folder / raw).is_file() or (folder / _FILES[raw]).is_file()
+    return (folder / raw).is_file() or (folder / SEGMENTS[raw]).is_file()
 
 
 def absent_files(folder: Path, record: RunRecord) -> tuple[str, ...]:
@@ -52,8 +44,8 @@ def absent_files(folder: Path, record: RunRecord) -> tuple[str, ...]:
     # The record of a job whose folder its ranks do not see comes last, after the results.
     why = " (removed, or never brought home from its job)" if (folder / STREAM_FILE).is_file() else ""
     return tuple(
-        f"{folder}/{raw} is missing, and {_FILES[raw].name} too{why}: {counted}"
+        f"{folder}/{raw} is missing, and {SEGMENTS[raw].name} too{why}: {counted}"
         f" {'case was' if counted == 1 else 'cases were'} measured with samples"
-        for raw in _FILES
+        for raw in SEGMENTS
         if not is_there(folder, raw) and str(raw) not in left_out
     )

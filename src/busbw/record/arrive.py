@@ -12,6 +12,7 @@ before.
 from __future__ import annotations
 
 import base64
+import contextlib
 import itertools
 import json
 import os
@@ -27,7 +28,6 @@ from typing import Any, Final
 from busbw.model.event import PART_BYTES, Emit, Event, EventKind, decode, encode, event
 from busbw.model.plain import from_plain
 from busbw.model.plan import Plan
-from busbw.model.record import RunRecord
 from busbw.record.absent import note_left_out
 from busbw.record.close import requested
 from busbw.record.folder import (
@@ -61,7 +61,10 @@ class Delivery:
 
     def __init__(self, home: Path, emit: Emit) -> None:
         self.run_id = home.name
-        self.is_shared = _has_ticket(home)
+        # The ticket holds the run's id, so an older folder or another host's of the same name is not taken.
+        self.is_shared = False
+        with contextlib.suppress(OSError):
+            self.is_shared = (home / TICKET_FILE).read_text().strip() == home.name
         self._scratch = None if self.is_shared else Path(tempfile.mkdtemp(prefix=_SCRATCH))
         self.folder = home if self._scratch is None else create(self._scratch, self.run_id)
         self._emit = emit
@@ -92,14 +95,6 @@ def remove_scratch(folder: Path) -> None:
     """Remove a run folder from which the record was to be sent; others stay."""
     if folder.parent.name.startswith(_SCRATCH):
         shutil.rmtree(folder.parent, ignore_errors=True)
-
-
-def _has_ticket(home: Path) -> bool:
-    """The ticket holds the run's id, so an older folder or another host's of the same name is not taken."""
-    try:
-        return (home / TICKET_FILE).read_text().strip() == home.name
-    except OSError:
-        return False
 
 
 def packets(folder: Path, most_bytes: int = MOST_BYTES) -> Iterator[Event]:
@@ -213,24 +208,22 @@ class Arrival:
         if self.is_shared:
             return
         if kind == EventKind.HEADER:
-            write_record(self._folder, self._begun(item))
+            # The record as far as the header says. The request knows the user's words, the header the run.
+            begun = replace(
+                requested(self._folder),
+                plan=from_plain(Plan, item["plan"]),
+                world=item["world"],
+                method=item["method"],
+                machine=item.get("machine", {}),
+                environment=item.get("environment", {}),
+            )
+            write_record(self._folder, begun)
         elif kind in (EventKind.PASS, EventKind.CASE):
             append_line(self._folder / RESULTS_FILE, item["result"])
         elif kind == EventKind.ROUND:
             append_round(self._folder, item["tested"])
         elif kind == EventKind.RECORD:
             self._file(item)
-
-    def _begun(self, header: Event) -> RunRecord:
-        """The record as far as the header says. The request knows the user's words, the header the run."""
-        return replace(
-            requested(self._folder),
-            plan=from_plain(Plan, header["plan"]),
-            world=header["world"],
-            method=header["method"],
-            machine=header.get("machine", {}),
-            environment=header.get("environment", {}),
-        )
 
     def _file(self, item: Event) -> None:
         name = str(item["path"])
@@ -244,12 +237,14 @@ class Arrival:
         if item["part"] != len(parts):
             return  # a part is missing: the record as it was heard stands
         parts.append(str(item["data"]))
-        if len(parts) == item["parts"]:
-            self._store(name, zlib.decompress(b"".join(base64.b85decode(part) for part in parts)))
-
-    def _store(self, name: str, data: bytes) -> None:
+        if len(parts) < item["parts"]:
+            return
+        data = zlib.decompress(b"".join(base64.b85decode(part) for part in parts))
         if name == RUN_FILE:
-            data = self._own_words(data)
+            # The user typed the front's command line, not the one that the job's ranks were given.
+            own = requested(self._folder)
+            fields = {**json.loads(data), "argv": own.argv, "settings": own.settings, "run_id": own.run_id}
+            data = (json.dumps(fields, indent=1) + "\n").encode()
             self._has_record = True
         partial = self._folder / f"{name}.arriving"
         partial.parent.mkdir(exist_ok=True)
@@ -257,9 +252,3 @@ class Arrival:
         partial.replace(self._folder / name)
         if self._has_record:
             forget_results(self._folder)
-
-    def _own_words(self, data: bytes) -> bytes:
-        """The user typed the front's command line, not the one that the job's ranks were given."""
-        own = requested(self._folder)
-        fields = {**json.loads(data), "argv": own.argv, "settings": own.settings, "run_id": own.run_id}
-        return (json.dumps(fields, indent=1) + "\n").encode()

@@ -39,12 +39,17 @@ def close(
     readers' libraries. ``ended`` (ISO 8601) is taken only where the ranks wrote no time of their own;
     ``hang`` is a ``HangAnswer``.
     """
-    fields = _fields(folder)
-    if fields is None:
-        return False
+    try:
+        fields = read_fields(folder)
+    except OSError:
+        if not (folder / REQUEST_FILE).is_file():
+            return False
+        fields = asdict(requested(folder))
     results = fields["results"]
-    cases = fields["plan"]["cases"] if "plan" in fields else ()
-    fields["results"] = [*results, *_not_run(len(cases), len(results))]
+    left = not_run(len(fields["plan"]["cases"]) if "plan" in fields else 0, len(results))
+    # They differ in their number alone, and may be many.
+    plain = asdict(left[0]) if left else {}
+    fields["results"] = [*results, *({**plain, "case": result.case} for result in left)]
     fields.update(
         status=status.value, ended=fields["ended"] or ended, error=redact_text(error), hint=redact_text(hint)
     )
@@ -66,20 +71,6 @@ def _write(folder: Path, fields: Mapping[str, Any]) -> None:
     # Python's fast encoder knows no indentation, and nobody reads so many lines.
     indent = 1 if len(fields["results"]) <= _MOST_INDENTED else None
     replace_text(folder / RUN_FILE, (json.dumps(fields, indent=indent), "\n"))
-
-
-def _not_run(cases: int, finished: int) -> list[dict[str, Any]]:
-    """``not_run`` as plain values: they differ in their number alone, and may be many."""
-    found = not_run(cases, finished)
-    plain = asdict(found[0]) if found else {}
-    return [{**plain, "case": result.case} for result in found]
-
-
-def _fields(folder: Path) -> dict[str, Any] | None:
-    try:
-        return read_fields(folder)
-    except OSError:
-        return asdict(requested(folder)) if (folder / REQUEST_FILE).is_file() else None
 
 
 def read_status(folder: Path) -> RunStatus | None:

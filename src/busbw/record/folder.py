@@ -31,6 +31,7 @@ SAMPLES_FILE: Final = Path("samples") / "samples.bin"
 DIGESTS_FILE: Final = Path("samples") / "digests.bin"
 SAMPLES_PARQUET: Final = Path("samples") / "samples.parquet"
 DIGESTS_PARQUET: Final = Path("samples") / "digests.parquet"
+SEGMENTS: Final = {SAMPLES_FILE: SAMPLES_PARQUET, DIGESTS_FILE: DIGESTS_PARQUET}
 # What stands behind a run beside its samples: NCCL's own topology and graphs (--nccl-topology).
 EVIDENCE_FOLDER: Final = "evidence"
 NSYS_FOLDER: Final = Path(EVIDENCE_FOLDER) / "nsys"  # reports of Nsight Systems (--profile nsys)
@@ -86,7 +87,7 @@ def user_folder(environ: Mapping[str, str], variable: str, below: str) -> Path:
 
 def new_run_id(name: str, now: datetime | None = None) -> str:
     """Sorts by time, says what was run, and does not collide: 20261121-181502-all_reduce-3f9a."""
-    return f"{_stamp(now or datetime.now(UTC))}-{name}-{secrets.token_hex(2)}"
+    return f"{(now or datetime.now(UTC)).strftime(_STAMP_FORM)}-{name}-{secrets.token_hex(2)}"
 
 
 def create(run_home: Path, run_id: str) -> Path:
@@ -193,22 +194,13 @@ def _age_key(folder: Path) -> tuple[str, float]:
     """When the run was made, as its name has it, or its record where somebody gave it a name of their own."""
     files = (folder / name for name in (RUN_FILE, REQUEST_FILE, JOB_FILE, SERIES_FILE))
     file = next(path for path in files if path.is_file())
-    named = _STAMP.match(folder.name)
     written = file.stat().st_mtime
-    return named.group() if named else (
-        _created(file) or _stamp(datetime.fromtimestamp(written, UTC))
-    ), written
-
-
-def _created(file: Path) -> str | None:
-    try:
-        return _stamp(datetime.fromisoformat(json.loads(file.read_text())["created"]).astimezone(UTC))
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def _stamp(moment: datetime) -> str:
-    return moment.strftime(_STAMP_FORM)
+    if named := _STAMP.match(folder.name):
+        return named.group(), written
+    when = datetime.fromtimestamp(written, UTC)
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        when = datetime.fromisoformat(json.loads(file.read_text())["created"]).astimezone(UTC)
+    return when.strftime(_STAMP_FORM), written
 
 
 def label_of(folder: Path) -> str:
@@ -274,15 +266,14 @@ def find_run(
         say(f"{len(found)} runs are named {label_of(found[0])}; this is the newest, {found[0].name}")
         return found[0]
     if found:
-        raise UsageError(
-            f"{name!r} fits {len(found)} runs", hint=f"give more of the name: {_first_names(found)}"
-        )
+        names = ", ".join(folder.name for folder in found[:_NAMED]) + (", ..." if len(found) > _NAMED else "")
+        raise UsageError(f"{name!r} fits {len(found)} runs", hint=f"give more of the name: {names}")
     if name == LAST:
         raise UsageError(
             f"no run {name!r}: {run_home} has none yet", hint="measure one: `busbw run all_reduce`"
         )
-    names = (LAST, *dict.fromkeys(map(label_of, runs)))
-    likely = nearest(name, names) or nearest(name, (folder.name for folder in runs), _ALIKE)
+    known = (LAST, *dict.fromkeys(map(label_of, runs)))
+    likely = nearest(name, known) or nearest(name, (folder.name for folder in runs), _ALIKE)
     what, hint = f"no run {name!r} in {run_home}", "`busbw list` names the runs; a folder works too"
     if Path(name).is_file():
         likely, hint = "", f"`busbw import {shlex.quote(name)}` reads a log as a run"
@@ -303,12 +294,6 @@ def _meant(name: str, runs: list[Path]) -> list[Path]:
         lambda folder: label_of(folder).startswith(name),
     )
     return next((found for way in ways if (found := list(filter(way, runs)))), [])
-
-
-def _first_names(found: list[Path]) -> str:
-    names = [folder.name for folder in found]
-    more = ", ..." if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
 
 
 def environ_home() -> Path:

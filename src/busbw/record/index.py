@@ -40,10 +40,12 @@ CREATE INDEX point_of_launch ON point(launch);
 CREATE TABLE change(series INTEGER, at INTEGER, launch INTEGER, found INTEGER, before_ns REAL, after_ns REAL,
     explained TEXT, PRIMARY KEY(series, at)) WITHOUT ROWID;
 """
+# Of a launch, beside its testbed and its cases; those that are JSON there.
 _LAUNCH: Final = (
     *("run", "ended", "alike", "explains", "name", "tags", "hosts", "version", "imported", "excluded"),
     "accepted",
 )
+_PACKED: Final = ("explains", "tags", "hosts")
 
 
 def moment(ended: str, run: str) -> int:
@@ -85,17 +87,22 @@ class Index:
         """Add a launch, or replace what is known of it. The numbers of the series whose changes are to be
         looked for, and from which ``moment`` on: 0, from the first, where it is not the newest.
         """
-        touched = dict.fromkeys(self._forget(launch.run), 0)
+        touched: dict[int, int] = {}
+        known = self._db.execute("SELECT id FROM launch WHERE run=?", (launch.run,)).fetchone()
+        if known is not None:
+            was = self._db.execute("SELECT series FROM point WHERE launch=?", known)
+            touched = {series: 0 for (series,) in was}
+            self._db.execute("DELETE FROM point WHERE launch=?", known)
+            self._db.execute("DELETE FROM launch WHERE id=?", known)
         bed, at = launch.testbed, moment(launch.ended, launch.run)
         self._db.execute(
             "INSERT OR IGNORE INTO testbed VALUES(?,?,?)", (bed.key, _json(bed.machine), _json(bed.settings))
         )
-        words = tuple(map(_json, (launch.explains, launch.tags, launch.hosts)))
+        own = [(name, getattr(launch, name)) for name in _LAUNCH]
         number = self._db.execute(
-            "INSERT INTO launch VALUES(NULL,?,?,?,?,?,?,?,?,?,?,?,?,?)",
-            (launch.run, at, launch.ended, bed.key, launch.alike, words[0], launch.name, words[1], words[2],
-             launch.version, launch.imported, launch.excluded, launch.accepted),
-        ).lastrowid  # fmt: skip
+            f"INSERT INTO launch(at,testbed,{','.join(_LAUNCH)}) VALUES(?,?{',?' * len(_LAUNCH)})",
+            (at, bed.key, *(_json(value) if name in _PACKED else value for name, value in own)),
+        ).lastrowid
         for case, seen in launch.cases.items() if not launch.excluded else ():
             series = self._series(bed.key, case, seen)
             newer = self._db.execute("SELECT 1 FROM point WHERE series=? AND at>=?", (series, at)).fetchone()
@@ -104,16 +111,6 @@ class Index:
             )
             touched.setdefault(series, at if newer is None else 0)
         return touched
-
-    def _forget(self, run: str) -> list[int]:
-        """The numbers of the series that it was in."""
-        row = self._db.execute("SELECT id FROM launch WHERE run=?", (run,)).fetchone()
-        if row is None:
-            return []
-        was = [series for (series,) in self._db.execute("SELECT series FROM point WHERE launch=?", row)]
-        self._db.execute("DELETE FROM point WHERE launch=?", row)
-        self._db.execute("DELETE FROM launch WHERE id=?", row)
-        return was
 
     def _series(self, testbed: str, case: KeptCase, seen: Measured) -> int:
         found = self._db.execute(
@@ -147,12 +144,11 @@ class Index:
 
     def series(self, testbed: str = "", case: KeptCase | None = None) -> list[Series]:
         """All, or those of one testbed, or one of them."""
-        where, values = ["1"], list[Any]()
-        if testbed:
-            where, values = [*where, "testbed=?"], [*values, testbed]
-        if case is not None:
-            where, values = [*where, "operation=? AND kind=? AND size_bytes=?"], [*values, *case]
-        rows = self._db.execute(f"SELECT * FROM series WHERE {' AND '.join(where)} ORDER BY id", values)
+        of_testbed = "testbed=?" if testbed else "?=''"
+        of_case = "" if case is None else "AND operation=? AND kind=? AND size_bytes=?"
+        rows = self._db.execute(
+            f"SELECT * FROM series WHERE {of_testbed} {of_case} ORDER BY id", (testbed, *(case or ()))
+        )
         return [
             Series(number, self.testbed(key), KeptCase(operation, kind, size), bus_bytes)
             for number, key, operation, kind, size, bus_bytes in rows
@@ -219,23 +215,25 @@ class Index:
             " AND testbed IN (SELECT key FROM testbed WHERE machine=?)) WHERE place<=? ORDER BY at",
             (_json(machine), newest),
         ).fetchall()
-        return [self._launch(key, row, self._cases(number)) for number, key, *row in rows]
-
-    def _cases(self, launch: int) -> dict[KeptCase, Measured]:
-        rows = self._db.execute(
+        cases = (
             "SELECT operation, kind, size_bytes, time_ns, bus_bytes FROM point JOIN series"
-            " ON series.id=point.series WHERE launch=?",
-            (launch,),
+            " ON series.id=point.series WHERE launch=?"
         )
-        return {KeptCase(*row[:3]): Measured(*row[3:]) for row in rows}
+        return [
+            self._launch(
+                key,
+                row,
+                {KeptCase(*own[:3]): Measured(*own[3:]) for own in self._db.execute(cases, (number,))},
+            )
+            for number, key, *row in rows
+        ]
 
     def _launch(self, testbed: str, row: Sequence[Any], cases: dict[KeptCase, Measured]) -> Launch:
         fields = dict(zip(_LAUNCH, row, strict=True))
-        fields |= {name: tuple(json.loads(fields[name])) for name in ("tags", "hosts")}
-        return Launch(
-            testbed=self.testbed(testbed), cases=cases, explains=json.loads(fields.pop("explains")),
-            imported=bool(fields.pop("imported")), **fields,
-        )  # fmt: skip
+        fields |= {name: json.loads(fields[name]) for name in _PACKED}
+        fields |= {"tags": tuple(fields["tags"]), "hosts": tuple(fields["hosts"])}
+        fields["imported"] = bool(fields["imported"])
+        return Launch(testbed=self.testbed(testbed), cases=cases, **fields)
 
 
 def _json(value: object) -> str:

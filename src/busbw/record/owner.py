@@ -11,12 +11,9 @@ import json
 import os
 import socket
 from pathlib import Path
-from typing import IO, Final, Self
+from typing import IO, Self
 
 from busbw.record.folder import OWNER_FILE, WRITER_FILE
-
-# A file system that knows no locks (ENOLCK, ENOTSUP, ENOSYS) is as it always was: nobody is kept out.
-_TAKEN: Final = BlockingIOError
 
 
 class Owner:
@@ -43,11 +40,11 @@ class Owner:
         file = self._path.open("a+")  # never replaced: its lock is that of this file
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except _TAKEN:
+        except BlockingIOError:
             file.close()
             return False
         except OSError:
-            pass
+            pass  # a file system that knows no locks (ENOLCK, ENOTSUP, ENOSYS): nobody is kept out
         self._file = file
         with contextlib.suppress(OSError):  # a full disk: the lock counts, the name is for people
             file.truncate(0)
@@ -69,7 +66,7 @@ def is_owned(folder: Path, lock: Path = OWNER_FILE) -> bool:
     try:
         with (folder / lock).open() as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except _TAKEN:
+    except BlockingIOError:
         return True
     except OSError:
         return False

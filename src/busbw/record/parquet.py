@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from busbw.model.sample import DIGEST_DTYPE, SAMPLE_DTYPE
-from busbw.record.folder import DIGESTS_FILE, DIGESTS_PARQUET, SAMPLES_FILE, SAMPLES_PARQUET
+from busbw.record.folder import SEGMENTS
 
 # Loading polars takes 0.3 s, which is lost time at the prompt where little is saved.
 WORTHWHILE_BYTES: Final = 16_000_000
@@ -18,7 +18,7 @@ WORTHWHILE_BYTES: Final = 16_000_000
 
 def is_worthwhile(folder: Path) -> bool:
     """Whether a run's raw segments are so large that compaction saves room worth its time."""
-    segments = (folder / raw for raw in (SAMPLES_FILE, DIGESTS_FILE))
+    segments = (folder / raw for raw in SEGMENTS)
     return sum(path.stat().st_size for path in segments if path.is_file()) > WORTHWHILE_BYTES
 
 
@@ -42,10 +42,7 @@ def compact(folder: Path) -> bool:
 def _compact(folder: Path) -> None:
     import polars as pl
 
-    for raw, parquet, dtype in (
-        (SAMPLES_FILE, SAMPLES_PARQUET, SAMPLE_DTYPE),
-        (DIGESTS_FILE, DIGESTS_PARQUET, DIGEST_DTYPE),
-    ):
+    for (raw, parquet), dtype in zip(SEGMENTS.items(), (SAMPLE_DTYPE, DIGEST_DTYPE), strict=True):
         if (folder / raw).is_file() and not cut_segment(folder, raw, dtype):
             rows = np.fromfile(folder / raw, dtype)
             columns = {name: np.ascontiguousarray(rows[name]) for name in dtype.names or ()}

@@ -17,14 +17,7 @@ from busbw.model.mark import in_todays_words
 from busbw.model.record import READABLE_SCHEMAS, RunRecord
 from busbw.model.sample import DIGEST_DTYPE, HEADLINE, SAMPLE_DTYPE
 from busbw.record.checked import validated
-from busbw.record.folder import (
-    DIGESTS_FILE,
-    DIGESTS_PARQUET,
-    ROUNDS_FILE,
-    RUN_FILE,
-    SAMPLES_FILE,
-    SAMPLES_PARQUET,
-)
+from busbw.record.folder import DIGESTS_FILE, ROUNDS_FILE, RUN_FILE, SAMPLES_FILE, SEGMENTS
 from busbw.record.json_text import DAMAGED_HINT, json_mapping
 from busbw.record.results import read_fields
 
@@ -102,15 +95,16 @@ def read_rounds(folder: Path) -> Sequence[dict[str, Any]]:
 
 def read_samples(folder: Path) -> npt.NDArray[np.void]:
     """All kept samples, as SAMPLE_DTYPE rows: from raw segments, or from Parquet once compacted."""
-    return _rows(folder / SAMPLES_FILE, folder / SAMPLES_PARQUET, SAMPLE_DTYPE)
+    return _rows(folder, SAMPLES_FILE, SAMPLE_DTYPE)
 
 
 def read_digests(folder: Path) -> npt.NDArray[np.void]:
     """Per case and rank digests, as DIGEST_DTYPE rows."""
-    return _rows(folder / DIGESTS_FILE, folder / DIGESTS_PARQUET, DIGEST_DTYPE)
+    return _rows(folder, DIGESTS_FILE, DIGEST_DTYPE)
 
 
-def _rows(raw: Path, parquet: Path, dtype: np.dtype[np.void]) -> npt.NDArray[np.void]:
+def _rows(folder: Path, name: Path, dtype: np.dtype[np.void]) -> npt.NDArray[np.void]:
+    raw, parquet = folder / name, folder / SEGMENTS[name]
     if raw.is_file():
         data = raw.read_bytes()
         # A run that was killed may end in the middle of a record.

@@ -5,13 +5,13 @@ case than ten. A case has a line for each of its passes, and the last one counts
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from busbw.errors import UsageError
-from busbw.model.result import CaseResult
 from busbw.record.folder import RESULTS_FILE, ROUNDS_FILE, RUN_FILE, naming
 from busbw.record.json_text import DAMAGED_HINT, json_mapping, json_value
 
@@ -20,11 +20,6 @@ def append_line(path: Path, fields: object) -> None:
     """Keep one more line; a kill leaves whole lines but for the last."""
     with naming(path), path.open("a") as file:
         file.write(json.dumps(fields, separators=(",", ":"), default=vars) + "\n")
-
-
-def append_result(folder: Path, result: CaseResult) -> None:
-    """Keep one more result."""
-    append_line(folder / RESULTS_FILE, result)
 
 
 def append_round(folder: Path, tested: Mapping[str, Any]) -> None:
@@ -41,27 +36,22 @@ def read_fields(folder: Path) -> dict[str, Any]:
         fields = json_mapping(path.read_text(encoding="utf-8"), str(path), DAMAGED_HINT)
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not UTF-8 text: {error}", hint=DAMAGED_HINT) from error
-    if lines := _whole_lines(folder / RESULTS_FILE):
-        fields["results"] = [*{line["case"]: line for line in lines}.values()]
+    finished, text = folder / RESULTS_FILE, ""
+    with contextlib.suppress(OSError):
+        text = finished.read_text(errors="replace")
+    by_case = {}
+    for number, line in enumerate(text.splitlines(keepends=True), 1):
+        if line.endswith("\n"):
+            result = json_value(line, f"{finished}, line {number}", DAMAGED_HINT)
+            by_case[result["case"]] = result
+    if by_case:
+        fields["results"] = [*by_case.values()]
     return fields
 
 
 def forget_results(folder: Path) -> None:
     """They are in the record now."""
     (folder / RESULTS_FILE).unlink(missing_ok=True)
-
-
-def _whole_lines(path: Path) -> Sequence[Any]:
-    try:
-        text = path.read_text(errors="replace")
-    except OSError:
-        return ()
-    lines = text.splitlines(keepends=True)
-    return [
-        json_value(line, f"{path}, line {number}", DAMAGED_HINT)
-        for number, line in enumerate(lines, 1)
-        if line.endswith("\n")
-    ]
 
 
 class GrowingFile:

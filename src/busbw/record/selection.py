@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from busbw.errors import UsageError
@@ -55,7 +55,8 @@ class Selection:
         return (
             set(self.tags) <= set(tags)
             and set(self.hosts) <= known
-            and all(_is_version(wanted, version) for wanted in self.versions)
+            # ``2.28`` means ``NCCL 2.28.9``: whole numbers, from the first on.
+            and all(re.search(rf"(?<![\d.]){re.escape(each)}(?!\d)", version) for each in self.versions)
         )
 
 
@@ -70,11 +71,8 @@ def selection_of(words: Iterable[str], now: datetime) -> Selection:
 
 def is_selection(word: str) -> bool:
     """Whether a word has a term that is no run's name."""
-    return any(_is_term(term) for term in word.split("+"))
-
-
-def _is_term(text: str) -> bool:
-    return (text.partition(":")[0] in _WORDS and ":" in text) or _is_period(text)
+    terms = word.split("+")
+    return any((":" in term and term.partition(":")[0] in _WORDS) or _is_period(term) for term in terms)
 
 
 def _is_period(text: str) -> bool:
@@ -110,12 +108,6 @@ def _in_period(found: Selection, term: str) -> Selection:
 
 def _midnight(day: str) -> datetime:
     try:
-        found = date.fromisoformat(day)
+        return datetime.fromisoformat(day).replace(tzinfo=UTC)
     except ValueError as error:
         raise UsageError(f"{day} is no day: {error}", hint="write it as 2026-11-01") from error
-    return datetime(found.year, found.month, found.day, tzinfo=UTC)
-
-
-def _is_version(wanted: str, version: str) -> bool:
-    """Whether ``2.28`` means ``NCCL 2.28.9``: whole numbers, from the first on."""
-    return bool(re.search(rf"(?<![\d.]){re.escape(wanted)}(?!\d)", version))

@@ -29,6 +29,7 @@ _Ways = tuple[_Times, tuple[PositiveFloat, ...]]  # a ring is timed one way, and
 _RINGS: Final = (Stage.RAILS, Stage.NODES)
 # What the tables of a stage show, beside bandwidth.
 _BESIDE: Final[Mapping[Stage, set[str]]] = {Stage.MATRIX: {BOTH_WAYS, LATENCY}, Stage.HALVES: {BOTH_WAYS}}
+_USED: Final = {key: [str] for key in ("network", "provider", "network_plugin", "devices")}
 _NAMED: Final = {"name!": str, "loss!": float, "low": float, "high": float}
 _NIC: Final = {
     "kind": str, "name": str, "speed": str, "ports": [{"port": int, "state": str, "rate_gbit_per_s?": float}],
@@ -39,9 +40,7 @@ _RECORD: Final = {
     "machine": {
         "gpus": {
             "driver_version": str,
-            "gpus": [
-                {"nvlinks": [{"active": bool}], "nvlink_gb_per_s?": float, "pcie_gb_per_s?": float},
-            ],
+            "gpus": [{"nvlinks": [{"active": bool}], "nvlink_gb_per_s?": float, "pcie_gb_per_s?": float}],
         },
         "nics": {"rdma": [_NIC], "cxi": [_NIC]},
         "host": {"kernel": str},
@@ -49,39 +48,18 @@ _RECORD: Final = {
         "image": dict[str, Any],
     },
     "environment": {
-        "variables": dict[str, str],
-        "given": [str],
-        "modules": [str],
-        "module_files": [str],
+        "variables": dict[str, str], "given": [str], "modules": [str], "module_files": [str],
         "nccl_config": [{"settings!": [tuple[str, str]]}],
     },
     "settings": {
         "rank_order?": {"by": str, "hosts": [{"host!": str, "switches": [str], "domain": str}]},
-        "presets_used?": [str],
-        "overridden?": [str],
-        "tag?": [str],
-        "import": {"op?": str},
+        "presets_used?": [str], "overridden?": [str], "tag?": [str], "import": {"op?": str},
     },
     "source?": {"evidence": {"setting": [str], "algorithm": [str]}},
-    "world?": {
-        "ranks": [
-            {
-                "facts": {
-                    FACT: {"network": [str], "provider": [str], "network_plugin": [str], "devices": [str]},
-                },
-            },
-        ],
-    },
+    "world?": {"ranks": [{"facts": {FACT: _USED}}]},
     "plan": {
         "limits": {"precision": _Share, "small_precision": _Share},
-        "cases": [
-            {
-                "requested_bytes": NonNegativeInt,
-                "size_bytes": NonNegativeInt,
-                "count": NonNegativeInt,
-                "cycle": NonNegativeInt,
-            },
-        ],
+        "cases": [dict.fromkeys(("requested_bytes", "size_bytes", "count", "cycle"), NonNegativeInt)],
     },
     "results": [
         {
@@ -92,37 +70,26 @@ _RECORD: Final = {
             **dict.fromkeys(("samples", "calls_per_sample", "warmup_calls", "excluded"), NonNegativeInt),
             "wrong?": NonNegativeInt,
             "evidence": {
-                "single_calls": int,
-                "timing_overhead_ns?": float,
-                "launch_times_ns": [float],
-                "launch_blocks": [int],
+                "single_calls": int, "timing_overhead_ns?": float,
+                "launch_times_ns": [float], "launch_blocks": [int],
             },
         },
     ],
     "hunt": {
         "fields": [
             {
-                "kind!": str,
-                "names!": [str],
-                "suspects!": [{"names!": [str]}],
-                "decision!": Literal["healthy", "slow", "undecided"],
-                "rounds!": int,
-                "seconds!": float,
-                "noise!": dict[str, float],
+                "kind!": str, "names!": [str], "suspects!": [{"names!": [str]}],
+                "decision!": Literal["healthy", "slow", "undecided"], "reason": str,
+                "rounds!": int, "seconds!": float, "noise!": dict[str, float],
                 "exclude!": {"slurm": str, "kubernetes": dict[str, Any]},
-                "reason": str,
-                "ranking": [_NAMED],
-                "groups": [_NAMED],
+                "ranking": [_NAMED], "groups": [_NAMED],
             },
         ],
     },
     "soak": {
         "seconds": float,
         **dict.fromkeys(("windows", "calls", "checks", "wrong_windows", "slow_calls", "level_changes"), int),
-        "kept": [Window],
-        "slow": [SlowCall],
-        "changes": [LevelChange],
-        "wrong": [WrongElement],
+        "kept": [Window], "slow": [SlowCall], "changes": [LevelChange], "wrong": [WrongElement],
         "power": [
             {"case!": int, "loss!?": float, "seconds!?": float, "blind_s!": float, "probability!": float},
         ],
@@ -151,15 +118,13 @@ def _type_of(shape: Any) -> Any:  # noqa: ANN401 (an annotation)
     return create_model("Open", **fields)
 
 
+_round: Final = cache(lambda: TypeAdapter(_type_of(_ROUND)))
+
+
 @cache
 def record_checks() -> TypeAdapter[Any]:
     """Of a record's open fields."""
     return TypeAdapter(_type_of(_RECORD))
-
-
-@cache
-def _round() -> TypeAdapter[Any]:
-    return TypeAdapter(_type_of(_ROUND))
 
 
 def check_record(text: str, where: str) -> None:

@@ -15,9 +15,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from busbw.model.record import RunRecord, RunStatus
 from busbw.model.result import CaseResult, not_run
-from busbw.record.folder import DIGESTS_FILE, RUN_FILE, SAMPLES_FILE, WRITER_FILE, naming, replace_text
+from busbw.record.folder import (
+    DIGESTS_FILE,
+    RESULTS_FILE,
+    RUN_FILE,
+    SAMPLES_FILE,
+    WRITER_FILE,
+    naming,
+    replace_text,
+)
 from busbw.record.owner import Owner
-from busbw.record.results import append_result, forget_results
+from busbw.record.results import append_line, forget_results
 from busbw.redact import redact_all
 
 # Fields that quote variables, command lines and logs. The others are numbers and names of devices.
@@ -41,16 +49,16 @@ class RunWriter:
         self._alive = Owner(folder, WRITER_FILE)  # held for as long as this process is there
         with contextlib.suppress(OSError):
             self._alive.take()
-        self._store()
+        write_record(folder, record)
 
     def describe(self, **fields: object) -> None:
         """Fill in what became known after the start: world, method, machine."""
         self.record = replace(self.record, **fields)  # type: ignore[arg-type]
-        self._store()
+        write_record(self.folder, self.record)
 
     def note(self, result: CaseResult) -> None:
         """Keep what is known of a case so far."""
-        append_result(self.folder, result)
+        append_line(self.folder / RESULTS_FILE, result)
         self.hold(result)
 
     def hold(self, result: CaseResult) -> None:
@@ -64,7 +72,7 @@ class RunWriter:
         for path, rows in ((SAMPLES_FILE, samples), (DIGESTS_FILE, digests)):
             with naming(self.folder / path), (self.folder / path).open("ab") as file:
                 file.write(rows.tobytes())
-        append_result(self.folder, result)
+        append_line(self.folder / RESULTS_FILE, result)
         self._results.append(result)
         self._passed.pop(result.case, None)
 
@@ -75,16 +83,13 @@ class RunWriter:
         self.record = replace(
             self.record, status=status, results=results, ended=ended, error=error, hint=hint
         )
-        self._store()
+        write_record(self.folder, self.record)
         forget_results(self.folder)
 
     @property
     def unfinished(self) -> tuple[CaseResult, ...]:
         """What is known of cases that passes were still to come of."""
         return tuple(self._passed.values())
-
-    def _store(self) -> None:
-        write_record(self.folder, self.record)
 
 
 def write_record(folder: Path, record: RunRecord) -> None:

@@ -81,13 +81,10 @@ def _bandwidth(measured: tuple[Case, CaseResult]) -> float:
 
 
 def _is_of(judged: Judged, case: Case, result: CaseResult) -> bool:
-    key = judged.key
-    return result.busbw_gb_per_s is not None and (
-        key.collective.startswith(case.collective),
-        key.dtype,
-        key.size_bytes,
-        key.placement,
-    ) == (True, case.dtype, case.size_bytes, case.placement.value)
+    key, of_case = judged.key, (case.dtype, case.size_bytes, case.placement.value)
+    is_alike = key.collective.startswith(case.collective)
+    is_alike &= (key.dtype, key.size_bytes, key.placement) == of_case
+    return is_alike and result.busbw_gb_per_s is not None
 
 
 def _peak_words(record: RunRecord, case: Case, result: CaseResult) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.progress import Progress
 from rich.text import Text
 
-from busbw.report.style import painted
+from busbw.report.console import painted
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

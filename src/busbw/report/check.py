@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from busbw.errors import ExitCode
 from busbw.judge.expectation import Expectation, Gate, Judged, Judgement
-from busbw.model.case import Case
 from busbw.model.record import RunRecord
 from busbw.model.result import CaseResult, Status
 from busbw.units import format_flag_size, format_gb_per_s, format_share, format_size
@@ -45,18 +44,16 @@ def error_line(message: str) -> str:
 def _what(
     record: RunRecord, expectation: Expectation, gates: Sequence[tuple[str, Gate]], code: ExitCode
 ) -> str:
-    if wrong := _wrong(record):
-        case, result = wrong[0]
-        place = result.wrong_at[0] if result.wrong_at else None
-        where = f" on rank {place.rank} ({place.host})" if place is not None else ""
-        return f"{_case_words(case)}: {result.wrong_words}{where}"
+    if wrong := [result for result in record.results if result.status is Status.WRONG]:
+        where = [f" on rank {place.rank} ({place.host})" for place in wrong[0].wrong_at[:1]]
+        return f"{_case_words(record, wrong[0])}: {wrong[0].wrong_words}{''.join(where)}"
     ends = {ExitCode.BAD_VERDICT: Gate.FAIL, ExitCode.UNDECIDED: Gate.UNDECIDED}
     if gate := next((text for text, gate in gates if gate is ends.get(code)), ""):
         return gate
     for status, why in ((Status.FAILED, "failed"), (Status.NOT_RUN, "no time was left to measure it")):
         if found := [result for result in record.results if result.status is status]:
             error = found[0].error if status is Status.FAILED else ""
-            return f"{_case_words(record.plan.cases[found[0].case])}: {error or why}"
+            return f"{_case_words(record, found[0])}: {error or why}"
     worst = {ExitCode.BAD_VERDICT: Judgement.BELOW, ExitCode.UNDECIDED: Judgement.UNDECIDED}.get(code)
     if judged := [case for case in expectation.cases if case.answer is worst]:
         return _judged_words(min(judged, key=lambda case: case.ratio or 0.0))
@@ -79,12 +76,8 @@ def _judged_words(judged: Judged) -> str:
     return f"{where} {format_gb_per_s(judged.measured_gb_per_s)} GB/s, {level}"
 
 
-def _wrong(record: RunRecord) -> list[tuple[Case, CaseResult]]:
-    cases = record.plan.cases
-    return [(cases[each.case], each) for each in record.results if each.status is Status.WRONG]
-
-
-def _case_words(case: Case) -> str:
+def _case_words(record: RunRecord, result: CaseResult) -> str:
+    case = record.plan.cases[result.case]
     return f"{case.collective} {format_flag_size(case.size_bytes)}"
 
 
@@ -99,21 +92,21 @@ def prometheus_text(
     """
     lines: list[str] = []
     if record is not None and expectation is not None:
-        lines += _metric("nccl_bus_bandwidth_gbs", "Bus bandwidth, GB/s of 10^9 bytes", _bandwidths(record))
-        lines += _metric(
-            "nccl_collective_exec_time_microseconds",
-            "Time of a call, median over samples",
-            ((labels, (result.time_ns or 0.0) / 1e3) for labels, result in _timed(record)),
-        )
-        lines += _metric(
-            "busbw_check_level_ratio",
-            "Bus bandwidth over its level (reference or earlier runs)",
-            (
-                (_labels(record, each.key.collective, each.key.size_bytes, each.key.placement), each.ratio)
-                for each in expectation.cases
-                if each.ratio is not None
-            ),
-        )
+        timed = [
+            (_labels(record, case.collective, case.size_bytes, case.placement.value), result)
+            for case, result in record.timed
+        ]
+        rates = [(labels, result.busbw_gb_per_s) for labels, result in timed]
+        lines += _metric("nccl_bus_bandwidth_gbs", "Bus bandwidth, GB/s of 10^9 bytes", rates)
+        times_us = [(labels, (result.time_ns or 0.0) / 1e3) for labels, result in timed]
+        what = "Time of a call, median over samples"
+        lines += _metric("nccl_collective_exec_time_microseconds", what, times_us)
+        ratios = [
+            (_labels(record, each.key.collective, each.key.size_bytes, each.key.placement), each.ratio)
+            for each in expectation.cases
+        ]
+        what = "Bus bandwidth over its level (reference or earlier runs)"
+        lines += _metric("busbw_check_level_ratio", what, ratios)
         wrong = sum(result.wrong or 0 for result in record.results)
         lines += _metric("busbw_check_wrong_elements", "Wrong elements, all cases", [("", wrong)])
     lines += _metric(
@@ -121,17 +114,6 @@ def prometheus_text(
     )
     lines += _metric("busbw_check_timestamp_seconds", "When the check ended", [("", round(now_s))])
     return "".join(f"{line}\n" for line in lines)
-
-
-def _bandwidths(record: RunRecord) -> Iterator[tuple[str, float]]:
-    for labels, result in _timed(record):
-        if result.busbw_gb_per_s is not None:
-            yield labels, result.busbw_gb_per_s
-
-
-def _timed(record: RunRecord) -> Iterator[tuple[str, CaseResult]]:
-    for case, result in record.timed:
-        yield _labels(record, case.collective, case.size_bytes, case.placement.value), result
 
 
 def _labels(record: RunRecord, collective: str, size_bytes: int, placement: str) -> str:
@@ -153,8 +135,6 @@ def _escaped(text: str) -> str:
     return _ESCAPED.sub(lambda found: f"\\{found[0]}", text).replace("\n", " ")
 
 
-def _metric(
-    name: str, what: str, values: Sequence[tuple[str, float]] | Iterator[tuple[str, float]]
-) -> list[str]:
-    rows = [f"{name}{labels} {value:.10g}" for labels, value in values]
+def _metric(name: str, what: str, values: Sequence[tuple[str, float | None]]) -> list[str]:
+    rows = [f"{name}{labels} {value:.10g}" for labels, value in values if value is not None]
     return [f"# HELP {name} {what}", f"# TYPE {name} gauge", *rows] if rows else []

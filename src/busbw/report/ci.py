@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -25,17 +25,11 @@ from busbw.units import format_size
 UNIT: Final = "GB/s"
 # What XML 1.0 has no way to write; an error of another program may hold it.
 _UNWRITABLE: Final = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_OUTCOME: Final[dict[StrEnum, str]] = {
-    Judgement.BELOW: "failure",
-    Judgement.FAILED: "error",
-    Judgement.UNDECIDED: "skipped",
-    Judgement.NO_REFERENCE: "skipped",
-    Gate.FAIL: "failure",
-    Gate.UNDECIDED: "skipped",
-    Verdict.SLOWER: "failure",
-    Verdict.FAILED: "error",
-    Verdict.AMBIGUOUS: "skipped",
-    Verdict.MISSING: "skipped",
+_OUTCOME: Final[Mapping[StrEnum, str]] = {
+    **dict.fromkeys((Judgement.BELOW, Gate.FAIL, Verdict.SLOWER), "failure"),
+    **dict.fromkeys((Judgement.FAILED, Verdict.FAILED), "error"),
+    **dict.fromkeys((Judgement.UNDECIDED, Judgement.NO_REFERENCE, Gate.UNDECIDED), "skipped"),
+    **dict.fromkeys((Verdict.AMBIGUOUS, Verdict.MISSING), "skipped"),
 }
 
 

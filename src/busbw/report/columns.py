@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from statistics import median
 from typing import Any, Final
@@ -173,11 +172,11 @@ def group_rows(case: Case, results: Sequence[CaseResult]) -> Iterator[GroupRow]:
 
 def _of_group(result: CaseResult, number: int) -> CaseResult:
     """A group's result in the form of a case's, without what only the case has."""
-    if not result.groups:
-        return _bare(result)
-    part = result.groups[number]
-    numbers = {name: getattr(part, name) for name in _OF_A_GROUP}
-    return replace(_bare(result), samples=result.samples, tau=result.tau, **numbers)
+    numbers = {}
+    if result.groups:
+        numbers = {name: getattr(result.groups[number], name) for name in _OF_A_GROUP}
+        numbers |= {"samples": result.samples, "tau": result.tau}
+    return _with(result, numbers)
 
 
 def _summary(result: CaseResult, of: Callable[[Iterable[float]], float]) -> CaseResult:
@@ -186,12 +185,12 @@ def _summary(result: CaseResult, of: Callable[[Iterable[float]], float]) -> Case
         values = [found for part in result.groups if (found := getattr(part, name)) is not None]
         if values:
             numbers[name] = int(of(values)) if name == "wrong" else of(values)
-    return replace(_bare(result), **numbers)
+    return _with(result, numbers)
 
 
-def _bare(result: CaseResult) -> CaseResult:
+def _with(result: CaseResult, numbers: Mapping[str, Any]) -> CaseResult:
     # Two calls a sample: then no column claims percentiles of single ones.
-    return CaseResult(result.case, result.status, calls_per_sample=2)
+    return CaseResult(result.case, result.status, calls_per_sample=2, **numbers)
 
 
 def pattern_words(plan: Plan, ranks: int) -> list[str]:

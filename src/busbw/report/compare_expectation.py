@@ -53,8 +53,13 @@ def table(expectation: Expectation, *, rows: bool = False, columns: int = UNBOUN
     if rows:
         yield from _wrapped(_limits(expectation), columns)
         yield f"# wires    {_wires(expectation.wires)}"
+        fields = fitting(_FIELDS, columns)
         for kind, cases in kinds.items():
-            yield from _rows(kind, cases, columns)
+            yield f"# {kind}; busbw is ring-equivalent, GB/s = 10^9 bytes/s"
+            yield heading_of(fields, "answer")
+            yield from (f"{row_of(fields, case)}  {case.answer}" for case in cases)
+            if any(case.interpolated for case in cases):
+                yield "# ~        between two sizes of the reference, on a straight line of logarithms"
 
 
 def next_line(expectation: Expectation, name: str) -> str:
@@ -137,15 +142,6 @@ def _cause(regime: Sequence[Judged], *, on_device: bool) -> str:
     if regime[0].key.size_bytes >= LARGE or not on_device:
         return "" if _assumed(regime) else f"launches differ by about {scatter:.0%}"
     return f"host-bound: launches differ by about {scatter:.0%}; -G leaves the host out"
-
-
-def _rows(kind: str, cases: Sequence[Judged], columns: int) -> Iterator[str]:
-    fields = fitting(_FIELDS, columns)
-    yield f"# {kind}; busbw is ring-equivalent, GB/s = 10^9 bytes/s"
-    yield heading_of(fields, "answer")
-    yield from (f"{row_of(fields, case)}  {case.answer}" for case in cases)
-    if any(case.interpolated for case in cases):
-        yield "# ~        between two sizes of the reference, on a straight line of logarithms"
 
 
 def _heading(expectation: Expectation) -> Iterator[str]:

@@ -55,12 +55,6 @@ def reach(told: Reach) -> str:
     return text
 
 
-def _speeds(least: float | None, most: float | None) -> str:
-    if least is None or most is None:
-        return ""
-    return f"x{least:.2f}" if f"{least:.2f}" == f"{most:.2f}" else f"x{least:.2f} to x{most:.2f}"
-
-
 def taken(choices: Sequence[tuple[int, Recommendation]]) -> Iterator[str]:
     """Which setup is to be taken where; placements of which the same is true together."""
     alike: dict[tuple[int, Recommendation], list[Recommendation]] = defaultdict(list)
@@ -70,7 +64,8 @@ def taken(choices: Sequence[tuple[int, Recommendation]]) -> Iterator[str]:
         placements = " and ".join(sorted((each.placement for each in own), reverse=True))
         kind = kind_words(told.operation, told.dtype, told.op, told.root, placements)
         least, most = min(each.least_speedup for each in own), max(each.most_speedup for each in own)
-        speeds = "" if most == 1.0 else f" ({_speeds(least, most)})"
+        ends = " to ".join(dict.fromkeys((f"x{least:.2f}", f"x{most:.2f}")))
+        speeds = "" if most == 1.0 else f" ({ends})"
         where = f"{nodes} nodes: " if nodes else ""
         yield f"{where}{told.setup} for {kind} {plain.sizes(told.first_bytes, told.last_bytes)}{speeds}"
 

@@ -78,7 +78,8 @@ def curves(
         for point in found:
             ends = point.low_ns, point.high_ns
             text = _words(lambda value: format_time(value, 4), point.time_ns, ends, band)
-            value, bounds = point.time_ns / NS_PER_US, (_us(point.low_ns), _us(point.high_ns))
+            low_us, high_us = (None if end is None else end / NS_PER_US for end in ends)
+            value, bounds = point.time_ns / NS_PER_US, (low_us, high_us)
             times.append(row(label, point.size_bytes, value, bounds, text, point.part))
             if point.busbw_gb_per_s is not None:
                 value, ends = point.busbw_gb_per_s, point.busbw_ends
@@ -94,10 +95,6 @@ def curves(
         note, words = "Of one call; both axes are logarithmic.", {"x": "size", "y": "time", "scales": (LOG,)}
         own = table or side_by_side(series, "time")
         yield Plot("curve", of, "time", f"Time of {word}", note, tuple(times), own, words)
-
-
-def _us(time_ns: float | None) -> float | None:
-    return None if time_ns is None else time_ns / NS_PER_US
 
 
 def row(series: str, size: int, value: float, ends: Ends, text: str, part: int = 0) -> dict[str, Any]:
@@ -137,20 +134,18 @@ def _lines(judged: Iterable[Judged]) -> Iterator[Row]:
 def side_by_side(series: Series, value: str) -> Table:
     """A row a size, a column a series; ``value`` is "GB/s" or "time"."""
     sizes = sorted({point.size_bytes for found in series.values() for point in found})
-    cells = {
-        (label, point.size_bytes): _value(point, value) for label, found in series.items() for point in found
-    }
+    cells: dict[tuple[str, int], str] = {}
+    for label, found in series.items():
+        for point in found:
+            if value == "time":
+                cells[label, point.size_bytes] = format_time(point.time_ns, 4)
+            elif point.busbw_gb_per_s is not None:
+                cells[label, point.size_bytes] = format_gb_per_s(point.busbw_gb_per_s)
     rows = (
         (format_size(size), *(cells.get((label, size), NOT_APPLICABLE) for label in series)) for size in sizes
     )
     unit = f" {value}" if value != "time" else ""
     return Table(("size", *(f"{label}{unit}" for label in series)), tuple(rows))
-
-
-def _value(point: Point, value: str) -> str:
-    if value == "time":
-        return format_time(point.time_ns, 4)
-    return NOT_APPLICABLE if point.busbw_gb_per_s is None else format_gb_per_s(point.busbw_gb_per_s)
 
 
 # ---- how samples vary -------------------------------------------------------------------------------------
@@ -168,44 +163,32 @@ def spread(
     """
     pairs = [(case, found[case.index]) for case in cases if case.index in found and case.size_bytes]
     pairs = [(case, own) for case, own in pairs if own.samples > 1]
-    both = [(_CV, case, own.cv) for case, own in pairs] + [
-        (_HALF, case, own.result.half_width) for case, own in pairs
-    ]
-    shares = [(label, case, share) for label, case, share in both if share]  # 0 has no logarithm
-    if len(pairs) < 2 or not shares:
-        return None
+    shares = [(_CV, case, own.cv) for case, own in pairs]
+    shares += [(_HALF, case, own.result.half_width or 0.0) for case, own in pairs]
     rows = [
         row(label, case.size_bytes, 100 * share, (None, None), format_share(share, decimals=2))
         for label, case, share in shares
-    ]  # fmt: skip
-    return Plot(
-        "curve",
-        of,
-        "spread",
-        title,
-        "Of all samples of a size, all ranks.",
-        tuple(rows),
-        Table(_HEAD, tuple(_cells(case, own) for case, own in pairs)).without(NOT_APPLICABLE),
-        {"x": "size", "y": "share of the time (%)", "scales": (LOG,)},
-    )
+        if share  # 0 has no logarithm
+    ]
+    if len(pairs) < 2 or not rows:
+        return None
+    note, words = "Of all samples of a size, all ranks.", {"x": "size", "y": "share of the time (%)"}
+    table = Table(_HEAD, tuple(_cells(case, own) for case, own in pairs)).without(NOT_APPLICABLE)
+    return Plot("curve", of, "spread", title, note, tuple(rows), table, {**words, "scales": (LOG,)})
 
 
 def _cells(case: Case, own: Spread) -> tuple[str, ...]:
     """The tail is that of single calls, where those were timed: samples of many calls thin slow ones out."""
     p99_ns, far = (own.p99_ns, own.far) if own.tail is None else (own.tail.p99_ns, own.tail.far)
-    modes = own.modes
+    half, modes = own.result.half_width, (own.modes.low, own.modes.high) if own.modes is not None else ()
     return (
         format_size(case.size_bytes),
         str(own.samples),
         format_share(own.cv, decimals=2),
-        NOT_APPLICABLE
-        if own.result.half_width is None
-        else f"+-{format_share(own.result.half_width, decimals=2)}",
+        NOT_APPLICABLE if half is None else f"+-{format_share(half, decimals=2)}",
         format_time(own.headline_ns, 4),
         format_time(own.mean_ns, 4),
         NOT_APPLICABLE if p99_ns is None else format_time(p99_ns, 4),
         str(far),
-        NOT_APPLICABLE
-        if modes is None
-        else " and ".join(format_time(mode.centre, 4) for mode in (modes.low, modes.high)),
+        " and ".join(format_time(mode.centre, 4) for mode in modes) or NOT_APPLICABLE,
     )

@@ -12,12 +12,12 @@ from busbw.judge.diagnose.engine import decisive
 from busbw.model.conclusion import QUESTIONS, Answer, Conclusion, Question
 from busbw.model.finding import Severity, worst_first
 from busbw.model.record import RunRecord
+from busbw.report.events import SEVERITY_WORDS
 from busbw.report.fields import folded
 
 SCHEMA: Final = 1
 WIDTH: Final = 100
 _INDENT: Final = 10
-_WORDS: Final = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: ""}
 
 
 def lines(
@@ -41,14 +41,11 @@ def lines(
     yield from (_short(f"# {each.severity.value:<8} {each.claim}", columns) for each in others)
     doubted = [each for each in shown if each.answer is not Answer.YES]
     hints = dict.fromkeys(each.hint for each in (*warned, *doubted) if each.hint)
-    step = next(iter(hints), "nothing to do").replace(" RUN", f" {_word_of(record)}")
-    yield from folded(f"# next     {step}; --all shows the evidence", columns, rest="#          ")
-
-
-def _word_of(record: RunRecord) -> str:
-    """What commands call it: of a log that is not kept as a run its path."""
+    # What commands call the run: of a log that is not kept as one its path.
     path = record.source.path if record.source is not None else ""
-    return path if path and Path(path).name == record.run_id else record.run_id or "RUN"
+    word = path if path and Path(path).name == record.run_id else record.run_id or "RUN"
+    step = next(iter(hints), "nothing to do").replace(" RUN", f" {word}")
+    yield from folded(f"# next     {step}; --all shows the evidence", columns, rest="#          ")
 
 
 def _short(text: str, columns: int) -> str:
@@ -67,17 +64,14 @@ def evidence_lines(
     for question, text in QUESTIONS.items():
         yield f"{question.value:<{_INDENT}} {answers[question].value.upper():<15} {text}"
         for each in conclusions:
-            if each.question is question:
-                yield from _conclusion(each, columns)
-
-
-def _conclusion(each: Conclusion, columns: int) -> Iterator[str]:
-    texts = [each.claim, each.evidence, f"hint: {each.hint}" if each.hint else ""]
-    word = _WORDS[each.severity] or ("-" if each.answer is Answer.NOT_OBSERVABLE else "note")
-    for text in filter(None, texts):
-        for line in folded(text, columns - _INDENT - 1):
-            yield f"  {word:<{_INDENT - 2}} {line}"
-            word = ""
+            if each.question is not question:
+                continue
+            unseen = each.severity is Severity.INFO and each.answer is Answer.NOT_OBSERVABLE
+            word = "-" if unseen else SEVERITY_WORDS[each.severity]
+            for said in filter(None, (each.claim, each.evidence, each.hint and f"hint: {each.hint}")):
+                for line in folded(said, columns - _INDENT - 1):
+                    yield f"  {word:<{_INDENT - 2}} {line}"
+                    word = ""
 
 
 def describe_run(record: RunRecord) -> str:

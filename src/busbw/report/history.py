@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,7 +34,6 @@ _RECENT: Final = 5  # launches of which a trend is the median
 _MOST_POINTS: Final = 10
 _WIDTH: Final = 100  # columns
 _MOST_WORDS: Final = 3  # of what changed
-_PLACEMENTS: Final = (" out-of-place", " in-place")
 
 
 @dataclass(frozen=True)
@@ -111,10 +111,7 @@ def overview(told: Sequence[Told], most: int) -> Iterator[str]:
 
 def _curve(told: Told) -> str:
     """What is one curve over sizes, in both placements."""
-    kind = told.series.case.kind
-    for word in _PLACEMENTS:
-        kind = kind.replace(word, "")
-    return kind
+    return re.sub(" (out-of-place|in-place)", "", told.series.case.kind)
 
 
 def _newest_change(told: Told) -> tuple[object, ...]:

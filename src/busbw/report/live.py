@@ -68,11 +68,9 @@ def create(
         return hunts[format_name](out, err, live=live, wide=wide)
     if format_name != "table":
         return CsvDisplay(out, err) if format_name == "csv" else JsonDisplay(out, err)
-    if kind is Kind.SOAK:
-        return SoakDisplay(out, err, live=live, wide=wide)
-    return (
-        PreflightDisplay(out, err) if kind is Kind.PREFLIGHT else TableDisplay(out, err, live=live, wide=wide)
-    )
+    if kind is Kind.PREFLIGHT:
+        return PreflightDisplay(out, err)
+    return (SoakDisplay if kind is Kind.SOAK else TableDisplay)(out, err, live=live, wide=wide)
 
 
 def display_of(settings: RunSettings) -> Display:
@@ -265,7 +263,7 @@ class SoakDisplay(TableDisplay):
             self._window(item, plan)
         elif kind == EventKind.END and plan is not None:
             self._stop_progress()
-            record = _record_of(item)
+            record = _record_of(str(item["folder"]))
             for result in record.finished:
                 self._result(plan, result, final=True)
             super()._take(item)
@@ -290,21 +288,20 @@ class SoakDisplay(TableDisplay):
             self._progress.step(round(_STEPS * done), words, elapsed_s * (1 - done) / done)
 
 
-def _record_of(end: Event) -> RunRecord:
+def _record_of(folder: str) -> RunRecord:
     """Read once a run has ended: it takes numpy, which would keep the first row waiting."""
     from busbw.record.read import read_record
 
-    return read_record(Path(str(end["folder"])))
+    return read_record(Path(folder))
 
 
 def _scatter_lines(folder: str, plan: Plan, results: Sequence[CaseResult]) -> list[str]:
     """What saved runs say of other launches of this kind; nothing where the record is not here."""
     from busbw.judge.kept import launches_of_machine
     from busbw.judge.launch_history import prior_of
-    from busbw.record.read import read_record
 
     try:
-        record = read_record(Path(folder))
+        record = _record_of(folder)
     except (OSError, BusbwError):
         return []
     return rows.scatter_line(prior_of(launches_of_machine(record), record), plan, results)
@@ -364,7 +361,11 @@ class PreflightDisplay(Display):
             self._report("")
 
     def _report(self, folder: str) -> None:
-        lines = [*self._who, f"# result   {self._summary()}"]
+        counts = Counter(SEVERITY_WORDS[Severity(each["severity"])] for each in self._findings)
+        said = ", ".join(counted(counts[word], word) for word in SEVERITY_WORDS.values() if counts[word])
+        if self._failed and not said:  # silence is no verdict
+            said = f"nothing was checked: {'it ended early' if self._who else 'no rank has answered'}"
+        lines = [*self._who, f"# result   {said or 'nothing found'}"]
         for finding in self._findings:
             lines += finding_lines(finding, columns(UNBOUND, self._out))
         is_bad = any(finding["severity"] != Severity.INFO for finding in self._findings)
@@ -373,14 +374,6 @@ class PreflightDisplay(Display):
         lines += [f"# record   {folder}"] if folder else []
         self._findings = []
         self._print(lines)
-
-    def _summary(self) -> str:
-        counts = Counter(SEVERITY_WORDS[Severity(each["severity"])] for each in self._findings)
-        said = [counted(counts[word], word) for word in SEVERITY_WORDS.values() if counts[word]]
-        if self._failed and not said:  # silence is no verdict
-            who = "it ended early" if self._who else "no rank has answered"
-            return f"nothing was checked: {who}"
-        return ", ".join(said) or "nothing found"
 
 
 CASE_FIELDS = ("collective", "dtype", "op", "root", "requested_bytes", "size_bytes", "count", "placement")
@@ -419,7 +412,7 @@ class CsvDisplay(Display):
             self._result(self._plan, read_result(item))
         elif self._plan is not None and item["event"] == EventKind.END:
             if self._plan.soak is not None and not self._written:  # ended early: the record has its results
-                for result in _record_of(item).finished:
+                for result in _record_of(str(item["folder"])).finished:
                     self._result(self._plan, result)
             for result in not_run(len(self._plan.cases), self._written):
                 self._result(self._plan, result)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from busbw.model.finding import Finding, Severity
+from busbw.model.finding import Severity
 from busbw.report.fields import folded
 from busbw.report.plots import Plot, Table, figures
 from busbw.report.text_plots import drawing
-from busbw.report.view import Check, Part, ReportView
+from busbw.report.view import Part, ReportView
 
 _DRAWN: Final = 110  # columns of a drawing at most
 
@@ -45,8 +45,14 @@ def _part(part: Part, level: str, columns: int) -> Iterator[str]:
     if part.answers is not None:
         yield from (*_table(part.answers, columns), "")
     yield from plot_lines(part.curves, columns)
-    if part.checks:
-        yield from (*(line for check in part.checks for line in _check(check, columns)), "")
+    for check in part.checks:  # a question, its answer and the claim that decides it
+        yield from _item(f"**{check.title}** {check.answer}{check.claim and f': {check.claim}'}", columns)
+        for each in check.notes:  # what it stands on
+            word = "" if each.severity is Severity.INFO else f"{each.severity.value}: "
+            claim = "" if each.claim == check.claim else f"{word}{each.claim}"
+            for text in filter(None, (claim, each.evidence, each.hint and f"hint: {each.hint}")):
+                yield from _item(text, columns, "  ")
+    yield from ("",) if part.checks else ()
     if part.unseen:
         yield from (*folded(f"Not observed: {part.unseen}.", columns), "")
     yield from plot_lines(part.evidence, columns)
@@ -58,22 +64,11 @@ def _item(text: str, columns: int, indent: str = "") -> list[str]:
     return folded(text.replace("\n", " "), columns, f"{indent}- ", f"{indent}  ")
 
 
-def _check(check: Check, columns: int) -> Iterator[str]:
-    """A question, its answer and the claim that decides it; below, what it stands on."""
-    yield from _item(f"**{check.title}** {check.answer}{check.claim and f': {check.claim}'}", columns)
-    for each in check.notes:
-        claim = "" if each.claim == check.claim else _claim(each)
-        for text in filter(None, (claim, each.evidence, each.hint and f"hint: {each.hint}")):
-            yield from _item(text, columns, "  ")
-
-
-def _claim(finding: Finding) -> str:
-    return ("" if finding.severity is Severity.INFO else f"{finding.severity.value}: ") + finding.claim
-
-
 def _table(table: Table, columns: int) -> Iterator[str]:
     """Every number. No cell is cut; columns that have no room go on below, beside the keys again."""
-    rows = [[_cell(text) for text in row] for row in (table.head, *table.rows)]
+    rows = [
+        [text.replace("|", "\\|").replace("\n", " ") for text in row] for row in (table.head, *table.rows)
+    ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for at, part in enumerate(_parts(widths, table.keys, columns)):
         yield from ("",) if at else ()
@@ -101,7 +96,3 @@ def _parts(widths: Sequence[int], keys: int, columns: int) -> Iterator[list[int]
 
 def _row(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")

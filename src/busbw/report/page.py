@@ -12,7 +12,7 @@ from typing import Final
 from busbw._version import __version__
 from busbw.judge.expectation import Judgement
 from busbw.report.plots import Plot, Table, figures, in_page, names_of, require, svg
-from busbw.report.sizes import MARKS
+from busbw.report.plots_of_run import MARKS
 from busbw.report.view import ReportView
 
 _TEMPLATES: Final = "busbw.report"

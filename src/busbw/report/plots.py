@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from itertools import groupby, zip_longest
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from busbw.errors import UsageError
@@ -151,20 +152,12 @@ def svg(plot: Plot, colour: Colour, scale: str = "") -> str:
     """One picture, its values on a ``scale`` of its own. Raises UsageError where the libraries are not
     installed.
     """
-    require()
-    import vl_convert
-
-    text: str = vl_convert.vegalite_to_svg(_spec(plot, colour, scale))
-    return text
+    return str(_converter().vegalite_to_svg(_spec(plot, colour, scale)))
 
 
 def png(plot: Plot) -> bytes:
     """One picture, at twice its size. Raises UsageError where the libraries are not installed."""
-    require()
-    import vl_convert
-
-    data: bytes = vl_convert.vegalite_to_png(_spec(plot, on_paper, ""), scale=_SCALE)
-    return data
+    return bytes(_converter().vegalite_to_png(_spec(plot, on_paper, ""), scale=_SCALE))
 
 
 def chart(plot: Plot) -> Picture:
@@ -191,6 +184,13 @@ def require() -> None:
             f"plots need {', '.join(missing)}, not installed",
             hint="pip install '.[analysis]' in a clone of busbw brings it",
         )
+
+
+def _converter() -> ModuleType:
+    require()
+    import vl_convert
+
+    return vl_convert
 
 
 def _spec(plot: Plot, colour: Colour, scale: str) -> Spec:
@@ -323,16 +323,7 @@ def _curve(plot: Plot, colour: Colour) -> Spec:
     """
     is_log = plot.scales[0] == LOG
     rows = [_above_zero(row) for row in plot.rows if row["y"] > 0 or not is_log] if is_log else plot.rows
-    kinds = {row["series"]: row["kind"] for row in rows}
-    looks = [(kind, kind == "measured", at) for at, kind in enumerate(kinds.values())]
-    colours = _looks(kinds, (colour(SERIES[at % len(SERIES)] if own else kind) for kind, own, at in looks))
-    dashes = _looks(kinds, (DASHES[at % len(DASHES)] if own else [3, 3] for _, own, at in looks))
-    points = _looks(kinds, (_POINTS[at % len(_POINTS)] if own else _LINE for _, own, at in looks))
-    # The legend is of the points: that of lines would have their dashes around the symbols.
-    legend = {"symbolOpacity": 1, "symbolSize": 70, "columns": 1 if max(map(len, kinds)) > _SHORT else 2}
-    fill, stroke = _name("series", scale=colours, legend=legend), _name("series", scale=colours, legend=None)
-    dash = _name("series", scale=dashes, legend=None)
-    shape = _name("series", scale=points, legend=legend)
+    fill, stroke, dash, shape = _series({row["series"]: row["kind"] for row in rows}, colour)
     of, (low, high) = plot.words["y"], value_ends(rows, is_log=is_log)
     kind = {"type": "log", "nice": False} if is_log else {"nice": True}
     vertical = {"domain": [low, high], "clamp": True, **kind}
@@ -366,6 +357,19 @@ def _curve(plot: Plot, colour: Colour) -> Spec:
 
 
 _OWN: Final = "datum.kind === 'measured'"
+
+
+def _series(kinds: Mapping[str, str], colour: Colour) -> tuple[Spec, Spec, Spec, Spec]:
+    """Fill, stroke, dash and shape of series by their kind."""
+    looks = [(kind, kind == "measured", at) for at, kind in enumerate(kinds.values())]
+    colours = _looks(kinds, (colour(SERIES[at % len(SERIES)] if own else kind) for kind, own, at in looks))
+    dashes = _looks(kinds, (DASHES[at % len(DASHES)] if own else [3, 3] for _, own, at in looks))
+    points = _looks(kinds, (_POINTS[at % len(_POINTS)] if own else _LINE for _, own, at in looks))
+    # The legend is of the points: that of lines would have their dashes around the symbols.
+    legend = {"symbolOpacity": 1, "symbolSize": 70, "columns": 1 if max(map(len, kinds)) > _SHORT else 2}
+    with_legend = ((colours, legend), (colours, None), (dashes, None), (points, legend))
+    fill, stroke, dash, shape = (_name("series", scale=each, legend=own) for each, own in with_legend)
+    return fill, stroke, dash, shape
 
 
 def _above_zero(row: Row) -> Row:

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from busbw.judge.beside import judged
-from busbw.judge.compare_arms import LAUNCH_TIMES, key_of
+from busbw.judge.compare_arms import LAUNCH_TIMES, CaseKey, key_of
+from busbw.judge.expectation import Judged, Judgement
 from busbw.judge.samples import Distribution, Scale, distributions, nccl_tests_mean_ns
 from busbw.judge.traffic import byte_paths, traffic
 from busbw.model.case import Case
 from busbw.model.conclusion import Answer, Question
-from busbw.model.result import CaseResult
-from busbw.report import curves, history, sizes
+from busbw.model.mark import conditions_of
+from busbw.model.result import CaseResult, Status
+from busbw.report import curves, history
 from busbw.report.beside import plot_beside
-from busbw.report.columns import NOT_APPLICABLE
+from busbw.report.columns import NOT_APPLICABLE, without_interval
 from busbw.report.plots import LINEAR, LOG, Plot, Table
 from busbw.report.ranks import flagged_words
-from busbw.report.reported import Reported
-from busbw.report.sizes import Pair
+from busbw.report.reported import Kind, Reported
+from busbw.report.rows import marks_of
+from busbw.report.table import explanations
 from busbw.units import (
     NS_PER_US,
     counted,
@@ -38,6 +41,15 @@ from busbw.units import (
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+MARKS: Final = "marks"
+Pair = tuple[Case, CaseResult]
+
+_WORDS: Final = {
+    Status.WRONG: "WRONG",
+    Status.FAILED: "FAILED",
+    Status.NOT_RUN: "not run",
+    Status.NOT_APPLICABLE: NOT_APPLICABLE,
+}
 _MOST_ROWS: Final = 48  # of a heat map or of bars: more are grouped or left out, and said
 _MOST_HISTOGRAMS: Final = 2
 _MOST_COURSES: Final = 4  # of a soak
@@ -72,7 +84,7 @@ def curves_of(run: Reported) -> Iterator[Plot]:
         points = {label: curves.points(own) for label, own in series.items()}
         keys = {key_of(case) for own in series.values() for case, _ in own}
         expected = [each for each in run.expectation.cases if each.key.plain in keys]
-        yield from curves.curves(of, word, points, sizes.table(run, kind), expected)
+        yield from curves.curves(of, word, points, sizes_of(run, kind), expected)
         beside = judged(run.record.plan, [result for _, result in run.of_kind(kind)])
         for what, is_load in (("loads", True), ("operations", False)):
             if own := [each for each in beside if bool(each[0].beside.unit) is is_load]:
@@ -324,21 +336,14 @@ def histogram(
     }
     marks = [(name, value, colour) for name, (value, colour) in made.items() if value is not None]
     size = format_size(case.size_bytes)
-    calls = "one call" if spread.calls_per_sample == 1 else f"{spread.calls_per_sample} calls"
-    note = f"{spread.samples} samples of {calls} each."
-    note += " A separate pass, which the run's number does not use." if spread.single_calls else ""
-    if spread.flagged:
-        left_out = "; they are in the bins but not in the percentiles" if spread.kept < spread.samples else ""
-        note += f" Flagged: {flagged_words(spread.flagged)}{left_out}."
-    facts = [(name, format_time(value, 4)) for name, value, _ in marks]
     return Plot(
         "histogram",
         (name, case.collective, case.dtype, case.op),
         f"histogram-{size.replace(' ', '')}-{case.placement.value}",
         f"Samples of {case.collective} {case.dtype}, {size}, {case.placement.value}",
-        note,
+        _note(spread),
         rows,
-        Table(("of the samples", "value"), (*_of_samples(spread), *facts, *_of_modes(spread))),
+        Table(("of the samples", "value"), tuple(_facts(spread, marks))),
         {
             "x": f"time of a call ({unit})",
             "marks": [(name, value / unit_ns, colour) for name, value, colour in marks],
@@ -347,15 +352,87 @@ def histogram(
     )
 
 
-def _of_samples(spread: Distribution) -> Iterator[tuple[str, str]]:
+def _note(spread: Distribution) -> str:
+    calls = "one call" if spread.calls_per_sample == 1 else f"{spread.calls_per_sample} calls"
+    note = f"{spread.samples} samples of {calls} each."
+    note += " A separate pass, which the run's number does not use." if spread.single_calls else ""
+    if spread.flagged:
+        left_out = "; they are in the bins but not in the percentiles" if spread.kept < spread.samples else ""
+        note += f" Flagged: {flagged_words(spread.flagged)}{left_out}."
+    return note
+
+
+def _facts(spread: Distribution, marks: Sequence[tuple[str, float, str]]) -> Iterator[tuple[str, str]]:
     yield from (("samples", str(spread.samples)), ("calls a sample", str(spread.calls_per_sample)))
     if spread.kept < spread.samples:
         yield "samples of the percentiles", str(spread.kept)
     for each in spread.percentiles:
         needs = f"needs {each.needed} samples"
         yield f"p{each.percent:g}", needs if each.value_ns is None else format_time(each.value_ns, 4)
-
-
-def _of_modes(spread: Distribution) -> Iterator[tuple[str, str]]:
+    yield from ((name, format_time(value, 4)) for name, value, _ in marks)
     for mode in spread.modes:
         yield f"mode near {format_time(mode.centre_ns, 4)}", format_share(mode.share, decimals=0)
+
+
+# ---- the sizes as one table: out-of-place and in-place side by side, and what to know ---------------------
+
+
+def sizes_of(run: Reported, kind: Kind) -> Table:
+    """Every size that was asked for, with the meaning of its marks below."""
+    found = list(run.every_of_kind(kind))
+    judged = {each.key.plain: each for each in run.expectation.cases}
+    rows: dict[tuple[object, ...], dict[str, Pair]] = defaultdict(dict)
+    for case, result in found:
+        rows[case.size_bytes, case.cycle, case.root, case.stream][case.placement.value] = (case, result)
+    placements = sorted({case.placement.value for case, _ in found}, reverse=True)
+    head = ["size"]
+    for placement in placements:
+        head += [f"{placement}\n{of}" for of in ("GB/s", "time", "of expected")]
+    cells = tuple(_cells(pairs, placements, judged) for pairs in rows.values())
+    made = Table((*head, "algorithm", MARKS), cells, notes=tuple(_notes(found)))
+    return made.without(NOT_APPLICABLE).without("")
+
+
+def _cells(
+    pairs: Mapping[str, Pair], placements: Sequence[str], judged: Mapping[CaseKey, Judged]
+) -> tuple[str, ...]:
+    case, _ = next(iter(pairs.values()))
+    cells = [format_size(case.size_bytes) + (f", cycle {case.cycle + 1}" if case.cycle else "")]
+    for placement in placements:
+        own = pairs.get(placement)
+        cells += [NOT_APPLICABLE] * 3 if own is None else _values(own[1], judged.get(key_of(own[0]).plain))
+    results = [pairs[placement][1] for placement in placements if placement in pairs]
+    algorithms = dict.fromkeys(result.algorithm for result in results if result.algorithm)
+    return (*cells, ", ".join(algorithms) or NOT_APPLICABLE, " ".join(marks_of(results)))
+
+
+def _values(result: CaseResult, seen: Judged | None) -> list[str]:
+    """Bandwidth with half its interval, time, and the share of what is expected."""
+    if result.status is not Status.GOOD:
+        return [_WORDS.get(result.status, result.status.value), NOT_APPLICABLE, NOT_APPLICABLE]
+    time = NOT_APPLICABLE if not result.time_ns else format_time(result.time_ns, 4)
+    share = NOT_APPLICABLE
+    if seen is not None and seen.ratio is not None:
+        share = format_share(seen.ratio, decimals=0)
+        share += f" {Judgement.BELOW}" if seen.answer is Judgement.BELOW else ""
+    rate = NOT_APPLICABLE
+    if result.busbw_gb_per_s is not None:
+        rate = format_gb_per_s(result.busbw_gb_per_s)
+    elif result.algbw_gb_per_s is not None:  # one rank has no bus bandwidth
+        rate = f"{format_gb_per_s(result.algbw_gb_per_s)} algbw"
+    if result.half_width is not None:
+        rate += f" +-{format_share_short(result.half_width)}"
+    elif why := without_interval(result)[0]:
+        rate += f" ({why})"
+    return [rate, time, share]
+
+
+def _notes(found: Sequence[Pair]) -> Iterator[str]:
+    """What the marks mean, and which cases have no number, and why."""
+    for case, result in found:
+        if result.status in (Status.WRONG, Status.FAILED):
+            why = result.wrong_words if result.status is Status.WRONG else result.error
+            yield f"{_WORDS[result.status]} at {format_size(case.size_bytes)} {case.placement.value}: {why}"
+    yield from conditions_of(found)
+    others = [result for _, result in found if result.status is not Status.FAILED]
+    yield from explanations(others, statistics=False)

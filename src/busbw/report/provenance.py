@@ -6,11 +6,12 @@ Every line that is not a row of a table starts with #; a column stands only wher
 from __future__ import annotations
 
 import shlex
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
-from busbw.model.record import HostInfo, RankInfo, RunRecord
+from busbw.model.record import HostInfo, RunRecord
 from busbw.report.fields import aligned
 from busbw.units import ranges
 
@@ -66,7 +67,11 @@ def provenance(record: RunRecord, files: Sequence[str] = ()) -> Provenance:
     module_files = record.environment.get("module_files", ())
     if len(module_files) != len(modules):
         module_files = ("",) * len(modules)
-    ranks = record.world.ranks if record.world is not None else ()
+    alike: dict[tuple[str, str, str, str], list[int]] = defaultdict(list)
+    for rank in record.world.ranks if record.world is not None else ():
+        if rank.library:
+            what = (rank.library, rank.library_version, rank.library_build_id, rank.library_path)
+            alike[what].append(rank.rank)
     return Provenance(
         run_id=record.run_id,
         busbw_version=record.busbw_version,
@@ -77,8 +82,14 @@ def provenance(record: RunRecord, files: Sequence[str] = ()) -> Provenance:
         overridden=tuple(record.settings.get("overridden") or ()),
         hosts=_hosts(record, order),
         modules=tuple(zip(modules, module_files, strict=True)),
-        measured=_measured(ranks),
-        libraries=tuple(_mapped(each) for each in record.machine.get("libraries", ())),
+        measured=tuple(LibraryUse(*what, tuple(who)) for what, who in alike.items()),
+        libraries=tuple(
+            LibraryUse(
+                each.get("soname") or each.get("path", "").rpartition("/")[2],
+                *(each.get(name, "") for name in ("version", "build_id", "path")),
+            )
+            for each in record.machine.get("libraries", ())
+        ),
         files=tuple(files),
         image=record.machine.get("image", {}),
     )
@@ -110,40 +121,23 @@ def _hosts(record: RunRecord, order: Mapping[str, Any]) -> tuple[HostRanks, ...]
     return tuple(found)
 
 
-def _measured(ranks: Sequence[RankInfo]) -> tuple[LibraryUse, ...]:
-    alike: dict[tuple[str, str, str, str], list[int]] = {}
-    for rank in ranks:
-        what = (rank.library, rank.library_version, rank.library_build_id, rank.library_path)
-        if rank.library:
-            alike.setdefault(what, []).append(rank.rank)
-    return tuple(LibraryUse(*what, tuple(who)) for what, who in alike.items())
-
-
-def _mapped(fields_of: Mapping[str, str]) -> LibraryUse:
-    path = fields_of.get("path", "")
-    name = fields_of.get("soname") or path.rpartition("/")[2]
-    return LibraryUse(name, fields_of.get("version", ""), fields_of.get("build_id", ""), path)
-
-
 # ---- as text ----------------------------------------------------------------------------------------------
 
-HostColumn = tuple[str, Callable[[HostRanks], str]]
 # Titles and values; a vendor's and a product's name may have spaces, so they are last.
-HOST_COLUMNS: Final[tuple[HostColumn, ...]] = (
-    ("host", lambda host: host.place.host),
-    ("ranks", lambda host: ranges(host.ranks)),
-    ("instance", lambda host: host.place.instance),
-    ("slurm node", lambda host: host.place.slurm_node),
-    ("job", lambda host: host.place.slurm_job),
-    ("pod", lambda host: "/".join(filter(None, (host.place.pod_namespace, host.place.pod)))),
-    ("node", lambda host: host.place.kubernetes_node),
-    ("switches", lambda host: "/".join(host.switches) or host.place.slurm_topology),
-    ("NVLink domain", lambda host: host.domain),
-    ("image", lambda host: host.place.image),
-    ("product", lambda host: host.place.product),
-    ("vendor", lambda host: host.place.vendor),
-)
-_NONE: Final = "-"
+_HOST_COLUMNS: Final[Mapping[str, Callable[[HostRanks], str]]] = {
+    "host": lambda host: host.place.host,
+    "ranks": lambda host: ranges(host.ranks),
+    "instance": lambda host: host.place.instance,
+    "slurm node": lambda host: host.place.slurm_node,
+    "job": lambda host: host.place.slurm_job,
+    "pod": lambda host: "/".join(filter(None, (host.place.pod_namespace, host.place.pod))),
+    "node": lambda host: host.place.kubernetes_node,
+    "switches": lambda host: "/".join(host.switches) or host.place.slurm_topology,
+    "NVLink domain": lambda host: host.domain,
+    "image": lambda host: host.place.image,
+    "product": lambda host: host.place.product,
+    "vendor": lambda host: host.place.vendor,
+}
 
 
 def provenance_lines(told: Provenance) -> Iterator[str]:
@@ -158,41 +152,36 @@ def provenance_lines(told: Provenance) -> Iterator[str]:
     if told.order:
         yield f"# ranks    in the order of {told.order}"
     if told.hosts:
-        shown = [column for column in HOST_COLUMNS if any(column[1](host) for host in told.hosts)]
-        rows = [[value(host) for _, value in shown] for host in told.hosts]
-        yield from _table([title for title, _ in shown], rows)
-    if told.image:
-        yield from _image(told.image)
+        columns = {title: [value(host) for host in told.hosts] for title, value in _HOST_COLUMNS.items()}
+        shown = {title: column for title, column in columns.items() if any(column)}
+        yield from _table(tuple(shown), list(zip(*shown.values(), strict=True)))
+    if image := told.image:
+        yield "#"
+        yield f"# image of rank 0: {image.get('image', '')}, on {image.get('base', 'an unknown base')}"
+        # Versions that were asked for, and packages that came without one.
+        parts = {**image.get("packages", {}), **image.get("versions", {})}
+        yield from _table(("part", "version"), [(name, str(version)) for name, version in parts.items()])
     if told.modules:
         yield "#"
         yield "# modules loaded where rank 0 ran"
-        yield from _table(["module", "file"], [list(module) for module in told.modules])
+        yield from _table(("module", "file"), told.modules)
     if told.measured or told.libraries:
         yield "#"
         yield "# libraries: what was measured, by rank, and what rank 0's process had mapped"
-        titles = ["library", "ranks", "version", "build id", "path"]
-        yield from _table(titles, [_library(each) for each in (*told.measured, *told.libraries)])
+        rows = [
+            (each.name, ranges(each.ranks), each.version, each.build_id, each.path)
+            for each in (*told.measured, *told.libraries)
+        ]
+        yield from _table(("library", "ranks", "version", "build id", "path"), rows)
     if told.files:
         yield "#"
         yield f"# files in the run's folder: {', '.join(told.files)}"
 
 
-def _image(image: Mapping[str, Any]) -> Iterator[str]:
-    """What rank 0's image is made of: versions that were asked for, and packages that came without one."""
-    yield "#"
-    yield f"# image of rank 0: {image.get('image', '')}, on {image.get('base', 'an unknown base')}"
-    parts = {**image.get("packages", {}), **image.get("versions", {})}
-    if parts:
-        yield from _table(["part", "version"], [[name, str(version)] for name, version in parts.items()])
-
-
-def _library(library: LibraryUse) -> list[str]:
-    ranks = ranges(library.ranks)
-    return [library.name, ranks, library.version, library.build_id, library.path]
-
-
 def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Columns as wide as their widest value; what is empty is a dash."""
-    head, *lines = aligned([titles, *([value or _NONE for value in row] for row in rows)])
+    """Columns as wide as their widest value; what is empty is a dash. Nothing without rows."""
+    if not rows:
+        return
+    head, *lines = aligned([titles, *([value or "-" for value in row] for row in rows)])
     yield f"# {head}"
     yield from (f"  {line}" for line in lines)

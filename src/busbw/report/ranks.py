@@ -62,16 +62,13 @@ def rank_lines(plan: Plan, table: RankTable) -> list[str]:
     columns = (*COLUMNS[:3], *_byte_columns(plan, table), *COLUMNS[3:])
     cells = [[value(rank) for _, _, value in columns] for rank in table.ranks]
     heads = [[title for title, _, _ in columns], [unit for _, unit, _ in columns]]
+    arrival = plan.timing.arrival
     title_line, unit_line, *lines = aligned([*heads, *cells], right=range(len(columns) - 1))
     return [
         f"# case     {table.case}: {describe_case(plan.cases[table.case])}",
         f"# time     of one call, each rank's own; {sample_words(table.calls_per_sample, plan.timing.mode)}",
-        *(
-            []
-            if plan.timing.arrival == "none"
-            else [f"# arrival  {plan.timing.arrival}: ranks were delayed on purpose"]
-        ),
-        *([] if not table.flagged else [f"# flagged  {flagged_words(table.flagged)}"]),
+        *([f"# arrival  {arrival}: ranks were delayed on purpose"] if arrival != "none" else []),
+        *([f"# flagged  {flagged_words(table.flagged)}"] if table.flagged else []),
         f"# {title_line}",
         f"# {unit_line}",
         *(f"  {line}" for line in lines),
@@ -112,9 +109,14 @@ def conclusions(table: RankTable) -> list[str]:
     longest, shortest = table.longest, table.shortest
     first = f"longest  {_name(longest)}: median {time_us(longest.median_ns)} us, {_above(longest, shortest)}"
     lines = [f"{first} the shortest ({_name(shortest)})"]
-    if table.order is Order.TOLD:
+    if table.order is Order.TOLD and table.latest is not None:
         lines[0] += "; it came first or left last"
-        told = _latest(table, table.latest) if table.latest is not None else [_nobody(table)]
+        told = _latest(table, table.latest)
+    elif table.order is Order.TOLD:
+        lines[0] += "; it came first or left last"
+        often = max(table.ranks, key=lambda rank: rank.shortest_share or 0.0)
+        share = _percent(often.shortest_share)
+        told = [f"no rank stands out; {_name(often)} was shortest most often, in {share}"]
     else:
         known = {"raw": table.raw_ranks, "all": table.world_size, "shortest": _name(shortest)[5:]}
         told = [text.format(**known) for text in NOT_TOLD[table.order]]
@@ -134,11 +136,6 @@ def _latest(table: RankTable, latest: Latest) -> list[str]:
             " first"
         )
     return lines
-
-
-def _nobody(table: RankTable) -> str:
-    often = max(table.ranks, key=lambda rank: rank.shortest_share or 0.0)
-    return f"no rank stands out; {_name(often)} was shortest most often, in {_percent(often.shortest_share)}"
 
 
 def _above(longest: RankTimes, shortest: RankTimes) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from busbw.report.fields import aligned
+from busbw.report.fields import aligned, attributes
 from busbw.units import decimals, format_age, format_flag_size
 
 _WIDEST: Final = (24, 16)  # cells of a terminal, and of one in which these do not fit
@@ -43,32 +43,20 @@ class Listed:
     @property
     def is_bad(self) -> bool:
         """Whether somebody should look at it."""
-        return self.status in {"failed", "killed", "unreadable"} or self.verdict.split()[:1] in (
-            ["WRONG"],
-            ["SLOW"],
-        )
+        word = self.verdict.partition(" ")[0]
+        return self.status in {"failed", "killed", "unreadable"} or word in {"WRONG", "SLOW"}
 
 
-def fields(row: Listed) -> dict[str, Any]:
-    """For programs."""
-    least, most = row.sizes or (None, None)
-    return {
-        "run": row.run,
-        "name": row.name,
-        "tags": list(row.tags),
-        "kind": row.kind,
-        "made": row.made.isoformat(),
-        "status": row.status,
-        "verdict": row.verdict,
-        "backend": row.backend,
-        "ranks": row.ranks,
-        "device": row.device,
-        "cases": row.cases,
-        "operations": ",".join(row.operations),
-        "least_bytes": least,
-        "most_bytes": most,
-        "peak_busbw_gb_per_s": row.peak_busbw_gb_per_s,
-    }
+# A run for programs: name -> value.
+FIELDS: Final[Mapping[str, Callable[[Listed], Any]]] = {
+    **attributes("run", "name", "tags", "kind"),
+    "made": lambda row: row.made.isoformat(),
+    **attributes("status", "verdict", "backend", "ranks", "device", "cases"),
+    "operations": lambda row: ",".join(row.operations),
+    "least_bytes": lambda row: row.sizes and row.sizes[0],
+    "most_bytes": lambda row: row.sizes and row.sizes[1],
+    **attributes("peak_busbw_gb_per_s"),
+}
 
 
 def table(rows: Sequence[Listed], now: datetime, columns: int | None) -> list[str]:
@@ -101,17 +89,6 @@ def _operations(row: Listed, columns: int | None) -> str:
     return "".join(row.operations[:1]) + more
 
 
-def _sizes(row: Listed) -> str:
-    if row.sizes is None:
-        return ""
-    return "-".join(dict.fromkeys(map(format_flag_size, row.sizes)))
-
-
-def _peak(row: Listed) -> str:
-    peak = row.peak_busbw_gb_per_s
-    return "" if peak is None else f"{peak:.{decimals(peak, 1)}f}"
-
-
 # Title -> the text of a run at a moment, on a terminal of so many columns or none.
 _COLUMNS: Final[Mapping[str, Callable[[Listed, datetime, int | None], str]]] = {
     "run": lambda row, now, columns: (
@@ -120,10 +97,12 @@ _COLUMNS: Final[Mapping[str, Callable[[Listed, datetime, int | None], str]]] = {
     "age": lambda row, now, columns: format_age((now - row.made).total_seconds()),
     "name": lambda row, now, columns: row.name,
     "operation": lambda row, now, columns: _operations(row, columns),
-    "sizes": lambda row, now, columns: _sizes(row),
+    "sizes": lambda row, now, columns: "-".join(dict.fromkeys(map(format_flag_size, row.sizes or ()))),
     "ranks": lambda row, now, columns: str(row.ranks or ""),
     "device": lambda row, now, columns: row.device,
-    "peak GB/s": lambda row, now, columns: _peak(row),
+    "peak GB/s": lambda row, now, columns: (
+        "" if (peak := row.peak_busbw_gb_per_s) is None else f"{peak:.{decimals(peak, 1)}f}"
+    ),
     "verdict": lambda row, now, columns: row.verdict,
     "tags": lambda row, now, columns: ",".join(row.tags),
 }

@@ -56,8 +56,7 @@ def header(
     """
     if source is not None:
         return _imported_header(world, method, plan, version, source)
-    first = world.ranks[0]
-    hosts = world.hosts
+    first, hosts = world.ranks[0], world.hosts
     place = f"{counted(len(hosts), 'host')} ({_some(hosts)})"
     lines = [
         f"busbw {version}: backend {plan.backend}, {first.library} {first.library_version}".rstrip(),
@@ -179,18 +178,22 @@ def footer(
     if any(result.stop is StopReason.CHECK_ONLY for result in results):
         lines.append(f"{NOT_APPLICABLE}: nothing was timed (-n 0)")
         lines += [] if plan.checks else ["N/A: nothing was checked (-c 0)"]
-    missing = len(plan.cases) - len(results)
-    if missing:
-        lines.append(f"{missing} of {len(plan.cases)} cases {were(missing)} not measured")
-    ends = {result.status for result in results}
-    if any(result.wrong is not None for result in results) and Status.WRONG not in ends:
-        left_out = missing or Status.NOT_RUN in ends
-        lines.append("no wrong data in the finished cases" if left_out else "no wrong data")
+    lines += _how_far(plan, results)
     if memory_bytes and "memory" in plan.show:
         most = ", ".join(f"{use} {format_approximate_size(size)}" for use, size in memory_bytes.items())
         lines.append(f"memory   {most} (the most of any rank)")
     lines.append(f"record   {folder}")
     return [f"# {line}" for line in lines]
+
+
+def _how_far(plan: Plan, results: Sequence[CaseResult]) -> list[str]:
+    """How many cases are left, and that those which are done had no wrong data."""
+    ends, missing = {result.status for result in results}, len(plan.cases) - len(results)
+    lines = [f"{missing} of {len(plan.cases)} cases {were(missing)} not measured"] if missing else []
+    if any(result.wrong is not None for result in results) and Status.WRONG not in ends:
+        left_out = missing or Status.NOT_RUN in ends
+        lines.append("no wrong data in the finished cases" if left_out else "no wrong data")
+    return lines
 
 
 def _found(at: WrongData) -> str:

@@ -4,7 +4,7 @@ ready to become a page, text or pictures. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -80,33 +80,17 @@ class Part:
 
 
 @dataclass(frozen=True)
-class HuntReport:
-    """A run that hunted, with its rounds. ``name`` is short and unique in the report."""
+class Other:
+    """A hunt, a tuning or a series of setups, which has no record of its own. ``name`` is short and unique in
+    the report; ``part`` makes what the report shows, of that name.
+    """
 
     name: str
-    record: RunRecord
-    rounds: Sequence[Mapping[str, Any]]
+    record: RunRecord | None
+    part: Callable[[str], Part]
 
 
-@dataclass(frozen=True)
-class SeriesReport:
-    """Setups that were measured in turn, compared. ``facts`` say when and how."""
-
-    name: str
-    facts: tuple[tuple[str, str], ...]
-    compared: ComparedSeries
-
-
-@dataclass(frozen=True)
-class TuningReport:
-    """A race of what NCCL can do, and what it came to."""
-
-    name: str
-    record: RunRecord
-    tuning: Tuning
-
-
-Shown = Reported | HuntReport | SeriesReport | TuningReport
+Shown = Reported | Other
 
 
 @dataclass(frozen=True)
@@ -132,7 +116,7 @@ def view(shown: Sequence[Shown], comparisons: Sequence[Comparison] = ()) -> Repo
     """Compose the report. Of several runs the answer comes first: ``comparisons`` of those that can be
     compared, and their curves in one plot.
     """
-    parts = [_part(each) for each in shown]
+    parts = [_of_run(each) if isinstance(each, Reported) else each.part(each.name) for each in shown]
     measured = [each for each in shown if isinstance(each, Reported)]
     title = " and ".join(each.name for each in shown) if len(shown) < 3 else f"{len(shown)} runs"
     if len(measured) < 2:
@@ -163,14 +147,6 @@ def _finished(report: ReportView) -> ReportView:
 
     lead = tuple(map(part, report.lead))
     return replace(report, lead=lead, runs=tuple(map(part, report.runs)))
-
-
-def _part(shown: Shown) -> Part:
-    if isinstance(shown, Reported):
-        return _of_run(shown)
-    if isinstance(shown, TuningReport):
-        return _of_tuning(shown)
-    return _of_hunt(shown) if isinstance(shown, HuntReport) else _of_series(shown)
 
 
 # ---- one run ----------------------------------------------------------------------------------------------
@@ -207,17 +183,19 @@ def _of_run(run: Reported) -> Part:
     )
 
 
-_TONES: Final = {
+# What the words of judgements, comparisons and hunts mean.
+_TONES: Final[Mapping[str, Answer]] = {
     Judgement.EXPECTED: Answer.YES, Judgement.BELOW: Answer.NO, Judgement.UNDECIDED: Answer.UNDECIDED,
+    Verdict.FASTER: Answer.YES, Verdict.SLOWER: Answer.NO, Verdict.SAME: Answer.YES,
+    Verdict.AMBIGUOUS: Answer.UNDECIDED, "healthy": Answer.YES, "slow": Answer.NO,
 }  # fmt: skip
-
 _NO_NUMBER: Final = (Status.WRONG, Status.FAILED)
 
 
 def _headline(run: Reported, answer: RunAnswer) -> Headline:
     """The run's answer, with where it was measured. Green is a peak that was judged itself."""
     peak, _, verdict = answer.answer.partition(": ")
-    tone = _TONES.get(Judgement(answer.verdict), Answer.NOT_OBSERVABLE)
+    tone = _TONES.get(answer.verdict, Answer.NOT_OBSERVABLE)
     if tone is Answer.YES and answer.loss_unseen is None:
         tone = Answer.UNDECIDED
     return Headline(", ".join(filter(None, (peak, _where(run)))), verdict, tone)
@@ -303,12 +281,6 @@ def _apart(runs: Sequence[Reported], comparisons: Sequence[Comparison]) -> Itera
         )
 
 
-_VERDICT_TONES: Final = {
-    Verdict.FASTER: Answer.YES, Verdict.SLOWER: Answer.NO, Verdict.SAME: Answer.YES,
-    Verdict.AMBIGUOUS: Answer.UNDECIDED,
-}  # fmt: skip
-
-
 def _better(comparisons: Sequence[Comparison], runs: int) -> Headline:
     """The differences; where there is none, that, or that none can be seen."""
     regimes = [(each, regime) for each in comparisons for regime in compared_regimes(each)]
@@ -325,7 +297,7 @@ def _better(comparisons: Sequence[Comparison], runs: int) -> Headline:
             if verdicts == (Verdict.AMBIGUOUS,) and len(bounds) == len(told):
                 texts = [f"No difference seen; one below {format_share(max(bounds))} would not show"]
             against = dict.fromkeys(each.baseline.name for each, _ in told)
-            tones = {_VERDICT_TONES[regime.verdict] for _, regime in told}
+            tones = {_TONES[regime.verdict] for _, regime in told}
             tone = tones.pop() if len(tones) == 1 else Answer.UNDECIDED
             return Headline(first_of(texts, _MOST_ANSWERS, "; "), f"against {', '.join(against)}", tone)
     return Headline(f"{runs} runs", "none can be compared with another")
@@ -358,42 +330,42 @@ def _evidence(comparison: Comparison) -> Iterator[tuple[str, str]]:
             yield name, text.strip()
 
 
-def _of_series(shown: SeriesReport) -> Part:
-    """Which setup to take, then what every setup sets, gains and costs."""
-    comparisons = [each for _, each in shown.compared.comparisons]
-    taken = list(words.taken(shown.compared.choices))
+def of_series(name: str, facts: Sequence[tuple[str, str]], compared: ComparedSeries) -> Part:
+    """Of setups that were measured in turn which one to take, then what every setup sets, gains and costs;
+    ``facts`` say when and how.
+    """
+    comparisons = [each for _, each in compared.comparisons]
+    taken = list(words.taken(compared.choices))
     decided = any(
         row.verdict in (Verdict.FASTER, Verdict.SLOWER, Verdict.SAME)
         for each in comparisons
         for row in each.rows
     )
     curves, maps = [], []
-    for nodes, each in shown.compared.comparisons:
+    for nodes, each in compared.comparisons:
         where = f" on {nodes} nodes" if nodes else ""
-        maps += list(plots_over_runs.verdicts(shown.name, each, where))
-        curves += list(plots_over_runs.curves_of(shown.name, each, where))
+        maps += list(plots_over_runs.verdicts(name, each, where))
+        curves += list(plots_over_runs.curves_of(name, each, where))
     text = f"Take {first_of(taken, _MOST_ANSWERS, '; ')}" if taken else "Take none: the default has no number"
     default = comparisons[0].baseline.name
-    gains = any(each.setup != default for _, each in shown.compared.choices)
+    gains = any(each.setup != default for _, each in compared.choices)
     against = f"against {default}" if gains else "no other setup is shown to be faster"
     return Part(
-        shown.name,
+        name,
         Headline(text, against, Answer.YES if decided else Answer.UNDECIDED),
-        tuple(words.reach(each) for each in shown.compared.reached if each.failed or each.wrong),
-        _answers(comparisons, [nodes for nodes, _ in shown.compared.comparisons]),
+        tuple(words.reach(each) for each in compared.reached if each.failed or each.wrong),
+        _answers(comparisons, [nodes for nodes, _ in compared.comparisons]),
         tuple(curves),
-        tuple(_setups(shown)),
+        tuple(_setups(compared)),
         evidence=tuple(maps),
-        facts=tuple(
-            dict.fromkeys((*shown.facts, *(fact for each in comparisons for fact in _evidence(each))))
-        ),
+        facts=tuple(dict.fromkeys((*facts, *(fact for each in comparisons for fact in _evidence(each))))),
     )
 
 
-def _setups(shown: SeriesReport) -> Iterator[Check]:
+def _setups(compared: ComparedSeries) -> Iterator[Check]:
     """What each sets, why, and how far it came."""
-    for setup in shown.compared.setups:
-        reached = [each for each in shown.compared.reached if each.setup == setup.name]
+    for setup in compared.setups:
+        reached = [each for each in compared.reached if each.setup == setup.name]
         failed = [each for each in reached if each.failed or each.wrong]
         notes = [Finding(Severity.INFO, setup.why)] if setup.why else []
         for each in failed:
@@ -403,37 +375,37 @@ def _setups(shown: SeriesReport) -> Iterator[Check]:
         yield Check(setup.name, "failed" if failed else "ran", tone, words.changes(setup), tuple(notes))
 
 
-def _of_tuning(shown: TuningReport) -> Part:
-    """The winners; the arms themselves are the record's."""
-    rows, head = tuple(tune.rows(shown.tuning)), tune.HEAD
+def of_tuning(name: str, record: RunRecord, tuning: Tuning) -> Part:
+    """Of a race of what NCCL can do the winners; the arms themselves are the record's."""
+    rows, head = tuple(tune.rows(tuning)), tune.HEAD
     return Part(
-        shown.name,
-        Headline(tune.answer(shown.tuning)),
-        tuple(filter(None, (_status(shown.record),))),
+        name,
+        Headline(tune.answer(tuning)),
+        tuple(filter(None, (_status(record),))),
         answers=Table(head, rows, keys=len(head)) if rows else None,
-        facts=(*_facts(shown.record, ""), *(("note", text) for text in tune.remarks(shown.tuning))),
+        facts=(*_facts(record, ""), *(("note", text) for text in tune.remarks(tuning))),
     )
 
 
 # ---- hunts ------------------------------------------------------------------------------------------------
 
-_HUNT_TONES: Final = {"healthy": Answer.YES, "slow": Answer.NO, "undecided": Answer.UNDECIDED}
 _WORST_FIRST: Final = (Answer.NO, Answer.UNDECIDED, Answer.YES)
 
 
-def _of_hunt(shown: HuntReport) -> Part:
-    record, hunt, plots = shown.record, shown.record.plan.hunt, tuple[Plot, ...]()
+def of_hunt(name: str, record: RunRecord, rounds: Sequence[Mapping[str, Any]]) -> Part:
+    """Of a run that hunted, with its rounds."""
+    hunt, plots = record.plan.hunt, tuple[Plot, ...]()
     hosts = tuple(rank.host for rank in record.world.ranks) if record.world is not None else ()
-    if hunt is not None and shown.rounds:
-        plots = tuple(plots_of_hunt.plots(shown.name, hunt.kind, hunt.size_bytes, hosts, shown.rounds))
+    if hunt is not None and rounds:
+        plots = tuple(plots_of_hunt.plots(name, hunt.kind, hunt.size_bytes, hosts, rounds))
     fields = (record.hunt or {}).get("fields", ())
     warned = [each for each in record.findings if each.severity is not Severity.INFO]
-    headline = Headline(plots[0].words.get("headline", plots[0].title) if plots else shown.name)
+    headline = Headline(plots[0].words.get("headline", plots[0].title) if plots else name)
     if fields:  # the verdict of isolate on each: hosts, or the ranks of a host
-        tone = min((_HUNT_TONES[field["decision"]] for field in fields), key=_WORST_FIRST.index)
+        tone = min((_TONES[field["decision"]] for field in fields), key=_WORST_FIRST.index)
         headline = Headline("; ".join(map(_hunted_words, fields)), "", tone)
     return Part(
-        shown.name,
+        name,
         headline,
         tuple(filter(None, (_status(record), *(each.claim for each in worst_first(warned))))),
         checks=tuple(map(_field, fields)),
@@ -462,4 +434,4 @@ def _field(field: Mapping[str, Any]) -> Check:
     ]
     title = f"Is any of {counted(len(field['names']), field['kind'])} slow?"
     claim = counted(int(field["rounds"]), "round")
-    return Check(title, str(field["decision"]), _HUNT_TONES[field["decision"]], claim, tuple(notes))
+    return Check(title, str(field["decision"]), _TONES[field["decision"]], claim, tuple(notes))
