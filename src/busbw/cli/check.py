@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from busbw.cli.output import write_for_ci
 from busbw.cli.run import run, starts_ranks
@@ -116,7 +116,10 @@ def _failed(code: ExitCode, message: str) -> Checked:
 def _planned(
     operations: tuple[str, ...], own: CheckSettings, ranks: CheckRanks, launch: LaunchSettings
 ) -> tuple[tuple[str, ...], RunSettings]:
-    values = {**vars(ranks), **_sizes(ranks, launch), "budget": BUDGET}
+    # Nodes of an engine have GPUs, unless CPU ranks are asked for.
+    has_gpus = launch.on is not None or gpu_presence().count > 0
+    is_gpu = ranks.backend == "nccl" or (ranks.backend == "auto" and has_gpus)
+    values = {**vars(ranks), **(_GPU_SIZES if is_gpu else _CPU_SIZES), "budget": BUDGET}
     if own.plan is not None:
         said = _read_plan(own.plan)
         operations = operations or tuple(said.pop("operations", "").replace(",", " ").split())
@@ -126,12 +129,6 @@ def _planned(
             values = {name: value for name, value in values.items() if name not in _GPU_SIZES}
         values |= {name: getattr(made, name) for name in said}
     return operations or ("all_reduce",), RunSettings(**values)
-
-
-def _sizes(ranks: CheckRanks, launch: LaunchSettings) -> dict[str, Any]:
-    """Nodes of an engine have GPUs, unless CPU ranks are asked for."""
-    has_gpus = launch.on is not None or gpu_presence().count > 0
-    return _GPU_SIZES if ranks.backend == "nccl" or (ranks.backend == "auto" and has_gpus) else _CPU_SIZES
 
 
 def _read_plan(path: Path) -> dict[str, str]:

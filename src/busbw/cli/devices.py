@@ -136,7 +136,15 @@ def sections(survey: Survey) -> tuple[Section, ...]:
         Section(
             "libraries",
             ("library", "version", "build id", "path"),
-            tuple(_library(library) for library in survey.libraries),
+            tuple(
+                (
+                    each.soname or each.path.rpartition("/")[2],
+                    each.version or "unknown",
+                    each.build_id[:_BUILD_ID_DIGITS] or "none",
+                    each.path,
+                )
+                for each in survey.libraries
+            ),
         ),
         Section("host", ("", ""), tuple(_host(survey.host, survey.memory))),
     )
@@ -167,18 +175,9 @@ def _gpu(gpu: Gpu) -> tuple[str, ...]:
     active = sum(link.active for link in gpu.nvlinks)
     speed = f" x {gpu.nvlink_gb_per_s:g} GB/s" if gpu.nvlink_gb_per_s else ""
     links = f"{active} of {len(gpu.nvlinks)}{speed}" if gpu.nvlinks else "none"
-    major, minor = gpu.compute_capability
-    memory = format_approximate_size(gpu.memory_bytes)
-    return (
-        str(gpu.ordinal),
-        gpu.name,
-        memory,
-        f"{major}.{minor}",
-        gpu.pci,
-        _numa(gpu.numa_node),
-        links,
-        gpu.uuid,
-    )
+    capability = ".".join(map(str, gpu.compute_capability))
+    memory, numa = format_approximate_size(gpu.memory_bytes), _numa(gpu.numa_node)
+    return str(gpu.ordinal), gpu.name, memory, capability, gpu.pci, numa, links, gpu.uuid
 
 
 def _nics(nics: Nics) -> Iterator[tuple[str, ...]]:
@@ -196,11 +195,6 @@ def _nics(nics: Nics) -> Iterator[tuple[str, ...]]:
         rate = f"{link.speed_gbit_per_s:g} Gbit/s" if link.speed_gbit_per_s else "unknown"
         kind = "ethernet" if link.pci else "virtual"
         yield link.name, kind, link.state, rate, link.driver, _numa(link.numa_node), ""
-
-
-def _library(library: LibraryInfo) -> tuple[str, ...]:
-    name = library.soname or library.path.rpartition("/")[2]
-    return name, library.version or "unknown", library.build_id[:_BUILD_ID_DIGITS] or "none", library.path
 
 
 def _host(host: Host, memory: AvailableMemory) -> Iterator[tuple[str, ...]]:

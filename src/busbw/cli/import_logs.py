@@ -72,7 +72,10 @@ def import_tables(
     _check_words(paths, settings)
     settings = replace(settings, op=operation(settings.op) or settings.op)
     patterns = (compile_pattern(settings.labels),) if settings.labels else DEFAULTS
-    numbers = _table_numbers(settings.table)
+    words = [word.strip() for word in settings.table.split(",") if word.strip()]
+    if not all(word.isdecimal() and int(word) for word in words):
+        raise UsageError(f"not table numbers: {settings.table!r}", hint="write --table 2, or --table 1,3")
+    numbers = frozenset(map(int, words))
     outcome = Outcome(say, refuse)
     say(_COLUMNS.format("run", "tool", "operation", "ranks", "cases", "sizes", "from").rstrip())
     logs = list(_logs(paths))
@@ -113,23 +116,6 @@ def _check_words(paths: tuple[str, ...], settings: ImportSettings) -> None:
         raise UsageError(f"there is no file {paths[0]}", hint="give logs, or folders of logs")
 
 
-def _table_numbers(text: str) -> frozenset[int]:
-    words = [word.strip() for word in text.split(",") if word.strip()]
-    if not all(word.isdecimal() and int(word) for word in words):
-        raise UsageError(f"not table numbers: {text!r}", hint="write --table 2, or --table 1,3")
-    return frozenset(map(int, words))
-
-
-def _given_labels(settings: ImportSettings) -> dict[str, str]:
-    labels = {
-        "setup": settings.setup,
-        "nodes": "" if settings.nodes is None else str(settings.nodes),
-        "system": settings.system,
-        "version": settings.library_version,
-    }
-    return {name: value for name, value in labels.items() if value}
-
-
 def _logs(paths: tuple[str, ...]) -> Iterator[tuple[Path | str, bool]]:
     """Every log, and whether the user named the file itself."""
     from busbw.foreign.read_any import log_files
@@ -158,30 +144,31 @@ def _import_log(
     settings: ImportSettings,
     outcome: Outcome,
 ) -> None:
+    from busbw.foreign.logs.labels import environment_beside
+
     if not numbers or not reading.tables:
         reading = reading.with_all_findings(labels.get("test", ""))
-    origin = _origin(reading, labels)
+    origin = replace(reading.origin, labels=labels)
+    if not origin.environment and labels.get("setup"):  # the environment that stands beside the log
+        environment, names = environment_beside(Path(origin.path), labels["setup"])
+        origin = replace(origin, environment=environment, environment_from=f"also read: {names}")
     wanted = [number for number in range(1, len(reading.tables) + 1) if not numbers or number in numbers]
     for number in wanted:
         _import_table(reading.tables[number - 1], replace(origin, table=number), settings, outcome)
     for finding in reading.findings:
-        _note_finding(outcome, origin.path, finding)
+        _note(outcome, origin.path, finding)
     if wanted:
         return
     outcome.skipped += 1
-    why = _why_none(reading)
+    why = reading.no_text
+    if not why and reading.is_log and reading.origin.last_words:
+        why = f"its last line: {reading.origin.last_words}"
     if reading.tables:
         why = f"it has {counted(len(reading.tables), 'table')}, but --table is {settings.table}"
     if explicit:
         outcome.why = f": {why}" if why else ""
-        _note(outcome, f"{origin.path}: no results table{outcome.why}")
-
-
-def _why_none(reading: Reading) -> str:
-    """Why a file has no table, where it says that."""
-    if reading.no_text or not (reading.is_log and reading.origin.last_words):
-        return reading.no_text
-    return f"its last line: {reading.origin.last_words}"
+        outcome.findings += 1
+        outcome.say(f"#   {_printable(f'{origin.path}: no results table{outcome.why}')}")
 
 
 def _path_labels(path: str, patterns: tuple[re.Pattern[str], ...]) -> dict[str, str]:
@@ -194,29 +181,21 @@ def _path_labels(path: str, patterns: tuple[re.Pattern[str], ...]) -> dict[str, 
     return found
 
 
-def _origin(reading: Reading, labels: dict[str, str]) -> Origin:
-    """Where the tables of a log were found, with the environment that stands beside it."""
-    from busbw.foreign.logs.labels import environment_beside
-
-    origin = replace(reading.origin, labels=labels)
-    if origin.environment or not labels.get("setup"):
-        return origin
-    environment, names = environment_beside(Path(origin.path), labels["setup"])
-    return replace(origin, environment=environment, environment_from=f"also read: {names}")
-
-
 def _import_table(table: Table, origin: Origin, settings: ImportSettings, outcome: Outcome) -> None:
     from busbw.foreign.logs.assemble import assemble
     from busbw.foreign.logs.check import check
     from busbw.foreign.logs.decide import Given
 
+    said = {"setup": settings.setup, "nodes": str(settings.nodes or ""), "system": settings.system}
+    said["version"] = settings.library_version
+    labels = {name: value for name, value in said.items() if value}
     try:
-        record = assemble(table, origin, Given(settings.op, settings.ranks, _given_labels(settings)), "")
+        record = assemble(table, origin, Given(settings.op, settings.ranks, labels), "")
     except BusbwError as error:
         outcome.undecided += 1
         outcome.refuse(error, f"{origin.path}: table {origin.table}: ")
         for finding in check(table).table.findings:
-            _note_finding(outcome, origin.path, finding)
+            _note(outcome, origin.path, finding)
         return
     outcome.imported += 1
     if not settings.dry_run:
@@ -225,7 +204,7 @@ def _import_table(table: Table, origin: Origin, settings: ImportSettings, outcom
     outcome.say(_printable(_line(record, run_id)))
     assert record.source is not None
     for finding in record.source.findings:
-        _note_finding(outcome, origin.path, finding)
+        _note(outcome, origin.path, finding)
 
 
 def _store(record: RunRecord, settings: ImportSettings, number: int) -> Path:
@@ -277,14 +256,10 @@ def _print_error(error: BusbwError, where: str) -> None:
     print(f"hint: {error.hint}", file=sys.stderr)
 
 
-def _note_finding(outcome: Outcome, path: str, finding: ImportFinding) -> None:
+def _note(outcome: Outcome, path: str, finding: ImportFinding) -> None:
     where = f"{path}:{finding.line}" if finding.line else path
-    _note(outcome, f"{where}: {finding.kind}: {finding.text}")
-
-
-def _note(outcome: Outcome, text: str) -> None:
     outcome.findings += 1
-    outcome.say(f"#   {_printable(text)}")
+    outcome.say(f"#   {_printable(f'{where}: {finding.kind}: {finding.text}')}")
 
 
 def _printable(text: str) -> str:

@@ -102,7 +102,13 @@ def _run_here(command: RunCommand, identity: Identity | None) -> ExitCode:
         **with_given(own, also=given_here(os.environ)),
         **profiler_environ(plan.profile, settings.profile_args),
     }
-    request_for = partial(_with_environ, environ, partial(local_request, backend, settings.world, ranks))
+
+    def request_for(request_file: str) -> LaunchRequest:
+        """With the measured processes' variables, under those by which they find each other."""
+        made = local_request(backend, settings.world, ranks, request_file)
+        commands = (replace(each, environ={**environ, **each.environ}) for each in made.commands)
+        return replace(made, commands=tuple(commands))
+
     if settings.dry_run:
         _print_dry_run(plan, request_for("REQUEST"), settings)
         return ExitCode.OK
@@ -158,15 +164,6 @@ class _LateDisplay:
             self._display.close()
 
 
-def _with_environ(
-    environ: Mapping[str, str], request_for: Callable[[str], LaunchRequest], request_file: str
-) -> LaunchRequest:
-    """The request with the measured processes' variables, under those by which they find each other."""
-    launch = request_for(request_file)
-    commands = (replace(command, environ={**environ, **command.environ}) for command in launch.commands)
-    return replace(launch, commands=tuple(commands))
-
-
 def _print_notes(settings: RunSettings) -> None:
     for line in settings.overridden:
         print(f"note: {line}", file=sys.stderr)
@@ -200,17 +197,13 @@ def _print_dry_run(plan: Plan, launch: LaunchRequest, settings: RunSettings) -> 
     for each in plan.beside:
         print(f"# each case alone and beside {each.text}")
     if plan.profile:
-        print(f"# each rank: {_profiled_words(settings)}")
+        # What a rank becomes, without what only its host knows.
+        output, rank = str(NSYS_FOLDER / "rank-RANK-HOST"), ("python", "-m", "busbw.rank")
+        print(f"# each rank: {' '.join(profile_words(TOOL, output, rank, settings.profile_args))}")
     for case in plan.cases:
         if case.applicable:
             what = f"{case.collective} {case.dtype} {case.op or 'none'}"
             print(f"{what} {case.size_bytes} B ({case.count} elements) {case.placement}")
-
-
-def _profiled_words(settings: RunSettings) -> str:
-    """What a rank becomes, without what only its host knows."""
-    output = str(NSYS_FOLDER / "rank-RANK-HOST")
-    return " ".join(profile_words(TOOL, output, ("python", "-m", "busbw.rank"), settings.profile_args))
 
 
 # ---- on an engine -------------------------------------------------------------------------------------
@@ -246,7 +239,12 @@ def _run_under_launcher(command: RunCommand, identity: Identity) -> ExitCode:
     settings = replace(command.settings, overridden=overridden)
     _print_notes(settings)
     refuse_without_engine(launch, os.environ)
-    _refuse_own_profiler(identity, settings)
+    if settings.profile != "none":  # ranks of a launcher know of no run folder in common before they have met
+        raise UsageError(
+            f"--profile {settings.profile} cannot wrap the ranks that {identity.launcher} started",
+            hint="start `nsys profile --export sqlite --output rank%q{VARIABLE} busbw run` there,"
+            " then `busbw diagnose RUN --nsys FILE...`",
+        )
     given = read_here(launch, os.environ).keys() - lacking(launch, os.environ).keys()
     os.environ.update(with_given({}, also=(*given_here(os.environ), *sorted(given))))
 
@@ -283,16 +281,6 @@ def _plan_of_launcher(
     if backend == "nccl" and ranks == 1:
         _warn_of_idle_gpus(identity.launcher)
     return make_plan(operations, settings, backend, ranks)
-
-
-def _refuse_own_profiler(identity: Identity, settings: RunSettings) -> None:
-    """Ranks of somebody's launcher know of no run folder in common before they have met."""
-    if settings.profile != "none":
-        raise UsageError(
-            f"--profile {settings.profile} cannot wrap the ranks that {identity.launcher} started",
-            hint="start `nsys profile --export sqlite --output rank%q{VARIABLE} busbw run` there,"
-            " then `busbw diagnose RUN --nsys FILE...`",
-        )
 
 
 def _warn_of_idle_gpus(launcher: str) -> None:

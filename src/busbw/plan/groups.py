@@ -77,16 +77,11 @@ def split_colours(expression: str, ranks: int) -> list[int]:
             f"--split {expression!r} cannot be read",
             hint='give "MOD 4", "DIV 8", "AND 0x7", "OR 0x3", 0x7 or two of them: "DIV 4 MOD 2"',
         )
-    terms = [_term(match[1] or "and", match[2])]
-    if match[3]:
-        terms.append(_term(match[3], match[4]))
+    said = [(match[1] or "and", match[2]), *([(match[3], match[4])] if match[3] else [])]
+    terms = [(name.lower(), int(number, 16 if number[:2] in ("0x", "0X") else 10)) for name, number in said]
     if ("mod", 0) in terms or ("div", 0) in terms:
         raise UsageError(f"--split {expression!r} divides by zero", hint="give 1 or more")
     colours = list(range(ranks))
     for name, value in terms:
         colours = [_COLOURS[name](colour, value) for colour in colours]
     return colours
-
-
-def _term(name: str, number: str) -> tuple[str, int]:
-    return name.lower(), int(number, 16 if number.lower().startswith("0x") else 10)

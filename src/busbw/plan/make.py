@@ -85,7 +85,10 @@ def _common(settings: RunSettings, backend: str, ranks: int) -> dict[str, Any]:
     """The fields of a plan that do not depend on its cases; 0 ``ranks`` where these are not known yet. Raises
     UsageError.
     """
-    timing = _with_trace(_timing(settings, backend), settings, ranks)
+    timing, arrival = _timing(settings, backend), Arrival.of(settings.arrival)
+    if arrival.pattern == TRACE:  # with the delays of its file, and named by them
+        trace = read_trace(arrival.path, ranks)
+        timing = replace(timing, arrival=name_of(trace), trace_ns=trace)
     return {
         "limits": _limits(settings),
         "options": _options(settings, backend),
@@ -246,15 +249,6 @@ def _timing(settings: RunSettings, backend: str) -> Timing:
     return Timing(mode=mode, time=time, arrival=str(settings.arrival), barrier=settings.blocking != 2)
 
 
-def _with_trace(timing: Timing, settings: RunSettings, ranks: int) -> Timing:
-    """With the delays of its file, and named by them."""
-    arrival = Arrival.of(settings.arrival)
-    if arrival.pattern != TRACE:
-        return timing
-    trace = read_trace(arrival.path, ranks)
-    return replace(timing, arrival=name_of(trace), trace_ns=trace)
-
-
 def _require_last_arrival(timing: Timing, names: list[str]) -> None:
     """The shortest time is that from the last arrival only where nobody can leave before it."""
     free = [name for name in names if not collective(name).synchronising]
@@ -265,33 +259,26 @@ def _require_last_arrival(timing: Timing, names: list[str]) -> None:
         )
 
 
-def _default_columns(settings: RunSettings, timing: Timing, backend: str) -> tuple[str, ...]:
-    if settings.streams:
-        return STREAM_COLUMNS
-    if timing.mode != "latency":
-        return DEFAULT_COLUMNS
-    columns = LATENCY_COLUMNS if timing.arrival == NONE else ARRIVAL_COLUMNS
-    return tuple(word for word in columns if word != "skew" or backend == "mpi")
-
-
 def _show(settings: RunSettings, timing: Timing, backend: str) -> tuple[str, ...]:
     """The columns beside time and bandwidth, as words: statistics, fields of a result, and the lines asked
     for with -S and -M.
     """
     words = [word for text in settings.stats for word in text.lower().replace(",", " ").split()]
-    _check_statistics([word for word in words if word not in FIELD_WORDS])
-    words = words or list(_default_columns(settings, timing, backend))
+    if statistics := [word for word in words if word not in FIELD_WORDS]:
+        from busbw.stats.statistic import parse_statistics  # with numpy, which a front process may not need
+
+        parse_statistics(" ".join(statistics), FIELD_WORDS)
+    usual: tuple[str, ...] = DEFAULT_COLUMNS
+    if settings.streams:
+        usual = STREAM_COLUMNS
+    elif timing.mode == "latency":
+        columns = LATENCY_COLUMNS if timing.arrival == NONE else ARRIVAL_COLUMNS
+        usual = tuple(word for word in columns if word != "skew" or backend == "mpi")
+    words = words or list(usual)
     words += ["issue"] if settings.report_cputime else []
     words += ["timestamp"] if settings.report_timestamps else []
     words += ["memory"] if settings.memory else []
     return tuple(dict.fromkeys(words))
-
-
-def _check_statistics(words: list[str]) -> None:
-    if words:
-        from busbw.stats.statistic import parse_statistics  # with numpy, which a front process may not need
-
-        parse_statistics(" ".join(words), FIELD_WORDS)
 
 
 # ---- hunts --------------------------------------------------------------------------------------------

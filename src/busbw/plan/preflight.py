@@ -36,22 +36,19 @@ def make_preflight(settings: RunSettings) -> Preflight:
         )
     asked = settings.asked or Asked()
     expects = _expects(settings.expect_use)
+    if settings.backend == "mpi":
+        # Who chooses MPI expects nothing of NCCL and GPUs; a preset may have said it. What nodes must have
+        # holds whatever is measured there, but no fabric's ports where sockets are meant.
+        words = () if "net=socket" in expects else expects
+        expects = tuple(word for word in words if word.partition("=")[0] in _COUNTS)
     return Preflight(
         level=(settings.stop_after or "run") if settings.preflight else "off",
         strict=settings.strict,
         ranks=asked.ranks,
         nodes=asked.nodes,
-        # Who chooses MPI expects nothing of NCCL and GPUs; a preset may have said it.
-        expects=_of_nodes(expects) if settings.backend == "mpi" else expects,
+        expects=expects,
         folder=settings.deliver if asked.shared else "",
     )
-
-
-def _of_nodes(expects: tuple[str, ...]) -> tuple[str, ...]:
-    """What is expected of the nodes whatever is measured there: no fabric's ports where sockets are meant."""
-    if "net=socket" in expects:
-        return ()
-    return tuple(word for word in expects if word.partition("=")[0] in _COUNTS)
 
 
 def _expects(words: tuple[str, ...]) -> tuple[str, ...]:
