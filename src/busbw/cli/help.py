@@ -69,9 +69,11 @@ def page(chain: Sequence[str], command: App, *, whole: bool) -> RenderableType:
     flags = [each for each in arguments if each.names[0].startswith("-")]
     words = [each for each in arguments if not each.names[0].startswith("-")]
     groups = _command_groups(command)
-    usage = " ".join(
-        (name, *map(_usage, words), *(["COMMAND"] if groups else []), *(["[FLAGS]"] if flags else []))
-    )
+    usage = name
+    for each in words:
+        text = each.names[0].upper() + ("..." if get_origin(each.hint) is tuple else "")
+        usage += f" {text}" if each.required else f" [{text}]"
+    usage += (" COMMAND" if groups else "") + (" [FLAGS]" if flags else "")
     shown = flags if whole else first_flags(chain, flags)
     return Lines(
         Text.assemble((f"Usage: {usage}", "bold")),
@@ -101,11 +103,6 @@ def _command_groups(command: App) -> list[tuple[str, list[tuple[str, str]]]]:
         for title, names in groups.items()
         if own
     ]
-
-
-def _usage(word: Argument) -> str:
-    text = word.names[0].upper() + ("..." if get_origin(word.hint) is tuple else "")
-    return text if word.required else f"[{text}]"
 
 
 def _flag_sections(name: str, shown: Sequence[Argument], count: int) -> Iterator[RenderableType]:

@@ -18,7 +18,7 @@ from busbw.model.collective import collective
 from busbw.model.datatype import data_type
 from busbw.model.plan import RAW_RANKS
 from busbw.model.sample import SAMPLE_DTYPE
-from busbw.model.support import unsupported
+from busbw.model.collective import unsupported
 from busbw.plan.flags.run import RunSettings
 from busbw.plan.flags.values import DataTypes, ReduceOps, Roots, Seconds, Size
 from busbw.rank.backends.host_memory import largest_buffer_bytes
