@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from busbw.cli.app import RunCommand
 from busbw.cli.output import write_for_ci
 from busbw.cli.run import run, starts_ranks
-from busbw.cli.run_command import RunCommand
 from busbw.errors import BusbwError, ExitCode, UsageError
 from busbw.files import read_input, write_output
 from busbw.machine.gpus import gpu_presence
@@ -121,7 +121,15 @@ def _planned(
     is_gpu = ranks.backend == "nccl" or (ranks.backend == "auto" and has_gpus)
     values = {**vars(ranks), **(_GPU_SIZES if is_gpu else _CPU_SIZES), "budget": BUDGET}
     if own.plan is not None:
-        said = _read_plan(own.plan)
+        found = read_yaml(read_input(own.plan, "name a YAML file"), str(own.plan))
+        if not isinstance(found, Mapping):
+            hint = "write minbytes: 1K, one flag a line"
+            raise UsageError(f"{own.plan} is not a list of FLAG: value", hint=hint)
+        said = {str(name).replace("-", "_"): value for name, value in found.items()}
+        for name, value in said.items():
+            if name not in _PLAN_KEYS or not isinstance(value, str):
+                hint = f"use {', '.join(_PLAN_KEYS)}"
+                raise UsageError(f"{own.plan}: {name}: {value!r} is not a flag of a check", hint=hint)
         operations = operations or tuple(said.pop("operations", "").replace(",", " ").split())
         said.pop("operations", None)
         made = read_settings(RunSettings, said)
@@ -129,16 +137,3 @@ def _planned(
             values = {name: value for name, value in values.items() if name not in _GPU_SIZES}
         values |= {name: getattr(made, name) for name in said}
     return operations or ("all_reduce",), RunSettings(**values)
-
-
-def _read_plan(path: Path) -> dict[str, str]:
-    """Raises UsageError."""
-    found = read_yaml(read_input(path, "name a YAML file"), str(path))
-    if not isinstance(found, Mapping):
-        raise UsageError(f"{path} is not a list of FLAG: value", hint="write minbytes: 1K, one flag a line")
-    said = {str(name).replace("-", "_"): value for name, value in found.items()}
-    for name, value in said.items():
-        if name not in _PLAN_KEYS or not isinstance(value, str):
-            known = ", ".join(_PLAN_KEYS)
-            raise UsageError(f"{path}: {name}: {value!r} is not a flag of a check", hint=f"use {known}")
-    return said

@@ -11,10 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
+from busbw.cli.app import RunCommand
 from busbw.cli.compare_series import show_series
 from busbw.cli.on import node_counts, settled
 from busbw.cli.run import refuse_without_engine
-from busbw.cli.run_command import RunCommand
 from busbw.errors import ExitCode, SiteError, UsageError
 from busbw.launch import series as setup_series
 from busbw.launch.base import Command
@@ -114,9 +114,7 @@ def followed(
     cancels: bool,
     wait: float | None = None,
 ) -> ExitCode:
-    """Follow the job of a series to its end, and show what it measured. Raises SiteError where the engine is
-    lost.
-    """
+    """Follow a series' job to its end and show what it measured. Raises SiteError for a lost engine."""
     try:
         series = follow_series(folder, err, cancels=cancels, wait=wait)
     except SiteError as error:
@@ -212,7 +210,16 @@ def _check_flags(setup: Setup, operations: tuple[str, ...], settings: RunSetting
 
 def _print_dry_run(plan: SeriesPlan, count: int, seed: int, job: tuple[JobRequest, Command] | None) -> None:
     for setup in plan.setups:
-        _print_setup(setup, plan)
+        # What stands behind the folders on other hosts is known there alone.
+        inherited = os.environ if plan.launch.on is None else dict.fromkeys(setup.prepend, "...")
+        print(f"# setup {setup.name}" + (f", extends {', '.join(setup.lineage)}" if setup.lineage else ""))
+        for name in setup.unset:
+            print(f"unset {name}")
+        for name, value in variables(setup, inherited).items():
+            over = f"  # --env has {plan.environ[name]}" if name in plan.environ else ""
+            print(f"{name}={value}{over}")
+        for typed in flags_typed(setup):
+            print(f"# flag {typed}")
     names = [setup.name for setup in plan.setups]
     launches = count * len(names) * len(plan.counts)
     print(f"# {launches} launches in {count} blocks, order seed {seed}")
@@ -226,16 +233,3 @@ def _print_dry_run(plan: SeriesPlan, count: int, seed: int, job: tuple[JobReques
         print(f"# a launch of {names[0]} in it:", *shlex.join(launch.argv).splitlines(), sep="\n# ")
     for number, order in enumerate(blocks(names, count, seed), 1):
         print(f"# block {number}: {', '.join(order)}")
-
-
-def _print_setup(setup: Setup, plan: SeriesPlan) -> None:
-    # What stands behind the folders on other hosts is known there alone.
-    inherited = os.environ if plan.launch.on is None else dict.fromkeys(setup.prepend, "...")
-    print(f"# setup {setup.name}" + (f", extends {', '.join(setup.lineage)}" if setup.lineage else ""))
-    for name in setup.unset:
-        print(f"unset {name}")
-    for name, value in variables(setup, inherited).items():
-        over = f"  # --env has {plan.environ[name]}" if name in plan.environ else ""
-        print(f"{name}={value}{over}")
-    for typed in flags_typed(setup):
-        print(f"# flag {typed}")

@@ -73,12 +73,19 @@ def read_survey(nccl: str | None) -> Survey:
     """Ask all probes. Loads libnccl where a GPU is visible, and libmpi for its version; starts neither."""
     host = read_host()
     backends = backend_status(nccl)
+    # Libraries that asking has loaded (driver, NVML, NCCL), and the MPI library that mpi4py would take.
+    found = {library.path: library for library in mapped_libraries()}
+    library = find_mpi(os.environ).library
+    if library is not None and library.path:
+        text = library_version_text(Path(library.path))
+        version = loaded_library(text).version if text else ""
+        found[library.path] = library_info(library.path, version=version)
     return Survey(
         choice=_choice(nccl),
         backends=backends,
         gpus=read_gpus(),
         nics=read_nics(),
-        libraries=_libraries(),
+        libraries=tuple(found[path] for path in sorted(found)),
         host=host,
         memory=available_memory_bytes(host.memory),
     )
@@ -104,17 +111,6 @@ def _choice(nccl: str | None) -> RunDefaults:
         return RunDefaults(backend, rank_count(None, backend))
     except BusbwError as error:
         return RunDefaults(problem=error.message, hint=error.hint)
-
-
-def _libraries() -> tuple[LibraryInfo, ...]:
-    """Those that asking has loaded (driver, NVML, NCCL), and the MPI library that mpi4py would take."""
-    found = {library.path: library for library in mapped_libraries()}
-    library = find_mpi(os.environ).library
-    if library is not None and library.path:
-        text = library_version_text(Path(library.path))
-        version = loaded_library(text).version if text else ""
-        found[library.path] = library_info(library.path, version=version)
-    return tuple(found[path] for path in sorted(found))
 
 
 def sections(survey: Survey) -> tuple[Section, ...]:

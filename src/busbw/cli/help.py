@@ -60,9 +60,7 @@ _MOST_NAMES: Final = 32  # columns of a flag's names and value; longer ones wrap
 
 
 def page(chain: Sequence[str], command: App, *, whole: bool) -> RenderableType:
-    """The help of a command; ``chain`` are the words that name it, without ``busbw``. ``whole``: with all of
-    its flags.
-    """
+    """A command's help; ``chain`` are the words that name it, behind ``busbw``; ``whole``: with all flags."""
     name = " ".join(("busbw", *chain))
     collection = command.assemble_argument_collection(parse_docstring=True) if command.default_command else ()
     arguments = [each for each in collection if each.show]

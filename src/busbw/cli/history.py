@@ -45,7 +45,13 @@ def history(words: Sequence[str], settings: HistorySettings) -> ExitCode:
 
     told = kept.reading(environ_home(), read)
     if not told:
-        _print_none(operations, chosen, settings)
+        for name in chosen.names:  # what no run is called, and is nearly an operation
+            if nearest(name, _OPERATIONS):
+                raise UnknownWord(f"unknown operation {name!r}", name, _OPERATIONS)
+        size = f" of {format_flag_size(settings.size)}" if settings.size is not None else ""
+        what = f"{', '.join(sorted(operations)) or 'any operation'}{size}"
+        none = f"no launch of {what} fits in {environ_home()}; `busbw history` shows all series"
+        print(none, file=sys.stderr)
         return ExitCode.OK
     width, unicode = columns(_WIDTH), has_unicode(sys.stdout)
     show(
@@ -59,17 +65,6 @@ def history(words: Sequence[str], settings: HistorySettings) -> ExitCode:
         csv=lambda: report.csv_text(told),
     )
     return ExitCode.OK
-
-
-def _print_none(operations: set[str], chosen: Selection, settings: HistorySettings) -> None:
-    """Raises UnknownWord for what no run is called, and is nearly an operation."""
-    for name in chosen.names:
-        if nearest(name, _OPERATIONS):
-            raise UnknownWord(f"unknown operation {name!r}", name, _OPERATIONS)
-    size = f" of {format_flag_size(settings.size)}" if settings.size is not None else ""
-    what = f"{', '.join(sorted(operations)) or 'any operation'}{size}"
-    none = f"no launch of {what} fits in {environ_home()}; `busbw history` shows all series"
-    print(none, file=sys.stderr)
 
 
 def _told(
@@ -139,9 +134,7 @@ def history_of(record: RunRecord) -> tuple[Told, ...]:
 
 
 def say(run: str, word: str, why: str) -> ExitCode:
-    """Keep that the user ``accepted`` or ``excluded`` a run, and why; an empty ``why`` takes it back. Raises
-    UsageError.
-    """
+    """Keep that and why a run is ``accepted`` or ``excluded``; empty takes it back. Raises UsageError."""
     folder = started_folder(run)
     said = {**kept.read_said(folder), word: why}
     try:

@@ -50,8 +50,23 @@ def import_logs(paths: tuple[str, ...], settings: ImportSettings) -> ExitCode:
 
     Raises UsageError where nothing was found to import.
     """
-    outcome = import_tables(paths, settings, say=lambda line: print_lines([line]), refuse=_print_error)
-    _print_end(outcome, settings)
+
+    def refuse(error: BusbwError, where: str) -> None:
+        print(_printable(f"error: {where}{error.message}"), f"hint: {error.hint}", sep="\n", file=sys.stderr)
+
+    outcome = import_tables(paths, settings, say=lambda line: print_lines([line]), refuse=refuse)
+    counts = {
+        "to import" if settings.dry_run else "imported": outcome.imported,
+        "undecided": outcome.undecided,
+        "without a results table": outcome.skipped,
+        "not read": outcome.unread,
+        "findings": outcome.findings,
+    }
+    shown = [
+        f"{n} {what}" for what, n in counts.items() if n or what in ("to import", "imported", "findings")
+    ]
+    where = "" if settings.dry_run or not outcome.imported else f" saved in {environ_home()}"
+    print_lines([f"# {', '.join(shown)}{where}"])
     if outcome.unread:
         return ExitCode.USAGE
     return ExitCode.UNDECIDED if outcome.undecided else ExitCode.OK
@@ -251,11 +266,6 @@ def _line(record: RunRecord, run_id: str) -> str:
     )
 
 
-def _print_error(error: BusbwError, where: str) -> None:
-    print(_printable(f"error: {where}{error.message}"), file=sys.stderr)
-    print(f"hint: {error.hint}", file=sys.stderr)
-
-
 def _note(outcome: Outcome, path: str, finding: ImportFinding) -> None:
     where = f"{path}:{finding.line}" if finding.line else path
     outcome.findings += 1
@@ -267,16 +277,3 @@ def _printable(text: str) -> str:
     from busbw.foreign.logs.lines import plain
 
     return plain(text)
-
-
-def _print_end(outcome: Outcome, settings: ImportSettings) -> None:
-    words = [f"{outcome.imported} imported" if not settings.dry_run else f"{outcome.imported} to import"]
-    if outcome.undecided:
-        words.append(f"{outcome.undecided} undecided")
-    if outcome.skipped:
-        words.append(f"{outcome.skipped} without a results table")
-    if outcome.unread:
-        words.append(f"{outcome.unread} not read")
-    words.append(f"{outcome.findings} findings")
-    where = "" if settings.dry_run or not outcome.imported else f" saved in {os.fspath(environ_home())}"
-    print_lines([f"# {', '.join(words)}{where}"])

@@ -23,8 +23,7 @@ from busbw.plan.flags.engines import ENGINES
 from busbw.plan.flags.launch import LaunchSettings
 from busbw.plan.flags.run import RunSettings
 from busbw.plan.flags.values import read_settings
-from busbw.plan.make import check_settings
-from busbw.plan.preflight import NETWORKS, make_preflight
+from busbw.plan.make import NETWORKS, check_settings, make_preflight
 from busbw.plan.presets.preset import ENGINE_SECTIONS, Preset, load_file, names, read_preset
 from busbw.record.folder import environ_home
 from busbw.redact import redact_all, redact_variables

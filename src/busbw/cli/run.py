@@ -18,9 +18,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from busbw.cli.app import RunCommand
 from busbw.cli.preset_values import lines_for_joined
 from busbw.cli.run_answer import Ended, check_references, judged, load_answer
-from busbw.cli.run_command import RunCommand
 from busbw.errors import BusbwError, ExitCode, LauncherMismatch, SiteError, UsageError
 from busbw.launch.variables import lacking, read_here
 from busbw.machine.backends import NCCL_VARIABLE, choose_backend
@@ -56,13 +56,19 @@ _SAID_BY_EXEC = {"hostfile": "BUSBW_HOSTFILE", "nodes": "BUSBW_NODES"}
 def run(command: RunCommand) -> ExitCode:
     """Measure. Raises BusbwError for everything that ends the run before it starts."""
     identity = identify(os.environ)
-    match command.launch.on, identity:
-        case None, Identity() as joined if not command.settings.dry_run:
-            return _run_under_launcher(command, joined)
-        case None, _:
-            return _run_here(command, identity)
-        case _:
-            return _run_on_engine(command, identity)
+    if command.launch.on is None:
+        if identity is not None and not command.settings.dry_run:
+            return _run_under_launcher(command, identity)
+        return _run_here(command, identity)
+    from busbw.cli.on import run_on
+
+    if identity is not None and identity.size != 1 and not command.settings.dry_run:
+        raise UsageError(  # every rank of the launcher would submit a job
+            f"--on {command.launch.on}, but {identity.launcher} already started these ranks",
+            hint=f"leave --on out, or start busbw without {identity.launcher}",
+        )
+    _print_notes(command.settings)
+    return run_on(command)
 
 
 def starts_ranks(launch: LaunchSettings) -> bool:
@@ -206,21 +212,6 @@ def _print_dry_run(plan: Plan, launch: LaunchRequest, settings: RunSettings) -> 
             print(f"{what} {case.size_bytes} B ({case.count} elements) {case.placement}")
 
 
-# ---- on an engine -------------------------------------------------------------------------------------
-
-
-def _run_on_engine(command: RunCommand, identity: Identity | None) -> ExitCode:
-    from busbw.cli.on import run_on
-
-    if identity is not None and identity.size != 1 and not command.settings.dry_run:
-        raise UsageError(  # every rank of the launcher would submit a job
-            f"--on {command.launch.on}, but {identity.launcher} already started these ranks",
-            hint=f"leave --on out, or start busbw without {identity.launcher}",
-        )
-    _print_notes(command.settings)
-    return run_on(command)
-
-
 # ---- under somebody's launcher ------------------------------------------------------------------------
 
 
@@ -267,6 +258,8 @@ def _plan_of_launcher(
     operations: tuple[str, ...], settings: RunSettings, identity: Identity, ranks: int
 ) -> Plan:
     """The plan of so many ranks, which a launcher has started. Raises UsageError."""
+    from busbw.machine.gpus import gpu_presence
+
     if settings.ranks not in (None, ranks):
         raise UsageError(
             f"--ranks {settings.ranks}, but {identity.launcher} started {ranks}",
@@ -278,22 +271,14 @@ def _plan_of_launcher(
             hint="repeat the launch there, or let busbw start the ranks",
         )
     backend = choose_backend(settings.backend, settings.nccl or None)
-    if backend == "nccl" and ranks == 1:
-        _warn_of_idle_gpus(identity.launcher)
-    return make_plan(operations, settings, backend, ranks)
-
-
-def _warn_of_idle_gpus(launcher: str) -> None:
-    """An interactive shell is a launcher's one task too, and its user may have meant the whole host."""
-    from busbw.machine.gpus import gpu_presence
-
-    visible = gpu_presence().count
-    if visible > 1:
+    if backend == "nccl" and ranks == 1 and (visible := gpu_presence().count) > 1:
+        # An interactive shell is a launcher's one task too, and its user may have meant the whole host.
         print(
-            f"warning: measuring 1 of {visible} visible GPUs, since {launcher} started one rank;"
+            f"warning: measuring 1 of {visible} visible GPUs, since {identity.launcher} started one rank;"
             " hint: BUSBW_LAUNCHER=none starts one per GPU",
             file=sys.stderr,
         )
+    return make_plan(operations, settings, backend, ranks)
 
 
 def refuse(error: BusbwError, world: WorldChoice) -> ExitCode:

@@ -163,7 +163,13 @@ def _show_parts(
         raise UsageError(f"--format {format_name} cannot show parts of a run", hint="use table or json")
     samples, digests = samples_and_digests(folder, record, named=False)
     if names != ("detail",) and not len(samples) and not len(digests):
-        _refuse_series(folder, names)
+        first = next(iter(launch_folders(folder)), None)
+        if first is not None:  # their samples are in their own folders
+            flags = " ".join(f"--{name}" for name in names)
+            raise UsageError(
+                "this run is a summary of several launches, without samples of its own",
+                hint=f"show one of its launches: `busbw show {first} {flags}`",
+            )
     parts: list[tuple[str, Part]] = []
     for case in cases:
         try:
@@ -182,17 +188,6 @@ def _show_parts(
         ),
         json=lambda: as_json([{"part": name, **asdict(part)} for name, part in parts]),
     )
-
-
-def _refuse_series(folder: Path, names: Names) -> None:
-    """Raises UsageError where the run is several launches: their samples are in their own folders."""
-    first = next(iter(launch_folders(folder)), None)
-    if first is not None:
-        flags = " ".join(f"--{name}" for name in names)
-        raise UsageError(
-            "this run is a summary of several launches, without samples of its own",
-            hint=f"show one of its launches: `busbw show {first} {flags}`",
-        )
 
 
 def _parts(

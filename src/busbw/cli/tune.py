@@ -15,12 +15,12 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from busbw.cli.app import RunCommand
 from busbw.cli.compare_series import compared
 from busbw.cli.compare_setups import measure_here, series_plan, starter
 from busbw.cli.kept_tuning import emit
 from busbw.cli.on import node_counts
 from busbw.cli.run import run
-from busbw.cli.run_command import RunCommand
 from busbw.errors import ExitCode, UsageError
 from busbw.files import store
 from busbw.judge import knobs

@@ -78,9 +78,7 @@ class CountTable:
 
     @property
     def imbalance(self) -> float:
-        """What the busiest rank moves (in an all_gatherv: gives) over the mean of all ranks; 1 where all are
-        alike.
-        """
+        """What the busiest rank moves (in an all_gatherv: gives) over the mean; 1 where all are alike."""
         busiest = self.whole if len(self.send[0]) > 1 else max(row[0] for row in self.send)
         return busiest * self.ranks / self._total
 
@@ -172,9 +170,7 @@ def gathered_elements(table: CountTable, elements: int, type_bytes: int) -> int:
 def table_of(
     tables: Sequence[CountTable], name: str, cycle: int = 0, *, even: bool = False
 ) -> CountTable | None:
-    """The counts of a collective in a cycle, which is the number of a table where it has several; None where
-    it has none.
-    """
+    """Its counts in a cycle: the number of a table where it has several. None where it has none."""
     own = [table for table in tables if table.collective == name]
     if not own:
         return None
