@@ -37,9 +37,7 @@ def store(path: Path, content: bytes) -> None:
 
 
 def read_input(path: Path, hint: str) -> str:
-    """The text of a file that the user named, or may have changed. Raises UsageError where it cannot be read,
-    or is no UTF-8.
-    """
+    """The text of a user's file. Raises UsageError where it cannot be read, or is no UTF-8."""
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from busbw.model.event import Emit, Event
+from busbw.model.event import Emit
 from busbw.plan.flags.launch import LaunchSettings
 from busbw.plan.flags.run import RunSettings
 
@@ -181,10 +181,6 @@ def command(*lines: str, of: App = app, note: str = "", **how: Any) -> Callable[
 # ---- a command line that measures, as it was read -----------------------------------------------------
 
 
-def _ignore(item: Event) -> None:
-    """Nobody listens."""
-
-
 @dataclass(frozen=True)
 class RunCommand:
     """What is to be measured, how and where; ``argv`` are the words that were typed, for the record. ``hear``
@@ -196,5 +192,5 @@ class RunCommand:
     settings: RunSettings
     launch: LaunchSettings
     argv: tuple[str, ...]
-    hear: Emit = _ignore
+    hear: Emit = lambda item: None
     before: tuple[Finding, ...] = ()

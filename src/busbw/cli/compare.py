@@ -165,8 +165,14 @@ def _show_scaling(words: tuple[str, ...], series: tuple[Path, ...], format_name:
     measured: list[Measured] = []
     failed: list[Failed] = []
     notes: list[str] = []
-    if series:
-        measured, failed = _of_series(series)
+    # Every launch of series of setups: with a record, or failed before its ranks were there.
+    for of, (whole, records) in zip(series, read_each(series) if series else (), strict=True):
+        for outcome in whole.outcomes:
+            record = records.get(outcome.folder)
+            if record is not None and (record.world is not None or not outcome.error):
+                measured.append(_measured(record, of / outcome.folder, outcome.setup))
+            elif outcome.error:
+                failed.append(Failed(outcome.setup, outcome.nodes, outcome.error))
     for name, given in () if series else _curves(words):
         several = len(setups_of(given)) > 1
         notes += [f"{given.name}: {text}" for text in lacking(given.records)]
@@ -195,21 +201,6 @@ def _curves(words: Sequence[str]) -> Iterator[tuple[str, Given]]:
     for name, own in by_name.items():
         for given in each_once(*own):
             yield name, given
-
-
-def _of_series(folders: Sequence[Path]) -> tuple[list[Measured], list[Failed]]:
-    """Every launch of series of setups: with a record, or failed before its ranks were there. Raises
-    UsageError for a series that is named twice.
-    """
-    measured, failed = [], []
-    for folder, (series, records) in zip(folders, read_each(folders), strict=True):
-        for outcome in series.outcomes:
-            record = records.get(outcome.folder)
-            if record is not None and (record.world is not None or not outcome.error):
-                measured.append(_measured(record, folder / outcome.folder, outcome.setup))
-            elif outcome.error:
-                failed.append(Failed(outcome.setup, outcome.nodes, outcome.error))
-    return measured, failed
 
 
 def _measured(record: RunRecord, folder: Path | None, setup: str) -> Measured:

@@ -45,7 +45,6 @@ def measure_setups(path: Path, options: CompareSettings, command: RunCommand) ->
         raise UsageError("no operation given", hint="add --ops all_reduce,alltoall")
     if settings.launches != 1:
         raise UsageError("compare has no --launches; it repeats all setups in blocks", hint="give --blocks")
-    _check_verdict(setups, options)
     seed = secrets.randbits(32) if options.order_seed is None else options.order_seed
     plan = series_plan(setups, replace(command, operations=operations), options)
     for setup in setups:
@@ -163,15 +162,6 @@ def _placed(launch: LaunchSettings) -> LaunchSettings:
     return launch
 
 
-def _check_verdict(setups: Sequence[Setup], options: CompareSettings) -> None:
-    """What is asked of the verdicts: told before hours of launches, not after them. Raises UsageError."""
-    if options.save_env and not os.access(options.save_env.parent, os.W_OK):
-        raise UsageError(f"cannot write {options.save_env}", hint="name a file that you can write")
-    names = [setup.name for setup in setups]
-    if options.export_setup and options.export_setup not in names:
-        raise UsageError(f"no setup {options.export_setup!r}", hint=f"use one of: {', '.join(names)}")
-
-
 def _setups(path: Path, options: CompareSettings) -> tuple[Setup, ...]:
     setups = resolve(read_setups(path))
     if options.baseline:
@@ -186,6 +176,12 @@ def _setups(path: Path, options: CompareSettings) -> tuple[Setup, ...]:
         setups = one_at_a_time(setups)
     if len(setups) < 2:
         raise UsageError(f"{path} has only one setup", hint="add one to compare it with")
+    # What is asked of the verdicts is refused before hours of launches, not after them.
+    if options.save_env and not os.access(options.save_env.parent, os.W_OK):
+        raise UsageError(f"cannot write {options.save_env}", hint="name a file that you can write")
+    if options.export_setup and options.export_setup not in (setup.name for setup in setups):
+        hint = f"use one of: {', '.join(setup.name for setup in setups)}"
+        raise UsageError(f"no setup {options.export_setup!r}", hint=hint)
     return setups
 
 

@@ -100,16 +100,12 @@ def _refuse(text: str, launch: LaunchSettings) -> None:
                 f"{flag} starts ranks once per NIC, but {identity.launcher} already started these",
                 hint="start the launcher once per NIC, with the variables of that NIC",
             )
-        raise UsageError(
-            f"{flag}: ranks on one host do not use a NIC",
-            hint="test several hosts: add --on hosts --hosts a,b,c,d",
-        )
+        hint = "test several hosts: add --on hosts --hosts a,b,c,d"
+        raise UsageError(f"{flag}: ranks on one host do not use a NIC", hint=hint)
     hosts = len({place.host for place in read_places(launch)}) if launch.hosts or launch.hostfile else 0
     if launch.nodes == "1" or hosts == 1:
-        raise UsageError(
-            f"{flag}: ranks on one host do not use a NIC",
-            hint="give four hosts or more; fewer cannot show which one is slow",
-        )
+        hint = "give four hosts or more; fewer cannot show which one is slow"
+        raise UsageError(f"{flag}: ranks on one host do not use a NIC", hint=hint)
     if launch.detach:
         raise UsageError(
             f"{flag} cannot run detached: it starts one hunt after another", hint="leave --detach out"

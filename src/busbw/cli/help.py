@@ -66,7 +66,13 @@ def page(chain: Sequence[str], command: App, *, whole: bool) -> RenderableType:
     arguments = [each for each in collection if each.show]
     flags = [each for each in arguments if each.names[0].startswith("-")]
     words = [each for each in arguments if not each.names[0].startswith("-")]
-    groups = _command_groups(command)
+    own = [each for each in command if not each.startswith("-")]
+    # Titles and their commands, with the first line of each one's help.
+    groups = [
+        (title, [(each, command[each].help.partition("\n")[0]) for each in names.split() if each in own])
+        for title, names in (COMMANDS if "run" in own else {"Commands": " ".join(own)}).items()
+        if own
+    ]
     usage = name
     for each in words:
         text = each.names[0].upper() + ("..." if get_origin(each.hint) is tuple else "")
@@ -90,17 +96,6 @@ def first_flags(chain: Sequence[str], flags: Sequence[Argument]) -> list[Argumen
         return list(flags)
     by_name = {name: flag for flag in flags for name in flag.names}
     return [by_name[name] for name in first.split()]
-
-
-def _command_groups(command: App) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Titles and their commands, with the first line of each one's help."""
-    own = [name for name in command if not name.startswith("-")]
-    groups = COMMANDS if "run" in own else {"Commands": " ".join(own)}
-    return [
-        (title, [(name, command[name].help.partition("\n")[0]) for name in names.split() if name in own])
-        for title, names in groups.items()
-        if own
-    ]
 
 
 def _flag_sections(name: str, shown: Sequence[Argument], count: int) -> Iterator[RenderableType]:

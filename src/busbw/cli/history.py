@@ -71,7 +71,14 @@ def _told(
     index: Index, operations: set[str], settings: HistorySettings, chosen: Selection, *, whole: bool
 ) -> Iterator[Told]:
     """The series that fit, those of the newest testbed first. ``whole``: with all of their points."""
-    fitting = _fitting(index, chosen)
+    fitting: Mapping[int, Launch] | None = None  # all
+    if chosen != Selection():
+        fitting = {
+            number: launch
+            for number, launch in index.launches().items()
+            if chosen.fits_folder(launch.run.partition("/")[0], datetime.fromisoformat(launch.ended))
+            and chosen.fits_record(launch.tags, launch.hosts, launch.version)
+        }
     newest = index.testbeds()
     for testbed in newest if whole else newest[: settings.limit]:  # each has a line at least
         for series in index.series(testbed):
@@ -81,18 +88,6 @@ def _told(
                 told = _series(index, series, fitting, whole=whole)
                 if told is not None:
                     yield told
-
-
-def _fitting(index: Index, chosen: Selection) -> Mapping[int, Launch] | None:
-    """The launches that a selection means; None where it means all."""
-    if chosen == Selection():
-        return None
-    return {
-        number: launch
-        for number, launch in index.launches().items()
-        if chosen.fits_folder(launch.run.partition("/")[0], datetime.fromisoformat(launch.ended))
-        and chosen.fits_record(launch.tags, launch.hosts, launch.version)
-    }
 
 
 def _series(

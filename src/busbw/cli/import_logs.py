@@ -18,8 +18,6 @@ from busbw.report.progress import progress
 from busbw.units import counted, format_size
 
 if TYPE_CHECKING:
-    import re
-
     from busbw.foreign.logs.assemble import Origin
     from busbw.foreign.logs.table import Table
     from busbw.foreign.read_any import Reading
@@ -80,7 +78,8 @@ def import_tables(
     refuse: Callable[[BusbwError, str], None],
 ) -> Outcome:
     """Import every table of every log. Raises UsageError where there is none, and what ``refuse`` raises."""
-    from busbw.foreign.logs.labels import DEFAULTS, compile_pattern
+    from busbw.foreign.logs.labels import DEFAULTS, NUMBERS, compile_pattern
+    from busbw.foreign.logs.labels import labels as read_labels
     from busbw.foreign.logs.operations import operation
     from busbw.foreign.read_any import UnreadableError
 
@@ -99,7 +98,11 @@ def import_tables(
             step(done, _printable(str(path)))
             try:
                 reading = _read(path, settings)
-                labels = _path_labels(reading.origin.path, patterns)
+                labels = read_labels(reading.origin.path, patterns)
+                for name in NUMBERS & set(labels):
+                    if not labels[name].isdecimal():
+                        where = f"{name} is {labels[name]!r} in {reading.origin.path}"
+                        raise UsageError(where, hint="change --labels")
                 _import_log(reading, explicit, labels, numbers, settings, outcome)
             except UnreadableError as error:
                 outcome.unread += 1
@@ -184,16 +187,6 @@ def _import_log(
         outcome.why = f": {why}" if why else ""
         outcome.findings += 1
         outcome.say(f"#   {_printable(f'{origin.path}: no results table{outcome.why}')}")
-
-
-def _path_labels(path: str, patterns: tuple[re.Pattern[str], ...]) -> dict[str, str]:
-    from busbw.foreign.logs.labels import NUMBERS, labels
-
-    found = labels(path, patterns)
-    for name in NUMBERS & set(found):
-        if not found[name].isdecimal():
-            raise UsageError(f"{name} is {found[name]!r} in {path}", hint="change --labels")
-    return found
 
 
 def _import_table(table: Table, origin: Origin, settings: ImportSettings, outcome: Outcome) -> None:

@@ -128,9 +128,7 @@ def _without(command: RunCommand, heard: list[Event], host: str, why: str) -> Ru
 
 
 def _without_rank(command: RunCommand, heard: list[Event], host: str, why: str) -> RunCommand | None:
-    """One rank of this host fewer; on GPUs that of the rank is left out. Where ranks had not met, what ended
-    one may end any.
-    """
+    """One rank of this host fewer, and its GPU. Where ranks had not met, what ended one may end any."""
     header = next((item for item in heard if item["event"] == EventKind.HEADER), None)
     rank = next((item["rank"] for item in reversed(heard) if item["event"] == EventKind.ERROR), None)
     ranks = int(header["world"]["size"]) if header is not None else 0

@@ -196,9 +196,7 @@ def _put(by_name: dict[str, Argument], flag: str, words: list[str], source: str 
 
 
 def lines_for_joined(launch: LaunchSettings, here: Mapping[str, str], launcher: str) -> tuple[str, ...]:
-    """What to report of the presets' variables; ``here`` are those of this rank. Raises UsageError for typed
-    ones that it lacks.
-    """
+    """What to report of the presets' variables; ``here`` are the rank's. Raises UsageError for typed ones."""
     presets = presets_of(launch.preset)
     lost = lacking(launch, here)
     owners: dict[str, str] = {}  # the preset on top that says a variable

@@ -148,7 +148,18 @@ def _check_values(preset: Preset, engine: str, files: tuple[Path, ...]) -> None:
     """As flags of `busbw run` are read; the engine says what it can before any cluster is asked."""
     launch = read_settings(LaunchSettings, {**preset.launch_values(engine), "on": engine or None})
     _check_run(read_settings(RunSettings, preset.run_values(engine)), preset, files)
-    _check_files(launch)
+    for name in (
+        "env_file",
+        "setup_script",
+        "hostfile",
+    ):  # files that are read where busbw is started, so here
+        path = getattr(launch, name)
+        if path is not None and not path.is_file():
+            raise UsageError(f"{name}: there is no file {path}", hint="give its full path on this machine")
+    read_variables((), launch.env_file)
+    if launch.hosts or launch.hostfile is not None:
+        read_places(launch)
+    read_topology(replace(launch, topology=tuple(name for name in launch.topology if name != SLURM)))
     if engine:
         import_module(ENGINES[engine].check or ENGINES[engine].module).check(launch)
 
@@ -165,15 +176,3 @@ def _check_run(settings: RunSettings, preset: Preset, files: tuple[Path, ...]) -
             )
     check_settings(("all_reduce",), settings)
     check_references(settings, files)
-
-
-def _check_files(launch: LaunchSettings) -> None:
-    """Files that are read where busbw is started, so here; and hosts, in a file or not."""
-    for name in ("env_file", "setup_script", "hostfile"):
-        path = getattr(launch, name)
-        if path is not None and not path.is_file():
-            raise UsageError(f"{name}: there is no file {path}", hint="give its full path on this machine")
-    read_variables((), launch.env_file)
-    if launch.hosts or launch.hostfile is not None:
-        read_places(launch)
-    read_topology(replace(launch, topology=tuple(name for name in launch.topology if name != SLURM)))

@@ -339,22 +339,16 @@ def run_delivered(
 
     def plan(ranks: int) -> Plan:
         backend = choose_backend(settings.backend, settings.nccl or None)
-        _refuse_without_mpi(identity, world, backend)
+        kind = identity.world if world == "auto" else world
+        if backend == "mpi" and kind != "mpi":
+            # As was asked for, or since their engine knows no MPI: no mpirun of a user's starts them.
+            raise SiteError(
+                f"CPU ranks communicate over MPI, but this world is {kind!r} (launcher: {identity.launcher})",
+                hint="leave --mpi none and --world nccl out (on Kubernetes --set kind=job or jobset too)",
+            )
         return make_plan(operations, settings, backend, ranks)
 
     show = unless_nobody_reads(delivery.emit)
     code = live(identity, world, Director(request, plan), show, watched)
     is_verdict = code in (ExitCode.BAD_VERDICT, ExitCode.UNDECIDED)
     return ExitCode.OK if is_verdict else code
-
-
-def _refuse_without_mpi(identity: Identity, world: WorldChoice, backend: str) -> None:
-    """Under --on the ranks have no MPI as was asked for, or since their engine knows none: no mpirun of the
-    user's starts them.
-    """
-    kind = identity.world if world == "auto" else world
-    if backend == "mpi" and kind != "mpi":
-        raise SiteError(
-            f"CPU ranks communicate over MPI, but this world is {kind!r} (launcher: {identity.launcher})",
-            hint="leave --mpi none and --world nccl out (on Kubernetes --set kind=job or jobset too)",
-        )

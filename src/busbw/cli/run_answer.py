@@ -22,9 +22,7 @@ from busbw.plan.flags.run import RunSettings
 
 
 class Ended:
-    """Shows events, the last one with the run's answer, and keeps the folder of the run that has ended with
-    its record written.
-    """
+    """Shows events, the last with the run's answer; keeps the folder of the run that has ended."""
 
     def __init__(self, *shows: Emit) -> None:
         self._shows = shows

@@ -27,7 +27,7 @@ from busbw.record.folder import (
 )
 from busbw.record.read import read_record, read_rounds
 from busbw.report import provenance as report
-from busbw.report.console import columns
+from busbw.report.console import columns, print_lines
 from busbw.report.events import show_hang
 from busbw.report.fields import UNBOUND, aligned
 from busbw.report.hunt import lost_rounds
@@ -73,9 +73,10 @@ def show(
             raise UsageError("a series of setups has no events", hint="use --format table, csv or json")
         return show_series((folder,), CompareSettings(), format_name)
     if (folder / TUNING_FILE).is_file() and is_whole and format_name == "table" and not wide:
-        from busbw.cli.kept_tuning import show_tuning
+        from busbw.cli.kept_tuning import read_tuning
+        from busbw.report import tune
 
-        show_tuning(folder, run)
+        print_lines(tune.lines(read_tuning(folder), run))
         return ExitCode.OK
     folder = started_folder(folder)
     record = read_record(folder)

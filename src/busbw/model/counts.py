@@ -170,7 +170,7 @@ def gathered_elements(table: CountTable, elements: int, type_bytes: int) -> int:
 def table_of(
     tables: Sequence[CountTable], name: str, cycle: int = 0, *, even: bool = False
 ) -> CountTable | None:
-    """Its counts in a cycle: the number of a table where it has several. None where it has none."""
+    """A collective's counts in a cycle, a table's number where it has several; None where it has none."""
     own = [table for table in tables if table.collective == name]
     if not own:
         return None

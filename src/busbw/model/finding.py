@@ -9,9 +9,7 @@ from typing import TypeVar
 
 
 class Severity(StrEnum):
-    """``info`` is worth knowing, ``warning`` may spoil the numbers, ``error`` ends a run before they are
-    made.
-    """
+    """``info``: worth knowing; ``warning``: may spoil the numbers; ``error`` ends a run before them."""
 
     INFO = "info"
     WARNING = "warning"

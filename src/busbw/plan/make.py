@@ -258,9 +258,7 @@ def _require_last_arrival(timing: Timing, names: list[str]) -> None:
 
 
 def _show(settings: RunSettings, timing: Timing, backend: str) -> tuple[str, ...]:
-    """The columns beside time and bandwidth, as words: statistics, fields of a result, and the lines asked
-    for with -S and -M.
-    """
+    """The columns beside time and bandwidth, as words: statistics, fields of a result, and -S and -M."""
     words = [word for text in settings.stats for word in text.lower().replace(",", " ").split()]
     if statistics := [word for word in words if word not in FIELD_WORDS]:
         from busbw.stats.statistic import parse_statistics  # with numpy, which a front process may not need

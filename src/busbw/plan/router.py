@@ -180,9 +180,7 @@ def skew_table(skew: float, collective: str, ranks: int) -> CountTable:
 
 
 def table_of_shares(shares: Sequence[float], collective: str, origin: str) -> CountTable:
-    """What rank j gets of every rank (in an all_gatherv: gives) is in proportion to ``shares[j]``; the
-    first is the largest.
-    """
+    """Rank j gets (in an all_gatherv: gives) in proportion to ``shares[j]``; the first is the largest."""
     # Rounded up, or a share of a third would end a segment short of the bytes that it is a third of.
     weights = tuple(math.ceil(_WEIGHT_UNIT * share / shares[0]) for share in shares)
     ranks, gathered = len(weights), collective == "all_gatherv"

@@ -266,13 +266,11 @@ class Ranged:
 
 def as_written(settings: DataclassInstance) -> dict[str, Any]:
     """Settings as a record keeps them: plain JSON values, and texts as users wrote them."""
-    return {each.name: _written(getattr(settings, each.name)) for each in fields(settings)}
-
-
-def _written(value: Any) -> Any:  # noqa: ANN401 (a setting)
-    if hasattr(value, "text"):
-        return value.text
-    return list(value) if isinstance(value, tuple) else value
+    values = ((each.name, getattr(settings, each.name)) for each in fields(settings))
+    return {
+        name: value.text if hasattr(value, "text") else list(value) if isinstance(value, tuple) else value
+        for name, value in values
+    }
 
 
 def changed(settings: DataclassInstance) -> dict[str, Any]:
