@@ -9,7 +9,9 @@ from typing import TypeVar
 
 
 class Severity(StrEnum):
-    """``info``: worth knowing; ``warning``: may spoil the numbers; ``error`` ends a run before them."""
+    """``info`` is worth knowing, ``warning`` may spoil the numbers, ``error`` ends a run before they are
+    made.
+    """
 
     INFO = "info"
     WARNING = "warning"
