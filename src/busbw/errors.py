@@ -88,9 +88,7 @@ def _letters(word: str) -> str:
 
 
 def why(error: Exception) -> str:
-    """What happened, in words: of an error of the system without its number and the file, which is named
-    beside it.
-    """
+    """What happened, in words: a system's error without its number and file, which is named beside it."""
     return (isinstance(error, OSError) and error.strerror) or str(error)
 
 

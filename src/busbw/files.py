@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 from busbw.errors import UsageError, why
@@ -14,12 +15,16 @@ def store(path: Path, content: bytes) -> None:
     it; a device, a pipe, a link, and a file that would lose its owner or its other names is written through.
     """
     partial = path.parent / f".{path.name}.{os.getpid()}.new"
-    before = _lstat(path)
-    is_new = before is None
-    if before is not None and not _may_be_replaced(path, before):
-        path.write_bytes(content)
-        return
-    file = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if is_new else 0o600)
+    before = None
+    with suppress(FileNotFoundError):
+        before = path.lstat()
+    if before is not None:
+        is_plain = stat.S_ISREG(before.st_mode) and before.st_nlink == 1
+        is_ours = (before.st_uid, before.st_gid) == (os.geteuid(), os.getegid())
+        if not (is_plain and is_ours and os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
+            path.write_bytes(content)
+            return
+    file = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if before is None else 0o600)
     try:
         with os.fdopen(file, "wb") as out:
             out.write(content)
@@ -52,19 +57,6 @@ def write_output(path: Path, content: bytes) -> None:
         raise UsageError(
             f"cannot write {path}: {why(error)}", hint="name a file in a folder that you can write"
         ) from error
-
-
-def _may_be_replaced(path: Path, before: os.stat_result) -> bool:
-    is_plain = stat.S_ISREG(before.st_mode) and before.st_nlink == 1
-    is_ours = (before.st_uid, before.st_gid) == (os.geteuid(), os.getegid())
-    return is_plain and is_ours and os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
-
-
-def _lstat(path: Path) -> os.stat_result | None:
-    try:
-        return path.lstat()
-    except FileNotFoundError:
-        return None
 
 
 def store_private(path: Path, text: str) -> None:

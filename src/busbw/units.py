@@ -77,9 +77,7 @@ def format_approximate_size(size_bytes: float) -> str:
 
 
 def decimals(typical: float, least: int) -> int:
-    """How many show three digits of a ``typical`` value, so that a slow network's numbers differ; at least so
-    many.
-    """
+    """How many show three digits of a ``typical`` value, so that slow networks differ; ``least`` or more."""
     return max(least, min(_MOST_DECIMALS, 2 - math.floor(math.log10(typical)))) if typical > 0 else least
 
 
@@ -192,12 +190,13 @@ def name_ranges(names: Iterable[str]) -> list[str]:
             runs[-1][1:] = [number]
         else:
             runs.append([number])
-    return [_range(before, runs, behind) for (before, behind), runs in found.items()]
-
-
-def _range(before: str, runs: list[list[str]], behind: str) -> str:
-    numbers = ",".join("-".join(run) for run in runs)
-    return f"{before}[{numbers}]{behind}" if re.search("[-,]", numbers) else f"{before}{numbers}{behind}"
+    made = []
+    for (before, behind), runs in found.items():
+        numbers = ",".join("-".join(run) for run in runs)
+        made.append(
+            f"{before}[{numbers}]{behind}" if re.search("[-,]", numbers) else before + numbers + behind
+        )
+    return made
 
 
 def gb_per_s(size_bytes: float, duration_ns: float) -> float:

@@ -80,6 +80,8 @@ def run(operations: str | Sequence[str], *, show: bool = False, **settings: Sett
     UsageError for wrong settings, SiteError where this machine cannot do it, RankFailed where a rank died
     (what was finished is kept: ``open_run()``), UndecidedError where there is no record.
     """
+    from busbw.report.live import create
+
     names = (operations,) if isinstance(operations, str) else tuple(operations)
     command = [sys.executable, "-m", "busbw", "run", *names, *_words(settings), *_EVENTS]
     with tempfile.TemporaryFile("w+") as err:
@@ -93,7 +95,7 @@ def run(operations: str | Sequence[str], *, show: bool = False, **settings: Sett
             start_new_session=True,
         ) as process:
             try:
-                folder = _follow(process, _display() if show else None)
+                folder = _follow(process, create("table", sys.stdout, sys.stderr) if show else None)
             except BaseException:
                 process.send_signal(signal.SIGINT)
                 process.communicate()  # so that it closes its record
@@ -122,12 +124,6 @@ def _follow(process: subprocess.Popen[str], display: Display | None) -> Path | N
     if display is not None:
         display.close()
     return folder
-
-
-def _display() -> Display:
-    from busbw.report.live import create
-
-    return create("table", sys.stdout, sys.stderr)
 
 
 def _error(code: int, said: str) -> BusbwError:

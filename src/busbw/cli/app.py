@@ -21,6 +21,15 @@ if TYPE_CHECKING:
     from cyclopts.argument import Argument, ArgumentCollection
     from cyclopts.completion import CompletionContext
     from rich.console import Console
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from busbw.model.event import Emit
+from busbw.plan.flags.launch import LaunchSettings
+from busbw.plan.flags.run import RunSettings
+
+if TYPE_CHECKING:
+    from busbw.model.finding import Finding
 
 
 ALL_FLAGS: Final = "--help-all"
@@ -157,9 +166,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def command(*lines: str, of: App = app, note: str = "", **how: Any) -> Callable[[_F], _F]:  # noqa: ANN401
-    """Make a function a command: its docstring is the help, ``lines`` are examples, ``how`` is what an
-    App of cyclopts takes.
-    """
+    """Make a function a command: its docstring is the help, ``lines`` are examples, ``how`` is for App."""
 
     def register(function: _F) -> _F:
         # One string a paragraph: the page wraps them to the terminal.
@@ -169,3 +176,21 @@ def command(*lines: str, of: App = app, note: str = "", **how: Any) -> Callable[
         return function
 
     return register
+
+
+# ---- a command line that measures, as it was read -----------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RunCommand:
+    """What is to be measured, how and where; ``argv`` are the words that were typed, for the record. ``hear``
+    gets every event that is shown. ``before`` was found earlier, and belongs into the record where this
+    process starts the ranks.
+    """
+
+    operations: tuple[str, ...]
+    settings: RunSettings
+    launch: LaunchSettings
+    argv: tuple[str, ...]
+    hear: Emit = lambda item: None
+    before: tuple[Finding, ...] = ()

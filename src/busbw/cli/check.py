@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from busbw.cli.app import RunCommand
 from busbw.cli.output import write_for_ci
 from busbw.cli.run import run, starts_ranks
-from busbw.cli.run_command import RunCommand
 from busbw.errors import BusbwError, ExitCode, UsageError
 from busbw.files import read_input, write_output
 from busbw.machine.gpus import gpu_presence
@@ -116,9 +116,20 @@ def _failed(code: ExitCode, message: str) -> Checked:
 def _planned(
     operations: tuple[str, ...], own: CheckSettings, ranks: CheckRanks, launch: LaunchSettings
 ) -> tuple[tuple[str, ...], RunSettings]:
-    values = {**vars(ranks), **_sizes(ranks, launch), "budget": BUDGET}
+    # Nodes of an engine have GPUs, unless CPU ranks are asked for.
+    has_gpus = launch.on is not None or gpu_presence().count > 0
+    is_gpu = ranks.backend == "nccl" or (ranks.backend == "auto" and has_gpus)
+    values = {**vars(ranks), **(_GPU_SIZES if is_gpu else _CPU_SIZES), "budget": BUDGET}
     if own.plan is not None:
-        said = _read_plan(own.plan)
+        found = read_yaml(read_input(own.plan, "name a YAML file"), str(own.plan))
+        if not isinstance(found, Mapping):
+            hint = "write minbytes: 1K, one flag a line"
+            raise UsageError(f"{own.plan} is not a list of FLAG: value", hint=hint)
+        said = {str(name).replace("-", "_"): value for name, value in found.items()}
+        for name, value in said.items():
+            if name not in _PLAN_KEYS or not isinstance(value, str):
+                hint = f"use {', '.join(_PLAN_KEYS)}"
+                raise UsageError(f"{own.plan}: {name}: {value!r} is not a flag of a check", hint=hint)
         operations = operations or tuple(said.pop("operations", "").replace(",", " ").split())
         said.pop("operations", None)
         made = read_settings(RunSettings, said)
@@ -126,22 +137,3 @@ def _planned(
             values = {name: value for name, value in values.items() if name not in _GPU_SIZES}
         values |= {name: getattr(made, name) for name in said}
     return operations or ("all_reduce",), RunSettings(**values)
-
-
-def _sizes(ranks: CheckRanks, launch: LaunchSettings) -> dict[str, Any]:
-    """Nodes of an engine have GPUs, unless CPU ranks are asked for."""
-    has_gpus = launch.on is not None or gpu_presence().count > 0
-    return _GPU_SIZES if ranks.backend == "nccl" or (ranks.backend == "auto" and has_gpus) else _CPU_SIZES
-
-
-def _read_plan(path: Path) -> dict[str, str]:
-    """Raises UsageError."""
-    found = read_yaml(read_input(path, "name a YAML file"), str(path))
-    if not isinstance(found, Mapping):
-        raise UsageError(f"{path} is not a list of FLAG: value", hint="write minbytes: 1K, one flag a line")
-    said = {str(name).replace("-", "_"): value for name, value in found.items()}
-    for name, value in said.items():
-        if name not in _PLAN_KEYS or not isinstance(value, str):
-            known = ", ".join(_PLAN_KEYS)
-            raise UsageError(f"{path}: {name}: {value!r} is not a flag of a check", hint=f"use {known}")
-    return said

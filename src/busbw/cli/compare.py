@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from busbw.cli.app import RunCommand
 from busbw.cli.compare_inputs import (
     Given,
     Tree,
@@ -20,7 +21,6 @@ from busbw.cli.compare_inputs import (
 )
 from busbw.cli.compare_series import exit_code, rule_of, show_series
 from busbw.cli.output import as_json, show, write_for_ci
-from busbw.cli.run_command import RunCommand
 from busbw.cli.samples import samples_and_digests
 from busbw.errors import ExitCode, UsageError
 from busbw.judge.compare import Comparison, compare_all
@@ -65,7 +65,12 @@ def compare_command(options: CompareSettings, command: RunCommand) -> ExitCode:
             )
         return measure_setups(Path(specs[0]), options, command)
     refuse_measuring(options, settings, command.launch)
-    series = _series_folders(words)
+    series = tuple(folder for word in words if (folder := series_folder(word)) is not None)
+    if series and len(series) < len(words):
+        raise UsageError(
+            "a series can only be compared with other series of the same setups",
+            hint="name only series, or only runs and logs",
+        )
     if (options.save_env or options.export_setup) and (options.scaling or not series):
         raise UsageError(
             "--save-env and --export-setup need a series of setups",
@@ -99,17 +104,6 @@ def series_folder(word: str) -> Path | None:
         if is_series(find_run(word, environ_home(), say=lambda text: None)):
             return find_run(word, environ_home())
     return None
-
-
-def _series_folders(words: tuple[str, ...]) -> tuple[Path, ...]:
-    """All words where they are series, none where none is. Raises UsageError for a mixture."""
-    series = tuple(folder for word in words if (folder := series_folder(word)) is not None)
-    if series and len(series) < len(words):
-        raise UsageError(
-            "a series can only be compared with other series of the same setups",
-            hint="name only series, or only runs and logs",
-        )
-    return series
 
 
 def compare_trees(trees: Sequence[Tree], options: CompareSettings) -> list[tuple[str, Comparison]]:
@@ -171,8 +165,14 @@ def _show_scaling(words: tuple[str, ...], series: tuple[Path, ...], format_name:
     measured: list[Measured] = []
     failed: list[Failed] = []
     notes: list[str] = []
-    if series:
-        measured, failed = _of_series(series)
+    # Every launch of series of setups: with a record, or failed before its ranks were there.
+    for of, (whole, records) in zip(series, read_each(series) if series else (), strict=True):
+        for outcome in whole.outcomes:
+            record = records.get(outcome.folder)
+            if record is not None and (record.world is not None or not outcome.error):
+                measured.append(_measured(record, of / outcome.folder, outcome.setup))
+            elif outcome.error:
+                failed.append(Failed(outcome.setup, outcome.nodes, outcome.error))
     for name, given in () if series else _curves(words):
         several = len(setups_of(given)) > 1
         notes += [f"{given.name}: {text}" for text in lacking(given.records)]
@@ -201,21 +201,6 @@ def _curves(words: Sequence[str]) -> Iterator[tuple[str, Given]]:
     for name, own in by_name.items():
         for given in each_once(*own):
             yield name, given
-
-
-def _of_series(folders: Sequence[Path]) -> tuple[list[Measured], list[Failed]]:
-    """Every launch of series of setups: with a record, or failed before its ranks were there. Raises
-    UsageError for a series that is named twice.
-    """
-    measured, failed = [], []
-    for folder, (series, records) in zip(folders, read_each(folders), strict=True):
-        for outcome in series.outcomes:
-            record = records.get(outcome.folder)
-            if record is not None and (record.world is not None or not outcome.error):
-                measured.append(_measured(record, folder / outcome.folder, outcome.setup))
-            elif outcome.error:
-                failed.append(Failed(outcome.setup, outcome.nodes, outcome.error))
-    return measured, failed
 
 
 def _measured(record: RunRecord, folder: Path | None, setup: str) -> Measured:

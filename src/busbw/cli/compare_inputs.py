@@ -70,9 +70,7 @@ def read_arm(word: str) -> Given:
 
 
 def read_compared(word: str) -> Given:
-    """The same of what is held against others, or others against it. Raises UsageError for times under a
-    profiler too.
-    """
+    """The same of what is held against others. Raises UsageError for times under a profiler too."""
     given = read_arm(word)
     for record in given.records:
         if record.profiled:
@@ -171,7 +169,20 @@ def read_records(word: str) -> list[Found]:
     """
     path = Path(word)
     if is_selection(word) and not path.exists():
-        return _selected(word)
+        # The finished measurements that fit, the oldest first.
+        chosen = selection_of([word], datetime.now(UTC))
+        found: list[Found] = []
+        for folder in reversed(run_folders(environ_home())):
+            fits = chosen.fits_folder(folder.name, made(folder))
+            if fits and is_started(folder) and is_of_measuring(folder):
+                record = read_record(folder)
+                hosts = record.world.known_hosts if record.world is not None else ()
+                tags = record.settings.get("tag") or ()
+                if record.timed and chosen.fits_record(tags, hosts, version(record)):
+                    found.append((record, folder))
+        if not found:
+            raise UsageError(f"no measurement fits {word!r}", hint="`busbw list` shows all runs")
+        return found
     if path.is_file():
         return [(record, None) for record in read_log(path)]
     if is_log_folder(path):
@@ -180,22 +191,6 @@ def read_records(word: str) -> list[Found]:
         return [(record, None) for file in log_files(path) for record in read_log(file)]
     folder = started_folder(word)
     return [(read_record(folder), folder)]
-
-
-def _selected(word: str) -> list[Found]:
-    """The finished measurements that fit, the oldest first. Raises UsageError where none does."""
-    chosen = selection_of([word], datetime.now(UTC))
-    found: list[Found] = []
-    for folder in reversed(run_folders(environ_home())):
-        if chosen.fits_folder(folder.name, made(folder)) and is_started(folder) and is_of_measuring(folder):
-            record = read_record(folder)
-            hosts = record.world.known_hosts if record.world is not None else ()
-            tags = record.settings.get("tag") or ()
-            if record.timed and chosen.fits_record(tags, hosts, version(record)):
-                found.append((record, folder))
-    if not found:
-        raise UsageError(f"no measurement fits {word!r}", hint="`busbw list` shows all runs")
-    return found
 
 
 def is_log_folder(path: Path) -> bool:
@@ -233,9 +228,7 @@ def read_log(path: Path) -> list[RunRecord]:
 
 @dataclass(frozen=True)
 class Tree:
-    """Arms of one number of nodes, and version or setup, where folders of logs have several; ``name`` says
-    which.
-    """
+    """Arms of one number of nodes, version or setup; ``name`` says which, where logs have several."""
 
     name: str
     arms: tuple[Given, ...]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from busbw.cli.compare_inputs import known_scatter
 from busbw.cli.output import show, write_for_ci
@@ -26,18 +25,27 @@ from busbw.report.fields import UNBOUND
 
 
 def show_series(folders: Sequence[Path], options: CompareSettings, format_name: str) -> ExitCode:
-    """Show a series that was measured, or several of the same setups as one, and export its best setup where
-    asked.
-    """
+    """Show a measured series, or several of the same setups as one; export its best setup where asked."""
     series, records = setup_series.read_all(folders)
-    names = _names(series, options.baseline)
+    names, baseline = list(series.names), options.baseline
+    if baseline and baseline not in names:
+        raise UsageError(f"no setup {baseline!r} in the series", hint=f"use one of: {', '.join(names)}")
+    names.sort(key=lambda name: name != (baseline or series.names[0]))
     comparisons = compared(series, names, records, rule_of(options))
     made = zip(series.nodes, comparisons, strict=True)
     told = compared_series(series.setups, series.outcomes, records, made)
+    fields = {
+        "name": series.folder.name,
+        "seed": series.seed,
+        "environ": dict(series.environ),
+        "launches": len(series.outcomes),
+        "planned": series.planned,
+        "stopped": series.stopped,
+    }
     show(
         format_name,
         (*_heading(series), *report.table(told, every_row=options.all, columns=columns(UNBOUND))),
-        json=lambda: report.json_text(told, _fields(series)),
+        json=lambda: report.json_text(told, fields),
         csv=lambda: plain.csv_text(comparisons),
     )
     names = [f"{nodes} nodes" if nodes else "" for nodes in series.nodes]
@@ -58,24 +66,6 @@ def compared(
     on = {each.folder: each.nodes for each in series.outcomes}
     own = [[made for folder, made in records.items() if on.get(folder) == nodes] for nodes in series.nodes]
     return compare_all(arms, rule, [known_scatter(each) for each in own])
-
-
-def _names(series: Series, baseline: str) -> list[str]:
-    names = list(series.names)
-    if baseline and baseline not in names:
-        raise UsageError(f"no setup {baseline!r} in the series", hint=f"use one of: {', '.join(names)}")
-    return sorted(names, key=lambda name: name != (baseline or names[0]))
-
-
-def _fields(series: Series) -> dict[str, Any]:
-    return {
-        "name": series.folder.name,
-        "seed": series.seed,
-        "environ": dict(series.environ),
-        "launches": len(series.outcomes),
-        "planned": series.planned,
-        "stopped": series.stopped,
-    }
 
 
 def _heading(series: Series) -> Iterator[str]:

@@ -11,10 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
+from busbw.cli.app import RunCommand
 from busbw.cli.compare_series import show_series
 from busbw.cli.on import node_counts, settled
 from busbw.cli.run import refuse_without_engine
-from busbw.cli.run_command import RunCommand
 from busbw.errors import ExitCode, SiteError, UsageError
 from busbw.launch import series as setup_series
 from busbw.launch.base import Command
@@ -45,7 +45,6 @@ def measure_setups(path: Path, options: CompareSettings, command: RunCommand) ->
         raise UsageError("no operation given", hint="add --ops all_reduce,alltoall")
     if settings.launches != 1:
         raise UsageError("compare has no --launches; it repeats all setups in blocks", hint="give --blocks")
-    _check_verdict(setups, options)
     seed = secrets.randbits(32) if options.order_seed is None else options.order_seed
     plan = series_plan(setups, replace(command, operations=operations), options)
     for setup in setups:
@@ -114,9 +113,7 @@ def followed(
     cancels: bool,
     wait: float | None = None,
 ) -> ExitCode:
-    """Follow the job of a series to its end, and show what it measured. Raises SiteError where the engine is
-    lost.
-    """
+    """Follow a series' job to its end and show what it measured. Raises SiteError for a lost engine."""
     try:
         series = follow_series(folder, err, cancels=cancels, wait=wait)
     except SiteError as error:
@@ -165,15 +162,6 @@ def _placed(launch: LaunchSettings) -> LaunchSettings:
     return launch
 
 
-def _check_verdict(setups: Sequence[Setup], options: CompareSettings) -> None:
-    """What is asked of the verdicts: told before hours of launches, not after them. Raises UsageError."""
-    if options.save_env and not os.access(options.save_env.parent, os.W_OK):
-        raise UsageError(f"cannot write {options.save_env}", hint="name a file that you can write")
-    names = [setup.name for setup in setups]
-    if options.export_setup and options.export_setup not in names:
-        raise UsageError(f"no setup {options.export_setup!r}", hint=f"use one of: {', '.join(names)}")
-
-
 def _setups(path: Path, options: CompareSettings) -> tuple[Setup, ...]:
     setups = resolve(read_setups(path))
     if options.baseline:
@@ -188,6 +176,12 @@ def _setups(path: Path, options: CompareSettings) -> tuple[Setup, ...]:
         setups = one_at_a_time(setups)
     if len(setups) < 2:
         raise UsageError(f"{path} has only one setup", hint="add one to compare it with")
+    # What is asked of the verdicts is refused before hours of launches, not after them.
+    if options.save_env and not os.access(options.save_env.parent, os.W_OK):
+        raise UsageError(f"cannot write {options.save_env}", hint="name a file that you can write")
+    if options.export_setup and options.export_setup not in (setup.name for setup in setups):
+        hint = f"use one of: {', '.join(setup.name for setup in setups)}"
+        raise UsageError(f"no setup {options.export_setup!r}", hint=hint)
     return setups
 
 
@@ -212,7 +206,16 @@ def _check_flags(setup: Setup, operations: tuple[str, ...], settings: RunSetting
 
 def _print_dry_run(plan: SeriesPlan, count: int, seed: int, job: tuple[JobRequest, Command] | None) -> None:
     for setup in plan.setups:
-        _print_setup(setup, plan)
+        # What stands behind the folders on other hosts is known there alone.
+        inherited = os.environ if plan.launch.on is None else dict.fromkeys(setup.prepend, "...")
+        print(f"# setup {setup.name}" + (f", extends {', '.join(setup.lineage)}" if setup.lineage else ""))
+        for name in setup.unset:
+            print(f"unset {name}")
+        for name, value in variables(setup, inherited).items():
+            over = f"  # --env has {plan.environ[name]}" if name in plan.environ else ""
+            print(f"{name}={value}{over}")
+        for typed in flags_typed(setup):
+            print(f"# flag {typed}")
     names = [setup.name for setup in plan.setups]
     launches = count * len(names) * len(plan.counts)
     print(f"# {launches} launches in {count} blocks, order seed {seed}")
@@ -226,16 +229,3 @@ def _print_dry_run(plan: SeriesPlan, count: int, seed: int, job: tuple[JobReques
         print(f"# a launch of {names[0]} in it:", *shlex.join(launch.argv).splitlines(), sep="\n# ")
     for number, order in enumerate(blocks(names, count, seed), 1):
         print(f"# block {number}: {', '.join(order)}")
-
-
-def _print_setup(setup: Setup, plan: SeriesPlan) -> None:
-    # What stands behind the folders on other hosts is known there alone.
-    inherited = os.environ if plan.launch.on is None else dict.fromkeys(setup.prepend, "...")
-    print(f"# setup {setup.name}" + (f", extends {', '.join(setup.lineage)}" if setup.lineage else ""))
-    for name in setup.unset:
-        print(f"unset {name}")
-    for name, value in variables(setup, inherited).items():
-        over = f"  # --env has {plan.environ[name]}" if name in plan.environ else ""
-        print(f"{name}={value}{over}")
-    for typed in flags_typed(setup):
-        print(f"# flag {typed}")

@@ -73,12 +73,19 @@ def read_survey(nccl: str | None) -> Survey:
     """Ask all probes. Loads libnccl where a GPU is visible, and libmpi for its version; starts neither."""
     host = read_host()
     backends = backend_status(nccl)
+    # Libraries that asking has loaded (driver, NVML, NCCL), and the MPI library that mpi4py would take.
+    found = {library.path: library for library in mapped_libraries()}
+    library = find_mpi(os.environ).library
+    if library is not None and library.path:
+        text = library_version_text(Path(library.path))
+        version = loaded_library(text).version if text else ""
+        found[library.path] = library_info(library.path, version=version)
     return Survey(
         choice=_choice(nccl),
         backends=backends,
         gpus=read_gpus(),
         nics=read_nics(),
-        libraries=_libraries(),
+        libraries=tuple(found[path] for path in sorted(found)),
         host=host,
         memory=available_memory_bytes(host.memory),
     )
@@ -106,17 +113,6 @@ def _choice(nccl: str | None) -> RunDefaults:
         return RunDefaults(problem=error.message, hint=error.hint)
 
 
-def _libraries() -> tuple[LibraryInfo, ...]:
-    """Those that asking has loaded (driver, NVML, NCCL), and the MPI library that mpi4py would take."""
-    found = {library.path: library for library in mapped_libraries()}
-    library = find_mpi(os.environ).library
-    if library is not None and library.path:
-        text = library_version_text(Path(library.path))
-        version = loaded_library(text).version if text else ""
-        found[library.path] = library_info(library.path, version=version)
-    return tuple(found[path] for path in sorted(found))
-
-
 def sections(survey: Survey) -> tuple[Section, ...]:
     """The survey in the order in which a reader asks: what runs, why not, on what."""
     return (
@@ -136,7 +132,15 @@ def sections(survey: Survey) -> tuple[Section, ...]:
         Section(
             "libraries",
             ("library", "version", "build id", "path"),
-            tuple(_library(library) for library in survey.libraries),
+            tuple(
+                (
+                    each.soname or each.path.rpartition("/")[2],
+                    each.version or "unknown",
+                    each.build_id[:_BUILD_ID_DIGITS] or "none",
+                    each.path,
+                )
+                for each in survey.libraries
+            ),
         ),
         Section("host", ("", ""), tuple(_host(survey.host, survey.memory))),
     )
@@ -167,18 +171,9 @@ def _gpu(gpu: Gpu) -> tuple[str, ...]:
     active = sum(link.active for link in gpu.nvlinks)
     speed = f" x {gpu.nvlink_gb_per_s:g} GB/s" if gpu.nvlink_gb_per_s else ""
     links = f"{active} of {len(gpu.nvlinks)}{speed}" if gpu.nvlinks else "none"
-    major, minor = gpu.compute_capability
-    memory = format_approximate_size(gpu.memory_bytes)
-    return (
-        str(gpu.ordinal),
-        gpu.name,
-        memory,
-        f"{major}.{minor}",
-        gpu.pci,
-        _numa(gpu.numa_node),
-        links,
-        gpu.uuid,
-    )
+    capability = ".".join(map(str, gpu.compute_capability))
+    memory, numa = format_approximate_size(gpu.memory_bytes), _numa(gpu.numa_node)
+    return str(gpu.ordinal), gpu.name, memory, capability, gpu.pci, numa, links, gpu.uuid
 
 
 def _nics(nics: Nics) -> Iterator[tuple[str, ...]]:
@@ -196,11 +191,6 @@ def _nics(nics: Nics) -> Iterator[tuple[str, ...]]:
         rate = f"{link.speed_gbit_per_s:g} Gbit/s" if link.speed_gbit_per_s else "unknown"
         kind = "ethernet" if link.pci else "virtual"
         yield link.name, kind, link.state, rate, link.driver, _numa(link.numa_node), ""
-
-
-def _library(library: LibraryInfo) -> tuple[str, ...]:
-    name = library.soname or library.path.rpartition("/")[2]
-    return name, library.version or "unknown", library.build_id[:_BUILD_ID_DIGITS] or "none", library.path
 
 
 def _host(host: Host, memory: AvailableMemory) -> Iterator[tuple[str, ...]]:

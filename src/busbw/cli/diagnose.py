@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -126,7 +126,12 @@ def _wires(record: RunRecord, machine: str, nodes: int) -> Wires:
     wires = wires_of(record.machine, byte_paths(record))
     if wires.network_gb_per_s is not None or nodes == 1:
         return wires
-    for name, node in _preset_nodes(record, machine):
+    from busbw.plan.presets import preset
+
+    places, files = record.world.places if record.world is not None else (), user_files()
+    products = {machine, *(place.product for place in places)} - {""}
+    for name in (each for each in preset.names(files) if each.rpartition("/")[2] in products):
+        node = preset.read_preset(name, files).body.get("node", {})
         if node.get("node_gbit_per_s"):
             return replace(
                 wires_of_node(node, name),
@@ -134,13 +139,3 @@ def _wires(record: RunRecord, machine: str, nodes: int) -> Wires:
                 pcie_gb_per_s=wires.pcie_gb_per_s,
             )
     return wires
-
-
-def _preset_nodes(record: RunRecord, machine: str) -> Iterator[tuple[str, Mapping[str, object]]]:
-    from busbw.plan.presets import preset
-
-    places = record.world.places if record.world is not None else ()
-    products = {machine, *(place.product for place in places)} - {""}
-    for name in preset.names(user_files()):
-        if name.rpartition("/")[2] in products:
-            yield name, preset.read_preset(name, user_files()).body.get("node", {})

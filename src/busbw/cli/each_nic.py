@@ -84,7 +84,10 @@ def hunt_each(own: HuntSettings, ranks: HuntRanks, launch: LaunchSettings, argv:
             break
     if not settings.dry_run:
         _tell(done, settings.format)
-    return _worst([each.hunted.code for each in done])
+    # A hunt that failed, else a slow part, else one that could not decide.
+    order = (ExitCode.OK, ExitCode.UNDECIDED, ExitCode.BAD_VERDICT)
+    codes = [each.hunted.code for each in done]
+    return max(codes, key=lambda code: order.index(code) if code in order else int(code))
 
 
 def _refuse(text: str, launch: LaunchSettings) -> None:
@@ -97,16 +100,12 @@ def _refuse(text: str, launch: LaunchSettings) -> None:
                 f"{flag} starts ranks once per NIC, but {identity.launcher} already started these",
                 hint="start the launcher once per NIC, with the variables of that NIC",
             )
-        raise UsageError(
-            f"{flag}: ranks on one host do not use a NIC",
-            hint="test several hosts: add --on hosts --hosts a,b,c,d",
-        )
+        hint = "test several hosts: add --on hosts --hosts a,b,c,d"
+        raise UsageError(f"{flag}: ranks on one host do not use a NIC", hint=hint)
     hosts = len({place.host for place in read_places(launch)}) if launch.hosts or launch.hostfile else 0
     if launch.nodes == "1" or hosts == 1:
-        raise UsageError(
-            f"{flag}: ranks on one host do not use a NIC",
-            hint="give four hosts or more; fewer cannot show which one is slow",
-        )
+        hint = "give four hosts or more; fewer cannot show which one is slow"
+        raise UsageError(f"{flag}: ranks on one host do not use a NIC", hint=hint)
     if launch.detach:
         raise UsageError(
             f"{flag} cannot run detached: it starts one hunt after another", hint="leave --detach out"
@@ -129,12 +128,6 @@ def _tell(done: list[_ByNic], format_name: str) -> None:
     rows = [("NIC", "verdict", "who"), *((each.nic, each.verdict, each.who) for each in done)]
     with nullcontext() if format_name == "table" else redirect_stdout(sys.stderr):
         print_lines(f"# {line}" for line in aligned(rows))
-
-
-def _worst(codes: list[ExitCode]) -> ExitCode:
-    """A hunt that failed, else a slow part, else one that could not decide."""
-    order = (ExitCode.OK, ExitCode.UNDECIDED, ExitCode.BAD_VERDICT)
-    return max(codes, key=lambda code: order.index(code) if code in order else int(code))
 
 
 # ---- the variables that confine a library to one NIC of every host: a row for each library -------------

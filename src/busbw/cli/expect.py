@@ -216,7 +216,12 @@ def _save(name: str, records: Sequence[RunRecord], *, replace: bool) -> None:
     """Raises UsageError where the records are not launches of one thing, or the name is taken."""
     if load.is_saved(name, environ_home()) and not replace:
         raise UsageError(f"a reference named {name} exists", hint=_REPLACE_HINT)
-    foreign = _foreign(records)
+    # Operations that no reference can be of, with a note of each.
+    foreign = {
+        operation: f"{operation} is left out: busbw has no such operation"
+        for operation in sorted({case.collective for record in records for case in record.plan.cases})
+        if known_collective(operation) is None
+    }
     of = [{case.collective for case in record.plan.cases} or {"none"} for record in records]
     records = [each for each, own in zip(records, of, strict=True) if not own <= foreign.keys()] or records
     refuse_several_kinds(name, records)
@@ -228,7 +233,13 @@ def _save(name: str, records: Sequence[RunRecord], *, replace: bool) -> None:
     path = load.save(tuple(made), name, environ_home())
     launches = max(reference.launches for reference in made)
     print(f"saved {', '.join(reference.name for reference in made)} ({launches} launches) in {path}")
-    for note in (*lacks, *make_arm(name, records).merged, *foreign.values(), *_save_notes(made)):
+    notes = [*lacks, *make_arm(name, records).merged, *foreign.values()]
+    points = [point for reference in made for point in reference.points]
+    if alone := sum(len(point.times_us) < 2 for point in points):
+        why = f"one launch does not show how launches differ ({alone} of {len(points)} points)"
+        less = f"a run may be {ONE_LAUNCH_TOLERANCE:.0%} below it; `busbw run --launches 10` shows it"
+        notes.append(f"{why}: {less}")
+    for note in notes:
         print(f"note: {note}", file=sys.stderr)
 
 
@@ -244,16 +255,6 @@ def _lacks(name: str, records: Sequence[RunRecord]) -> list[str]:
     return [*arm.lacking, *(ended or failed)]
 
 
-def _foreign(records: Sequence[RunRecord]) -> dict[str, str]:
-    """Operations that no reference can be of, with a note of each."""
-    found = {case.collective for record in records for case in record.plan.cases}
-    return {
-        operation: f"{operation} is left out: busbw has no such operation"
-        for operation in sorted(found)
-        if known_collective(operation) is None
-    }
-
-
 def _refuse_uneven(name: str, made: Sequence[Reference], lacks: Sequence[str]) -> None:
     """Points of fewer launches, since some died, would be taken for as good as the others."""
     for reference in made:
@@ -263,13 +264,3 @@ def _refuse_uneven(name: str, made: Sequence[Reference], lacks: Sequence[str]) -
                 f"{name} would mix points from {min(counts)} and {max(counts)} launches: {lacks[0]}",
                 hint="leave out runs that died or lost rows, or measure them again",
             )
-
-
-def _save_notes(made: Sequence[Reference]) -> list[str]:
-    """What is better known before a run is held against it."""
-    points = [point for reference in made for point in reference.points]
-    alone = sum(len(point.times_us) < 2 for point in points)
-    if not alone:
-        return []
-    why = f"one launch does not show how launches differ ({alone} of {len(points)} points)"
-    return [f"{why}: a run may be {ONE_LAUNCH_TOLERANCE:.0%} below it; `busbw run --launches 10` shows it"]

@@ -95,9 +95,7 @@ def _look(places: Places, pid: int, wait_s: float) -> HangAnswer:
 
 
 def _merged(answers: Sequence[str], pid: int) -> JobSeen | None:
-    """The communicators of all answers, of several jobs perhaps; where a process is named, of those answers
-    that know it.
-    """
+    """The communicators of all answers; where a process is named, of those that know it."""
     jobs = []
     for text in answers:
         with contextlib.suppress(UndecidedError):

@@ -60,18 +60,24 @@ _MOST_NAMES: Final = 32  # columns of a flag's names and value; longer ones wrap
 
 
 def page(chain: Sequence[str], command: App, *, whole: bool) -> RenderableType:
-    """The help of a command; ``chain`` are the words that name it, without ``busbw``. ``whole``: with all of
-    its flags.
-    """
+    """A command's help; ``chain`` are the words that name it, behind ``busbw``; ``whole``: with all flags."""
     name = " ".join(("busbw", *chain))
     collection = command.assemble_argument_collection(parse_docstring=True) if command.default_command else ()
     arguments = [each for each in collection if each.show]
     flags = [each for each in arguments if each.names[0].startswith("-")]
     words = [each for each in arguments if not each.names[0].startswith("-")]
-    groups = _command_groups(command)
-    usage = " ".join(
-        (name, *map(_usage, words), *(["COMMAND"] if groups else []), *(["[FLAGS]"] if flags else []))
-    )
+    own = [each for each in command if not each.startswith("-")]
+    # Titles and their commands, with the first line of each one's help.
+    groups = [
+        (title, [(each, command[each].help.partition("\n")[0]) for each in names.split() if each in own])
+        for title, names in (COMMANDS if "run" in own else {"Commands": " ".join(own)}).items()
+        if own
+    ]
+    usage = name
+    for each in words:
+        text = each.names[0].upper() + ("..." if get_origin(each.hint) is tuple else "")
+        usage += f" {text}" if each.required else f" [{text}]"
+    usage += (" COMMAND" if groups else "") + (" [FLAGS]" if flags else "")
     shown = flags if whole else first_flags(chain, flags)
     return Lines(
         Text.assemble((f"Usage: {usage}", "bold")),
@@ -90,22 +96,6 @@ def first_flags(chain: Sequence[str], flags: Sequence[Argument]) -> list[Argumen
         return list(flags)
     by_name = {name: flag for flag in flags for name in flag.names}
     return [by_name[name] for name in first.split()]
-
-
-def _command_groups(command: App) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Titles and their commands, with the first line of each one's help."""
-    own = [name for name in command if not name.startswith("-")]
-    groups = COMMANDS if "run" in own else {"Commands": " ".join(own)}
-    return [
-        (title, [(name, command[name].help.partition("\n")[0]) for name in names.split() if name in own])
-        for title, names in groups.items()
-        if own
-    ]
-
-
-def _usage(word: Argument) -> str:
-    text = word.names[0].upper() + ("..." if get_origin(word.hint) is tuple else "")
-    return text if word.required else f"[{text}]"
 
 
 def _flag_sections(name: str, shown: Sequence[Argument], count: int) -> Iterator[RenderableType]:

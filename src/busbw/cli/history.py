@@ -45,7 +45,13 @@ def history(words: Sequence[str], settings: HistorySettings) -> ExitCode:
 
     told = kept.reading(environ_home(), read)
     if not told:
-        _print_none(operations, chosen, settings)
+        for name in chosen.names:  # what no run is called, and is nearly an operation
+            if nearest(name, _OPERATIONS):
+                raise UnknownWord(f"unknown operation {name!r}", name, _OPERATIONS)
+        size = f" of {format_flag_size(settings.size)}" if settings.size is not None else ""
+        what = f"{', '.join(sorted(operations)) or 'any operation'}{size}"
+        none = f"no launch of {what} fits in {environ_home()}; `busbw history` shows all series"
+        print(none, file=sys.stderr)
         return ExitCode.OK
     width, unicode = columns(_WIDTH), has_unicode(sys.stdout)
     show(
@@ -61,22 +67,18 @@ def history(words: Sequence[str], settings: HistorySettings) -> ExitCode:
     return ExitCode.OK
 
 
-def _print_none(operations: set[str], chosen: Selection, settings: HistorySettings) -> None:
-    """Raises UnknownWord for what no run is called, and is nearly an operation."""
-    for name in chosen.names:
-        if nearest(name, _OPERATIONS):
-            raise UnknownWord(f"unknown operation {name!r}", name, _OPERATIONS)
-    size = f" of {format_flag_size(settings.size)}" if settings.size is not None else ""
-    what = f"{', '.join(sorted(operations)) or 'any operation'}{size}"
-    none = f"no launch of {what} fits in {environ_home()}; `busbw history` shows all series"
-    print(none, file=sys.stderr)
-
-
 def _told(
     index: Index, operations: set[str], settings: HistorySettings, chosen: Selection, *, whole: bool
 ) -> Iterator[Told]:
     """The series that fit, those of the newest testbed first. ``whole``: with all of their points."""
-    fitting = _fitting(index, chosen)
+    fitting: Mapping[int, Launch] | None = None  # all
+    if chosen != Selection():
+        fitting = {
+            number: launch
+            for number, launch in index.launches().items()
+            if chosen.fits_folder(launch.run.partition("/")[0], datetime.fromisoformat(launch.ended))
+            and chosen.fits_record(launch.tags, launch.hosts, launch.version)
+        }
     newest = index.testbeds()
     for testbed in newest if whole else newest[: settings.limit]:  # each has a line at least
         for series in index.series(testbed):
@@ -86,18 +88,6 @@ def _told(
                 told = _series(index, series, fitting, whole=whole)
                 if told is not None:
                     yield told
-
-
-def _fitting(index: Index, chosen: Selection) -> Mapping[int, Launch] | None:
-    """The launches that a selection means; None where it means all."""
-    if chosen == Selection():
-        return None
-    return {
-        number: launch
-        for number, launch in index.launches().items()
-        if chosen.fits_folder(launch.run.partition("/")[0], datetime.fromisoformat(launch.ended))
-        and chosen.fits_record(launch.tags, launch.hosts, launch.version)
-    }
 
 
 def _series(
@@ -139,9 +129,7 @@ def history_of(record: RunRecord) -> tuple[Told, ...]:
 
 
 def say(run: str, word: str, why: str) -> ExitCode:
-    """Keep that the user ``accepted`` or ``excluded`` a run, and why; an empty ``why`` takes it back. Raises
-    UsageError.
-    """
+    """Keep that and why a run is ``accepted`` or ``excluded``; empty takes it back. Raises UsageError."""
     folder = started_folder(run)
     said = {**kept.read_said(folder), word: why}
     try:

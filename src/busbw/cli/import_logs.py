@@ -18,8 +18,6 @@ from busbw.report.progress import progress
 from busbw.units import counted, format_size
 
 if TYPE_CHECKING:
-    import re
-
     from busbw.foreign.logs.assemble import Origin
     from busbw.foreign.logs.table import Table
     from busbw.foreign.read_any import Reading
@@ -50,8 +48,23 @@ def import_logs(paths: tuple[str, ...], settings: ImportSettings) -> ExitCode:
 
     Raises UsageError where nothing was found to import.
     """
-    outcome = import_tables(paths, settings, say=lambda line: print_lines([line]), refuse=_print_error)
-    _print_end(outcome, settings)
+
+    def refuse(error: BusbwError, where: str) -> None:
+        print(_printable(f"error: {where}{error.message}"), f"hint: {error.hint}", sep="\n", file=sys.stderr)
+
+    outcome = import_tables(paths, settings, say=lambda line: print_lines([line]), refuse=refuse)
+    counts = {
+        "to import" if settings.dry_run else "imported": outcome.imported,
+        "undecided": outcome.undecided,
+        "without a results table": outcome.skipped,
+        "not read": outcome.unread,
+        "findings": outcome.findings,
+    }
+    shown = [
+        f"{n} {what}" for what, n in counts.items() if n or what in ("to import", "imported", "findings")
+    ]
+    where = "" if settings.dry_run or not outcome.imported else f" saved in {environ_home()}"
+    print_lines([f"# {', '.join(shown)}{where}"])
     if outcome.unread:
         return ExitCode.USAGE
     return ExitCode.UNDECIDED if outcome.undecided else ExitCode.OK
@@ -65,14 +78,18 @@ def import_tables(
     refuse: Callable[[BusbwError, str], None],
 ) -> Outcome:
     """Import every table of every log. Raises UsageError where there is none, and what ``refuse`` raises."""
-    from busbw.foreign.logs.labels import DEFAULTS, compile_pattern
+    from busbw.foreign.logs.labels import DEFAULTS, NUMBERS, compile_pattern
+    from busbw.foreign.logs.labels import labels as read_labels
     from busbw.foreign.logs.operations import operation
     from busbw.foreign.read_any import UnreadableError
 
     _check_words(paths, settings)
     settings = replace(settings, op=operation(settings.op) or settings.op)
     patterns = (compile_pattern(settings.labels),) if settings.labels else DEFAULTS
-    numbers = _table_numbers(settings.table)
+    words = [word.strip() for word in settings.table.split(",") if word.strip()]
+    if not all(word.isdecimal() and int(word) for word in words):
+        raise UsageError(f"not table numbers: {settings.table!r}", hint="write --table 2, or --table 1,3")
+    numbers = frozenset(map(int, words))
     outcome = Outcome(say, refuse)
     say(_COLUMNS.format("run", "tool", "operation", "ranks", "cases", "sizes", "from").rstrip())
     logs = list(_logs(paths))
@@ -81,7 +98,11 @@ def import_tables(
             step(done, _printable(str(path)))
             try:
                 reading = _read(path, settings)
-                labels = _path_labels(reading.origin.path, patterns)
+                labels = read_labels(reading.origin.path, patterns)
+                for name in NUMBERS & set(labels):
+                    if not labels[name].isdecimal():
+                        where = f"{name} is {labels[name]!r} in {reading.origin.path}"
+                        raise UsageError(where, hint="change --labels")
                 _import_log(reading, explicit, labels, numbers, settings, outcome)
             except UnreadableError as error:
                 outcome.unread += 1
@@ -113,23 +134,6 @@ def _check_words(paths: tuple[str, ...], settings: ImportSettings) -> None:
         raise UsageError(f"there is no file {paths[0]}", hint="give logs, or folders of logs")
 
 
-def _table_numbers(text: str) -> frozenset[int]:
-    words = [word.strip() for word in text.split(",") if word.strip()]
-    if not all(word.isdecimal() and int(word) for word in words):
-        raise UsageError(f"not table numbers: {text!r}", hint="write --table 2, or --table 1,3")
-    return frozenset(map(int, words))
-
-
-def _given_labels(settings: ImportSettings) -> dict[str, str]:
-    labels = {
-        "setup": settings.setup,
-        "nodes": "" if settings.nodes is None else str(settings.nodes),
-        "system": settings.system,
-        "version": settings.library_version,
-    }
-    return {name: value for name, value in labels.items() if value}
-
-
 def _logs(paths: tuple[str, ...]) -> Iterator[tuple[Path | str, bool]]:
     """Every log, and whether the user named the file itself."""
     from busbw.foreign.read_any import log_files
@@ -158,51 +162,31 @@ def _import_log(
     settings: ImportSettings,
     outcome: Outcome,
 ) -> None:
+    from busbw.foreign.logs.labels import environment_beside
+
     if not numbers or not reading.tables:
         reading = reading.with_all_findings(labels.get("test", ""))
-    origin = _origin(reading, labels)
+    origin = replace(reading.origin, labels=labels)
+    if not origin.environment and labels.get("setup"):  # the environment that stands beside the log
+        environment, names = environment_beside(Path(origin.path), labels["setup"])
+        origin = replace(origin, environment=environment, environment_from=f"also read: {names}")
     wanted = [number for number in range(1, len(reading.tables) + 1) if not numbers or number in numbers]
     for number in wanted:
         _import_table(reading.tables[number - 1], replace(origin, table=number), settings, outcome)
     for finding in reading.findings:
-        _note_finding(outcome, origin.path, finding)
+        _note(outcome, origin.path, finding)
     if wanted:
         return
     outcome.skipped += 1
-    why = _why_none(reading)
+    why = reading.no_text
+    if not why and reading.is_log and reading.origin.last_words:
+        why = f"its last line: {reading.origin.last_words}"
     if reading.tables:
         why = f"it has {counted(len(reading.tables), 'table')}, but --table is {settings.table}"
     if explicit:
         outcome.why = f": {why}" if why else ""
-        _note(outcome, f"{origin.path}: no results table{outcome.why}")
-
-
-def _why_none(reading: Reading) -> str:
-    """Why a file has no table, where it says that."""
-    if reading.no_text or not (reading.is_log and reading.origin.last_words):
-        return reading.no_text
-    return f"its last line: {reading.origin.last_words}"
-
-
-def _path_labels(path: str, patterns: tuple[re.Pattern[str], ...]) -> dict[str, str]:
-    from busbw.foreign.logs.labels import NUMBERS, labels
-
-    found = labels(path, patterns)
-    for name in NUMBERS & set(found):
-        if not found[name].isdecimal():
-            raise UsageError(f"{name} is {found[name]!r} in {path}", hint="change --labels")
-    return found
-
-
-def _origin(reading: Reading, labels: dict[str, str]) -> Origin:
-    """Where the tables of a log were found, with the environment that stands beside it."""
-    from busbw.foreign.logs.labels import environment_beside
-
-    origin = replace(reading.origin, labels=labels)
-    if origin.environment or not labels.get("setup"):
-        return origin
-    environment, names = environment_beside(Path(origin.path), labels["setup"])
-    return replace(origin, environment=environment, environment_from=f"also read: {names}")
+        outcome.findings += 1
+        outcome.say(f"#   {_printable(f'{origin.path}: no results table{outcome.why}')}")
 
 
 def _import_table(table: Table, origin: Origin, settings: ImportSettings, outcome: Outcome) -> None:
@@ -210,13 +194,16 @@ def _import_table(table: Table, origin: Origin, settings: ImportSettings, outcom
     from busbw.foreign.logs.check import check
     from busbw.foreign.logs.decide import Given
 
+    said = {"setup": settings.setup, "nodes": str(settings.nodes or ""), "system": settings.system}
+    said["version"] = settings.library_version
+    labels = {name: value for name, value in said.items() if value}
     try:
-        record = assemble(table, origin, Given(settings.op, settings.ranks, _given_labels(settings)), "")
+        record = assemble(table, origin, Given(settings.op, settings.ranks, labels), "")
     except BusbwError as error:
         outcome.undecided += 1
         outcome.refuse(error, f"{origin.path}: table {origin.table}: ")
         for finding in check(table).table.findings:
-            _note_finding(outcome, origin.path, finding)
+            _note(outcome, origin.path, finding)
         return
     outcome.imported += 1
     if not settings.dry_run:
@@ -225,7 +212,7 @@ def _import_table(table: Table, origin: Origin, settings: ImportSettings, outcom
     outcome.say(_printable(_line(record, run_id)))
     assert record.source is not None
     for finding in record.source.findings:
-        _note_finding(outcome, origin.path, finding)
+        _note(outcome, origin.path, finding)
 
 
 def _store(record: RunRecord, settings: ImportSettings, number: int) -> Path:
@@ -272,19 +259,10 @@ def _line(record: RunRecord, run_id: str) -> str:
     )
 
 
-def _print_error(error: BusbwError, where: str) -> None:
-    print(_printable(f"error: {where}{error.message}"), file=sys.stderr)
-    print(f"hint: {error.hint}", file=sys.stderr)
-
-
-def _note_finding(outcome: Outcome, path: str, finding: ImportFinding) -> None:
+def _note(outcome: Outcome, path: str, finding: ImportFinding) -> None:
     where = f"{path}:{finding.line}" if finding.line else path
-    _note(outcome, f"{where}: {finding.kind}: {finding.text}")
-
-
-def _note(outcome: Outcome, text: str) -> None:
     outcome.findings += 1
-    outcome.say(f"#   {_printable(text)}")
+    outcome.say(f"#   {_printable(f'{where}: {finding.kind}: {finding.text}')}")
 
 
 def _printable(text: str) -> str:
@@ -292,16 +270,3 @@ def _printable(text: str) -> str:
     from busbw.foreign.logs.lines import plain
 
     return plain(text)
-
-
-def _print_end(outcome: Outcome, settings: ImportSettings) -> None:
-    words = [f"{outcome.imported} imported" if not settings.dry_run else f"{outcome.imported} to import"]
-    if outcome.undecided:
-        words.append(f"{outcome.undecided} undecided")
-    if outcome.skipped:
-        words.append(f"{outcome.skipped} without a results table")
-    if outcome.unread:
-        words.append(f"{outcome.unread} not read")
-    words.append(f"{outcome.findings} findings")
-    where = "" if settings.dry_run or not outcome.imported else f" saved in {os.fspath(environ_home())}"
-    print_lines([f"# {', '.join(words)}{where}"])

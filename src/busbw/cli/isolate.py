@@ -11,8 +11,8 @@ from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
 from typing import Final, TextIO
 
+from busbw.cli.app import RunCommand
 from busbw.cli.run import run, starts_ranks
-from busbw.cli.run_command import RunCommand
 from busbw.errors import ExitCode, SiteError
 from busbw.launch.hosts.list import read_places
 from busbw.launch.settle import split_words
@@ -72,9 +72,7 @@ def last_document(target: TextIO) -> Iterator[Callable[[], TextIO]]:
 
 @dataclass(frozen=True)
 class Hunted:
-    """A hunt that is over: its exit code, its last launch with those who were lost before it, and what that
-    said.
-    """
+    """A hunt that is over: its exit code, its last launch with who was lost before, and what that said."""
 
     code: ExitCode
     last: RunCommand
@@ -130,9 +128,7 @@ def _without(command: RunCommand, heard: list[Event], host: str, why: str) -> Ru
 
 
 def _without_rank(command: RunCommand, heard: list[Event], host: str, why: str) -> RunCommand | None:
-    """One rank of this host fewer; on GPUs that of the rank is left out. Where ranks had not met, what ended
-    one may end any.
-    """
+    """One rank of this host fewer, and its GPU. Where ranks had not met, what ended one may end any."""
     header = next((item for item in heard if item["event"] == EventKind.HEADER), None)
     rank = next((item["rank"] for item in reversed(heard) if item["event"] == EventKind.ERROR), None)
     ranks = int(header["world"]["size"]) if header is not None else 0
@@ -153,9 +149,7 @@ def _without_rank(command: RunCommand, heard: list[Event], host: str, why: str) 
 
 
 def lost_host(heard: list[Event]) -> tuple[str, str]:
-    """The host on which a rank died or hung, as the run's own judgement names it, and its words; empty where
-    none is named.
-    """
+    """Where a rank died or hung, as the run itself judged, and its words; empty where none is named."""
     errors = [item for item in heard if item["event"] == EventKind.ERROR and item["host"]]
     return (str(errors[-1]["host"]), str(errors[-1]["message"])) if errors else ("", "")
 
@@ -175,7 +169,12 @@ def without_host(launch: LaunchSettings, host: str, node: str) -> LaunchSettings
     left, and where hosts cannot be chosen from here: other engines, an allocation that is there already.
     """
     if launch.on == "hosts":
-        return _other_hosts(launch, host)
+        places = read_places(launch) if launch.hosts or launch.hostfile else ()
+        left = [place for place in places if place.name != host]
+        if len(left) == len(places) or len(left) < 2:
+            return None
+        hosts = (place.host if place.slots is None else f"{place.host}:{place.slots}" for place in left)
+        return replace(launch, hosts=",".join(hosts), hostfile=None, nodes="")
     if not launch.nodes.isdecimal() or int(launch.nodes) <= 2 or launch.job_id:
         return None
     fewer = replace(launch, nodes=str(int(launch.nodes) - 1))
@@ -200,14 +199,3 @@ def without_gpu(
         return None
     left = ",".join(word for at, word in enumerate(words) if at != rank)
     return replace(launch, env=(*launch.env, f"{VISIBLE}={left}")), words[rank]
-
-
-def _other_hosts(launch: LaunchSettings, host: str) -> LaunchSettings | None:
-    if not (launch.hosts or launch.hostfile):
-        return None
-    places = read_places(launch)
-    left = [place for place in places if place.name != host]
-    if len(left) == len(places) or len(left) < 2:
-        return None
-    words = (place.host if place.slots is None else f"{place.host}:{place.slots}" for place in left)
-    return replace(launch, hosts=",".join(words), hostfile=None, nodes="")

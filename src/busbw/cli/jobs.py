@@ -42,9 +42,7 @@ _CSV_COLUMNS = {
 
 @dataclass(frozen=True)
 class _Row:
-    """One job: its run, its handle (None where its file was damaged), the engine's word on it, and whether
-    its record is home.
-    """
+    """One job: run, handle (None where damaged), the engine's word on it, and whether its record is home."""
 
     folder: Path
     handle: Handle | None
@@ -187,21 +185,16 @@ def cancel(run: str, *, now: bool) -> ExitCode:
         _bring(folder, ends=True, now=now)
     else:
         follow.cancel(folder, now=now)
-        if engine.asks and not (now or is_followed) and not _see_end(folder):
-            print("stopped waiting before the job ended; --now does not wait", file=sys.stderr)
-            return ExitCode.INTERRUPTED
+        if engine.asks and not (now or is_followed):  # follow it: that kills it where it does not end
+            try:
+                _bring(folder)
+                if not _is_home(folder):
+                    print("stopped waiting before the job ended; --now does not wait", file=sys.stderr)
+                    return ExitCode.INTERRUPTED
+            except NotHome as error:  # it has ended, and attach can bring what it printed
+                print(f"note: {error.message}\nhint: {error.hint}", file=sys.stderr)
     print(f"cancelled {handle.engine} job {handle.id}", file=sys.stderr)
     return ExitCode.OK
-
-
-def _see_end(folder: Path) -> bool:
-    """Follow a job that was asked to end, which kills it where it does not. False where the user left."""
-    try:
-        _bring(folder)
-    except NotHome as error:  # it has ended, and attach can bring what it printed
-        print(f"note: {error.message}\nhint: {error.hint}", file=sys.stderr)
-        return True
-    return _is_home(folder)
 
 
 def _bring(folder: Path, *, ends: bool = False, now: bool = False) -> None:

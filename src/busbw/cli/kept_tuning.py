@@ -16,8 +16,6 @@ from busbw.plan.flags.tune import TuneSettings
 from busbw.record.checked import checked
 from busbw.record.folder import LAST, TUNING_FILE, environ_home, find_run
 from busbw.record.json_text import json_mapping
-from busbw.report import tune as report
-from busbw.report.console import print_lines
 
 _HINT: Final = "name a run of `busbw tune`"
 
@@ -33,11 +31,6 @@ def read_tuning(folder: Path) -> Tuning:
         raise UsageError(f"{folder.name} is no tuning", hint=_HINT)
     path = folder / TUNING_FILE
     return checked(Tuning, json_mapping(read_input(path, _HINT), str(path), _HINT), str(path), _HINT)
-
-
-def show_tuning(folder: Path, name: str) -> None:
-    """Print a tuning as it ended."""
-    print_lines(report.lines(read_tuning(folder), name))
 
 
 def emit(words: tuple[str, ...], own: TuneSettings) -> ExitCode:

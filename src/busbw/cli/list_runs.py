@@ -45,7 +45,15 @@ def list_runs(words: Sequence[str], format_name: str, settings: ListSettings) ->
         if (name := settings.operation) and name not in known:
             raise UnknownWord(f"unknown operation {name!r}", name, known)
         fitting = [row for row in every if chosen.fits_record(row.tags, row.hosts, row.version)]
-        fitting = [row for row in fitting if _fits(row, settings)]
+        if name:
+            fitting = [row for row in fitting if name in (row.kind, *row.operations)]
+        if status := settings.status:
+            is_wrong = status == "wrong"
+            fitting = [
+                row
+                for row in fitting
+                if row.status == status or (is_wrong and row.verdict.startswith("WRONG"))
+            ]
         rows, more = fitting[: settings.limit], len(fitting) - settings.limit
     else:  # only those that are shown are read
         rows, more = list(_rows(named[: settings.limit], found)), len(named) - settings.limit
@@ -83,13 +91,6 @@ def _rows(wanted: Sequence[Path], every: Sequence[Path]) -> Iterator[Listed]:
     for folder in wanted:
         short = folder.name[:_STAMP]
         yield row_of(folder, short if stamps[short] == 1 else folder.name)
-
-
-def _fits(row: Listed, settings: ListSettings) -> bool:
-    status = settings.status
-    return (not settings.operation or settings.operation in (row.kind, *row.operations)) and (
-        not status or row.status == status or (status == "wrong" and row.verdict.startswith("WRONG"))
-    )
 
 
 def row_of(folder: Path, short: str) -> Listed:

@@ -32,17 +32,13 @@ def main(argv: list[str] | None = None) -> int:
         with screens():
             return _main(arguments)
     finally:
-        _forget_closed_terminal()
-
-
-def _forget_closed_terminal() -> None:
-    """What a closed terminal did not take is dropped, or the interpreter would end with a code of its own."""
-    for stream in filter(None, (sys.stdout, sys.stderr)):
-        try:
-            stream.flush()
-        except OSError as error:
-            if error.errno == errno.EIO:
-                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        # What a closed terminal did not take is dropped: the interpreter would end with a code of its own.
+        for stream in filter(None, (sys.stdout, sys.stderr)):
+            try:
+                stream.flush()
+            except OSError as error:
+                if error.errno == errno.EIO:
+                    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _main(arguments: list[str]) -> int:
@@ -69,9 +65,7 @@ def _main(arguments: list[str]) -> int:
 
 
 def _settle_output() -> None:
-    """Letters that the terminal's encoding lacks are printed as escapes, and a width that cannot be is not
-    taken.
-    """
+    """Letters that the terminal lacks are printed as escapes; a width that cannot be is not taken."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -84,21 +78,17 @@ def _dispatch(arguments: list[str]) -> int:
     if arguments[:1] == [NCCL_TESTS] and arguments[1:] not in ([], ["-h"], ["--help"], [ALL_FLAGS]):
         return nccl_tests(*arguments[1:])  # its flags are not ours: -h, --version and -- are its own
     if is_request(arguments):
-        return _deliver(arguments)
+        # Be rank 0 of a job of ours, whose settings were read by the front process.
+        from busbw.cli.run import run_delivered
+        from busbw.rank.entry import world_choice
+
+        return run_delivered(*read_request(arguments), command_line(), world_choice(arguments))
     own = arguments[: arguments.index("--")] if "--" in arguments else arguments
     if ALL_FLAGS in own:
         app.help_print([word for word in own if word != ALL_FLAGS], whole=True)
         return 0
     code = app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
     return int(code) if code is not None else 0
-
-
-def _deliver(arguments: list[str]) -> int:
-    """Be rank 0 of a job of ours, whose settings were read by the front process."""
-    from busbw.cli.run import run_delivered
-    from busbw.rank.entry import world_choice
-
-    return run_delivered(*read_request(arguments), command_line(), world_choice(arguments))
 
 
 def _refuse(error: UsageError, arguments: list[str]) -> int:

@@ -102,8 +102,14 @@ def _command(word: str, chain: tuple[str, ...], arguments: Sequence[str]) -> Usa
         return _instead(f"unknown command {word!r}", ["presets", "show", word])
     commands = [each for each in _at(chain) if not each.startswith("-")]
     hint = f"see `{_name(chain)} --help`"
-    error = UnknownWord(f"unknown command {word!r}", word, [*commands, "--help", "--version"], hint=hint)
-    if not chain and (meant := _MEANT_COMMANDS.get(word, "")):
+    known, meant = [*commands, "--help", "--version"], "" if chain else _MEANT_COMMANDS.get(word, "")
+    return _unknown(f"unknown command {word!r}", word, known, meant, hint=hint)
+
+
+def _unknown(message: str, word: str, known: Sequence[str], meant: str | None, hint: str = "") -> UnknownWord:
+    """A word that is none of the known; ``meant`` is what its users mean by it, where that is known."""
+    error = UnknownWord(message, word, known, hint=hint)
+    if meant:
         error.likely, error.hint = meant, f"use {meant}"
     return error
 
@@ -118,9 +124,7 @@ def _flag(flag: str, chain: tuple[str, ...]) -> UsageError:
     known = _flags(_at(chain))
     meant = _MEANT.get(flag, "")
     if meant.partition("=")[0] in known:
-        error = UnknownWord(f"unknown flag {flag!r}", flag, ())
-        error.likely, error.hint = meant, f"use {meant}"
-        return error
+        return _unknown(f"unknown flag {flag!r}", flag, (), meant)
     is_like_one = flag.startswith("--") and nearest(flag, known, cutoff=0.85)
     if chain != ("run",) and flag in _flags(app["run"]) and not is_like_one:
         return UsageError(f"`{name}` has no flag {flag}; it is a flag of `busbw run`", hint=hint)
@@ -144,10 +148,9 @@ def _value(argument: Argument, flag: str, value: str, chain: tuple[str, ...]) ->
     if instead and re.match(begins, value):
         return UsageError(f"{flag} does not take {value!r}", hint=instead.format(value))
     if choices := choices_of(argument):
-        error = UnknownWord(f"unknown value {value!r} of {flag}", value, choices)
-        if (meant := _MEANT_VALUES.get(value)) in choices:
-            error.likely, error.hint = meant, f"use {meant}"
-        return error
+        meant = _MEANT_VALUES.get(value)
+        known = meant if meant in choices else None
+        return _unknown(f"unknown value {value!r} of {flag}", value, choices, known)
     kind = _A_VALUE.get(value_kind(argument), f"a {value_kind(argument)}")
     return UsageError(f"{flag} takes {kind}, not {value!r}", hint=f"see `{_name(chain)} --help`")
 

@@ -13,8 +13,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from busbw.cli.app import RunCommand
 from busbw.cli.run_answer import Ended, check_references, judged
-from busbw.cli.run_command import RunCommand
 from busbw.errors import BusbwError, ExitCode, SiteError, UsageError
 from busbw.launch import follow, submit
 from busbw.launch.engine import Handle, Job, JobRequest, Work, load, look_before
@@ -239,8 +239,12 @@ def _follow_all(
     for (folder, handle), findings in zip(started, found, strict=False):
         if interrupted:
             _cancel(folder, handle)
-        code, stopped = _follow(folder, handle, settings, launch, hear, findings)
-        worst, interrupted = max(worst, code), interrupted or stopped
+        with contextlib.closing(display_of(settings)) as display:
+            _show(findings, display)
+            show = Ended(hear, display.handle)
+            following = follow.Following(handle, folder, show, sys.stderr, wait=launch.wait)
+            code = judged(following.follow(), folder, settings)
+        worst, interrupted = max(worst, code), interrupted or following.stopped
     return worst
 
 
@@ -248,23 +252,6 @@ def _cancel(folder: Path, handle: Handle) -> None:
     follow.cancel(folder, now=False)
     with contextlib.suppress(OSError):  # the terminal may be gone
         print(f"interrupted: cancelled {handle.engine} job {handle.id}", file=sys.stderr)
-
-
-def _follow(
-    folder: Path,
-    handle: Handle,
-    settings: RunSettings,
-    launch: LaunchSettings,
-    hear: Emit,
-    findings: tuple[Finding, ...] = (),
-) -> tuple[ExitCode, bool]:
-    """The job's exit code, and whether the user stopped it here."""
-    with contextlib.closing(display_of(settings)) as display:
-        _show(findings, display)
-        show = Ended(hear, display.handle)
-        following = follow.Following(handle, folder, show, sys.stderr, wait=launch.wait)
-        code = following.follow()
-    return judged(code, folder, settings), following.stopped
 
 
 def _dry_run(

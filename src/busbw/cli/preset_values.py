@@ -76,7 +76,13 @@ class PresetValues:
         if chosen is None or not chosen.tokens:
             return
         presets = presets_of(token.value for token in chosen.tokens)
-        engine = _engine(by_name.get("--on"), presets)
+        # The engine that the user names, else the one that a preset names: all sections of it count. Empty
+        # for this host, and for a command that knows no engines.
+        on, engine = by_name.get("--on"), ""
+        if on is not None and on.tokens:
+            engine = on.tokens[-1].value
+        elif on is not None:
+            engine = next((preset.engine for preset in reversed(presets) if preset.engine), "")
         for preset in presets:
             _refuse_unusable(preset, commands)
         env = by_name.get("--env")
@@ -92,15 +98,6 @@ def presets_of(names: Iterable[str]) -> list[Preset]:
     """The presets that were chosen, that on top last. Raises UsageError for one that is not there."""
     presets = [read_preset(name, user_files()) for name in names]
     return sorted(presets, key=lambda preset: not preset.shipped)
-
-
-def _engine(on: Argument | None, presets: Sequence[Preset]) -> str:
-    """The engine that the user names, else the one that a preset names: all sections of it count. Empty for
-    this host, and for a command that knows no engines.
-    """
-    if on is None or on.tokens:
-        return on.tokens[-1].value if on is not None else ""
-    return next((preset.engine for preset in reversed(presets) if preset.engine), "")
 
 
 def overridden(
@@ -199,9 +196,7 @@ def _put(by_name: dict[str, Argument], flag: str, words: list[str], source: str 
 
 
 def lines_for_joined(launch: LaunchSettings, here: Mapping[str, str], launcher: str) -> tuple[str, ...]:
-    """What to report of the presets' variables; ``here`` are those of this rank. Raises UsageError for typed
-    ones that it lacks.
-    """
+    """What to report of the presets' variables; ``here`` are the rank's. Raises UsageError for typed ones."""
     presets = presets_of(launch.preset)
     lost = lacking(launch, here)
     owners: dict[str, str] = {}  # the preset on top that says a variable

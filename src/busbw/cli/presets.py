@@ -23,8 +23,7 @@ from busbw.plan.flags.engines import ENGINES
 from busbw.plan.flags.launch import LaunchSettings
 from busbw.plan.flags.run import RunSettings
 from busbw.plan.flags.values import read_settings
-from busbw.plan.make import check_settings
-from busbw.plan.preflight import NETWORKS, make_preflight
+from busbw.plan.make import NETWORKS, check_settings, make_preflight
 from busbw.plan.presets.preset import ENGINE_SECTIONS, Preset, load_file, names, read_preset
 from busbw.record.folder import environ_home
 from busbw.redact import redact_all, redact_variables
@@ -149,7 +148,18 @@ def _check_values(preset: Preset, engine: str, files: tuple[Path, ...]) -> None:
     """As flags of `busbw run` are read; the engine says what it can before any cluster is asked."""
     launch = read_settings(LaunchSettings, {**preset.launch_values(engine), "on": engine or None})
     _check_run(read_settings(RunSettings, preset.run_values(engine)), preset, files)
-    _check_files(launch)
+    for name in (
+        "env_file",
+        "setup_script",
+        "hostfile",
+    ):  # files that are read where busbw is started, so here
+        path = getattr(launch, name)
+        if path is not None and not path.is_file():
+            raise UsageError(f"{name}: there is no file {path}", hint="give its full path on this machine")
+    read_variables((), launch.env_file)
+    if launch.hosts or launch.hostfile is not None:
+        read_places(launch)
+    read_topology(replace(launch, topology=tuple(name for name in launch.topology if name != SLURM)))
     if engine:
         import_module(ENGINES[engine].check or ENGINES[engine].module).check(launch)
 
@@ -166,15 +176,3 @@ def _check_run(settings: RunSettings, preset: Preset, files: tuple[Path, ...]) -
             )
     check_settings(("all_reduce",), settings)
     check_references(settings, files)
-
-
-def _check_files(launch: LaunchSettings) -> None:
-    """Files that are read where busbw is started, so here; and hosts, in a file or not."""
-    for name in ("env_file", "setup_script", "hostfile"):
-        path = getattr(launch, name)
-        if path is not None and not path.is_file():
-            raise UsageError(f"{name}: there is no file {path}", hint="give its full path on this machine")
-    read_variables((), launch.env_file)
-    if launch.hosts or launch.hostfile is not None:
-        read_places(launch)
-    read_topology(replace(launch, topology=tuple(name for name in launch.topology if name != SLURM)))

@@ -80,19 +80,14 @@ def shown(words: Sequence[str]) -> tuple[Shown, ...]:
         for done, word in enumerate(words or ("last",)):
             step(done, word)
             found += _found(word)
-    return tuple(replace(each, name=name) for each, name in zip(found, _names(found), strict=True))
-
-
-def _names(found: Sequence[Shown]) -> list[str]:
-    """Of several, runs that have no name of their own have the time of their start, where that is enough."""
     names = [each.name for each in found]
-    if len(found) > 1:
+    if len(found) > 1:  # runs without a name of their own have the time of their start, where that is enough
         short = [_short(each) for each in found]
         names = [few if short.count(few) == 1 else whole for few, whole in zip(short, names, strict=True)]
-    return [
-        f"{name} #{names[: at + 1].count(name)}" if name in names[:at] else name
-        for at, name in enumerate(names)
-    ]
+    return tuple(
+        replace(each, name=f"{name} #{names[: at + 1].count(name)}" if name in names[:at] else name)
+        for at, (each, name) in enumerate(zip(found, names, strict=True))
+    )
 
 
 def _short(shown: Shown) -> str:

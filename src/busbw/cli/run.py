@@ -18,9 +18,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from busbw.cli.app import RunCommand
 from busbw.cli.preset_values import lines_for_joined
 from busbw.cli.run_answer import Ended, check_references, judged, load_answer
-from busbw.cli.run_command import RunCommand
 from busbw.errors import BusbwError, ExitCode, LauncherMismatch, SiteError, UsageError
 from busbw.launch.variables import lacking, read_here
 from busbw.machine.backends import NCCL_VARIABLE, choose_backend
@@ -56,13 +56,19 @@ _SAID_BY_EXEC = {"hostfile": "BUSBW_HOSTFILE", "nodes": "BUSBW_NODES"}
 def run(command: RunCommand) -> ExitCode:
     """Measure. Raises BusbwError for everything that ends the run before it starts."""
     identity = identify(os.environ)
-    match command.launch.on, identity:
-        case None, Identity() as joined if not command.settings.dry_run:
-            return _run_under_launcher(command, joined)
-        case None, _:
-            return _run_here(command, identity)
-        case _:
-            return _run_on_engine(command, identity)
+    if command.launch.on is None:
+        if identity is not None and not command.settings.dry_run:
+            return _run_under_launcher(command, identity)
+        return _run_here(command, identity)
+    from busbw.cli.on import run_on
+
+    if identity is not None and identity.size != 1 and not command.settings.dry_run:
+        raise UsageError(  # every rank of the launcher would submit a job
+            f"--on {command.launch.on}, but {identity.launcher} already started these ranks",
+            hint=f"leave --on out, or start busbw without {identity.launcher}",
+        )
+    _print_notes(command.settings)
+    return run_on(command)
 
 
 def starts_ranks(launch: LaunchSettings) -> bool:
@@ -102,7 +108,13 @@ def _run_here(command: RunCommand, identity: Identity | None) -> ExitCode:
         **with_given(own, also=given_here(os.environ)),
         **profiler_environ(plan.profile, settings.profile_args),
     }
-    request_for = partial(_with_environ, environ, partial(local_request, backend, settings.world, ranks))
+
+    def request_for(request_file: str) -> LaunchRequest:
+        """With the measured processes' variables, under those by which they find each other."""
+        made = local_request(backend, settings.world, ranks, request_file)
+        commands = (replace(each, environ={**environ, **each.environ}) for each in made.commands)
+        return replace(made, commands=tuple(commands))
+
     if settings.dry_run:
         _print_dry_run(plan, request_for("REQUEST"), settings)
         return ExitCode.OK
@@ -158,15 +170,6 @@ class _LateDisplay:
             self._display.close()
 
 
-def _with_environ(
-    environ: Mapping[str, str], request_for: Callable[[str], LaunchRequest], request_file: str
-) -> LaunchRequest:
-    """The request with the measured processes' variables, under those by which they find each other."""
-    launch = request_for(request_file)
-    commands = (replace(command, environ={**environ, **command.environ}) for command in launch.commands)
-    return replace(launch, commands=tuple(commands))
-
-
 def _print_notes(settings: RunSettings) -> None:
     for line in settings.overridden:
         print(f"note: {line}", file=sys.stderr)
@@ -200,32 +203,13 @@ def _print_dry_run(plan: Plan, launch: LaunchRequest, settings: RunSettings) -> 
     for each in plan.beside:
         print(f"# each case alone and beside {each.text}")
     if plan.profile:
-        print(f"# each rank: {_profiled_words(settings)}")
+        # What a rank becomes, without what only its host knows.
+        output, rank = str(NSYS_FOLDER / "rank-RANK-HOST"), ("python", "-m", "busbw.rank")
+        print(f"# each rank: {' '.join(profile_words(TOOL, output, rank, settings.profile_args))}")
     for case in plan.cases:
         if case.applicable:
             what = f"{case.collective} {case.dtype} {case.op or 'none'}"
             print(f"{what} {case.size_bytes} B ({case.count} elements) {case.placement}")
-
-
-def _profiled_words(settings: RunSettings) -> str:
-    """What a rank becomes, without what only its host knows."""
-    output = str(NSYS_FOLDER / "rank-RANK-HOST")
-    return " ".join(profile_words(TOOL, output, ("python", "-m", "busbw.rank"), settings.profile_args))
-
-
-# ---- on an engine -------------------------------------------------------------------------------------
-
-
-def _run_on_engine(command: RunCommand, identity: Identity | None) -> ExitCode:
-    from busbw.cli.on import run_on
-
-    if identity is not None and identity.size != 1 and not command.settings.dry_run:
-        raise UsageError(  # every rank of the launcher would submit a job
-            f"--on {command.launch.on}, but {identity.launcher} already started these ranks",
-            hint=f"leave --on out, or start busbw without {identity.launcher}",
-        )
-    _print_notes(command.settings)
-    return run_on(command)
 
 
 # ---- under somebody's launcher ------------------------------------------------------------------------
@@ -246,7 +230,12 @@ def _run_under_launcher(command: RunCommand, identity: Identity) -> ExitCode:
     settings = replace(command.settings, overridden=overridden)
     _print_notes(settings)
     refuse_without_engine(launch, os.environ)
-    _refuse_own_profiler(identity, settings)
+    if settings.profile != "none":  # ranks of a launcher know of no run folder in common before they have met
+        raise UsageError(
+            f"--profile {settings.profile} cannot wrap the ranks that {identity.launcher} started",
+            hint="start `nsys profile --export sqlite --output rank%q{VARIABLE} busbw run` there,"
+            " then `busbw diagnose RUN --nsys FILE...`",
+        )
     given = read_here(launch, os.environ).keys() - lacking(launch, os.environ).keys()
     os.environ.update(with_given({}, also=(*given_here(os.environ), *sorted(given))))
 
@@ -269,6 +258,8 @@ def _plan_of_launcher(
     operations: tuple[str, ...], settings: RunSettings, identity: Identity, ranks: int
 ) -> Plan:
     """The plan of so many ranks, which a launcher has started. Raises UsageError."""
+    from busbw.machine.gpus import gpu_presence
+
     if settings.ranks not in (None, ranks):
         raise UsageError(
             f"--ranks {settings.ranks}, but {identity.launcher} started {ranks}",
@@ -280,32 +271,14 @@ def _plan_of_launcher(
             hint="repeat the launch there, or let busbw start the ranks",
         )
     backend = choose_backend(settings.backend, settings.nccl or None)
-    if backend == "nccl" and ranks == 1:
-        _warn_of_idle_gpus(identity.launcher)
-    return make_plan(operations, settings, backend, ranks)
-
-
-def _refuse_own_profiler(identity: Identity, settings: RunSettings) -> None:
-    """Ranks of somebody's launcher know of no run folder in common before they have met."""
-    if settings.profile != "none":
-        raise UsageError(
-            f"--profile {settings.profile} cannot wrap the ranks that {identity.launcher} started",
-            hint="start `nsys profile --export sqlite --output rank%q{VARIABLE} busbw run` there,"
-            " then `busbw diagnose RUN --nsys FILE...`",
-        )
-
-
-def _warn_of_idle_gpus(launcher: str) -> None:
-    """An interactive shell is a launcher's one task too, and its user may have meant the whole host."""
-    from busbw.machine.gpus import gpu_presence
-
-    visible = gpu_presence().count
-    if visible > 1:
+    if backend == "nccl" and ranks == 1 and (visible := gpu_presence().count) > 1:
+        # An interactive shell is a launcher's one task too, and its user may have meant the whole host.
         print(
-            f"warning: measuring 1 of {visible} visible GPUs, since {launcher} started one rank;"
+            f"warning: measuring 1 of {visible} visible GPUs, since {identity.launcher} started one rank;"
             " hint: BUSBW_LAUNCHER=none starts one per GPU",
             file=sys.stderr,
         )
+    return make_plan(operations, settings, backend, ranks)
 
 
 def refuse(error: BusbwError, world: WorldChoice) -> ExitCode:
@@ -366,22 +339,16 @@ def run_delivered(
 
     def plan(ranks: int) -> Plan:
         backend = choose_backend(settings.backend, settings.nccl or None)
-        _refuse_without_mpi(identity, world, backend)
+        kind = identity.world if world == "auto" else world
+        if backend == "mpi" and kind != "mpi":
+            # As was asked for, or since their engine knows no MPI: no mpirun of a user's starts them.
+            raise SiteError(
+                f"CPU ranks communicate over MPI, but this world is {kind!r} (launcher: {identity.launcher})",
+                hint="leave --mpi none and --world nccl out (on Kubernetes --set kind=job or jobset too)",
+            )
         return make_plan(operations, settings, backend, ranks)
 
     show = unless_nobody_reads(delivery.emit)
     code = live(identity, world, Director(request, plan), show, watched)
     is_verdict = code in (ExitCode.BAD_VERDICT, ExitCode.UNDECIDED)
     return ExitCode.OK if is_verdict else code
-
-
-def _refuse_without_mpi(identity: Identity, world: WorldChoice, backend: str) -> None:
-    """Under --on the ranks have no MPI as was asked for, or since their engine knows none: no mpirun of the
-    user's starts them.
-    """
-    kind = identity.world if world == "auto" else world
-    if backend == "mpi" and kind != "mpi":
-        raise SiteError(
-            f"CPU ranks communicate over MPI, but this world is {kind!r} (launcher: {identity.launcher})",
-            hint="leave --mpi none and --world nccl out (on Kubernetes --set kind=job or jobset too)",
-        )

@@ -22,9 +22,7 @@ from busbw.plan.flags.run import RunSettings
 
 
 class Ended:
-    """Shows events, the last one with the run's answer, and keeps the folder of the run that has ended with
-    its record written.
-    """
+    """Shows events, the last with the run's answer; keeps the folder of the run that has ended."""
 
     def __init__(self, *shows: Emit) -> None:
         self._shows = shows
@@ -77,9 +75,7 @@ def _kept(folder: Path) -> dict[str, Any]:
 
 
 def answered(record: RunRecord, folder: Path, name: str) -> dict[str, Any]:
-    """The fields of a RunAnswer, for commands that call the run ``name``; empty for what is no measurement,
-    or has none.
-    """
+    """The fields of a RunAnswer, where commands call the run ``name``; empty for what has none."""
     is_race = any(case.arm for case in record.plan.cases)
     if record.plan.hunt is not None or record.plan.preflight.stops or is_race or not record.results:
         return {}

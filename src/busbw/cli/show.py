@@ -26,12 +26,12 @@ from busbw.record.folder import (
     launch_folders,
 )
 from busbw.record.read import read_record, read_rounds
-from busbw.report.console import columns
+from busbw.report import provenance as report
+from busbw.report.console import columns, print_lines
 from busbw.report.events import show_hang
 from busbw.report.fields import UNBOUND, aligned
 from busbw.report.hunt import lost_rounds
 from busbw.report.live import Kind, create
-from busbw.report.provenance import provenance, provenance_lines
 
 if TYPE_CHECKING:
     import numpy as np
@@ -53,15 +53,18 @@ def show(
     ranks: bool = False,
     histogram: bool = False,
     case: int | None = None,
+    provenance: bool = False,
 ) -> ExitCode:
     """Print a record as `busbw run` would have, or parts of it; exit code 0 whatever the run's own was. A
     series of setups is compared.
 
     ``ranks`` compares the ranks of each case, ``histogram`` draws its samples; ``case`` takes one case, and
-    alone prints everything about it.
+    alone prints everything about it. ``provenance`` is where the run was and with what, and nothing else.
     """
-    folder = find_run(run, environ_home())
     is_whole = not (ranks or histogram or case is not None)
+    if provenance:
+        return _show_provenance(run, format_name, alone=is_whole)
+    folder = find_run(run, environ_home())
     if (folder / SERIES_FILE).is_file() and is_whole:
         from busbw.cli.compare_series import show_series
         from busbw.plan.flags.compare import CompareSettings
@@ -70,9 +73,10 @@ def show(
             raise UsageError("a series of setups has no events", hint="use --format table, csv or json")
         return show_series((folder,), CompareSettings(), format_name)
     if (folder / TUNING_FILE).is_file() and is_whole and format_name == "table" and not wide:
-        from busbw.cli.kept_tuning import show_tuning
+        from busbw.cli.kept_tuning import read_tuning
+        from busbw.report import tune
 
-        show_tuning(folder, run)
+        print_lines(tune.lines(read_tuning(folder), run))
         return ExitCode.OK
     folder = started_folder(folder)
     record = read_record(folder)
@@ -160,7 +164,13 @@ def _show_parts(
         raise UsageError(f"--format {format_name} cannot show parts of a run", hint="use table or json")
     samples, digests = samples_and_digests(folder, record, named=False)
     if names != ("detail",) and not len(samples) and not len(digests):
-        _refuse_series(folder, names)
+        first = next(iter(launch_folders(folder)), None)
+        if first is not None:  # their samples are in their own folders
+            flags = " ".join(f"--{name}" for name in names)
+            raise UsageError(
+                "this run is a summary of several launches, without samples of its own",
+                hint=f"show one of its launches: `busbw show {first} {flags}`",
+            )
     parts: list[tuple[str, Part]] = []
     for case in cases:
         try:
@@ -179,17 +189,6 @@ def _show_parts(
         ),
         json=lambda: as_json([{"part": name, **asdict(part)} for name, part in parts]),
     )
-
-
-def _refuse_series(folder: Path, names: Names) -> None:
-    """Raises UsageError where the run is several launches: their samples are in their own folders."""
-    first = next(iter(launch_folders(folder)), None)
-    if first is not None:
-        flags = " ".join(f"--{name}" for name in names)
-        raise UsageError(
-            "this run is a summary of several launches, without samples of its own",
-            hint=f"show one of its launches: `busbw show {first} {flags}`",
-        )
 
 
 def _parts(
@@ -254,8 +253,7 @@ def _detail_lines(record: RunRecord, told: Detail) -> Iterator[str]:
         yield "# samples  none in the record"
 
 
-def show_provenance(run: str, format_name: str, *, alone: bool) -> ExitCode:
-    """Print it; exit code 0 whatever the run's own was. ``alone``: no other part of the run was asked for."""
+def _show_provenance(run: str, format_name: str, *, alone: bool) -> ExitCode:
     if not alone:
         raise UsageError(
             "--provenance is about the whole run, not its cases",
@@ -265,6 +263,6 @@ def show_provenance(run: str, format_name: str, *, alone: bool) -> ExitCode:
         raise UsageError(f"--format {format_name} cannot show provenance", hint="use table or json")
     folder = started_folder(run)
     files = [str(path.relative_to(folder)) for path in sorted((folder / EVIDENCE_FOLDER).glob("*"))]
-    told = provenance(read_record(folder), files)
-    output.show(format_name, provenance_lines(told), json=lambda: as_json(asdict(told)))
+    told = report.provenance(read_record(folder), files)
+    output.show(format_name, report.provenance_lines(told), json=lambda: as_json(asdict(told)))
     return ExitCode.OK

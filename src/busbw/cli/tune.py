@@ -15,12 +15,12 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from busbw.cli.app import RunCommand
 from busbw.cli.compare_series import compared
 from busbw.cli.compare_setups import measure_here, series_plan, starter
 from busbw.cli.kept_tuning import emit
 from busbw.cli.on import node_counts
 from busbw.cli.run import run
-from busbw.cli.run_command import RunCommand
 from busbw.errors import ExitCode, UsageError
 from busbw.files import store
 from busbw.judge import knobs
@@ -82,7 +82,11 @@ def tune(own: TuneSettings, command: RunCommand) -> ExitCode:
     assert world is not None, "a race had ranks"
     tuning = Tuning(nodes_of(world), world.size, found, lost)
     if tuning.winners and own.blocks:
-        tuning = _confirm(tuning, own.blocks, command)
+        # Launches with the table and without it, in turn: what the site has else is the default there.
+        named = replace(command, operations=tuple(dict.fromkeys(each.operation for each in tuning.winners)))
+        table = table_text(tuning, only_confirmed=False)
+        setups = (Setup(DEFAULT), Setup(TUNED, flags={"tuner_table": table}))
+        tuning = confirmed(tuning, _compared(named, own.blocks, setups))
     store(folder / TUNING_FILE, json.dumps(asdict(tuning)).encode())
     if settings.format == "json":
         fields = asdict(tuning)
@@ -170,14 +174,6 @@ def _check_single(command: RunCommand) -> None:
                 f"tune takes one value of {flag}",
                 hint="a table has one choice for a size of an operation: run tune once for each value",
             )
-
-
-def _confirm(tuning: Tuning, blocks: int, command: RunCommand) -> Tuning:
-    """Launches with the table and without it, in turn: what the site has else is the default there."""
-    operations = tuple(dict.fromkeys(each.operation for each in tuning.winners))
-    table = table_text(tuning, only_confirmed=False)
-    setups = (Setup(DEFAULT), Setup(TUNED, flags={"tuner_table": table}))
-    return confirmed(tuning, _compared(replace(command, operations=operations), blocks, setups))
 
 
 def _compared(command: RunCommand, blocks: int, setups: tuple[Setup, ...]) -> Comparison:

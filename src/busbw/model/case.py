@@ -108,9 +108,7 @@ class Case:
         return sum(part.shape(ranks).size_bytes(self.data_type.size_bytes) for part in self.parts)
 
     def algbw_bytes(self, ranks: int) -> int:
-        """The bytes whose quotient by time is algbw, in a group of ``ranks``: those of the busiest rank where
-        they differ.
-        """
+        """The bytes of algbw in a group of ``ranks``: those of the busiest rank where they differ."""
         if self.row.variable is not None:
             return self.size_bytes
         return sum(part.shape(ranks).algbw_count for part in self.parts) * self.data_type.size_bytes

@@ -16,7 +16,8 @@ from typing import Final
 from busbw.errors import UnknownWord
 from busbw.model import counts, layout
 from busbw.model.counts import CountTable, Exchange
-from busbw.model.layout import Holds, InPlace, Placement, Region, RegionsOf, Role, Shape
+from busbw.model.datatype import DataType
+from busbw.model.layout import Holds, InPlace, Placement, Region, RegionsOf, Role, Shape, ShapeOf
 
 __all__ = [
     "COLLECTIVES",
@@ -30,9 +31,6 @@ __all__ = [
     "Shape",
     "collective",
 ]
-
-
-ShapeOf = Callable[[int, int, int], Shape]
 
 
 @dataclass(frozen=True)
@@ -61,10 +59,10 @@ class Collective:
     name: str
     number: int
     summary: str
-    busbw_factor: Callable[[int], float]
     shape: ShapeOf
     sends: RegionsOf
     receives: RegionsOf
+    busbw_factor: Callable[[int], float] = lambda ranks: 1.0
     reducing: bool = False
     rooted: bool = False
     synchronising: bool = False
@@ -96,21 +94,12 @@ class Collective:
         return backend not in self.one_buffer_on
 
 
-def _one(ranks: int) -> float:
-    del ranks
-    return 1.0
-
-
 def _others_share(ranks: int) -> float:
     return (ranks - 1) / ranks
 
 
 def _everywhere(overlap: InPlace) -> Mapping[str, InPlace]:
     return MappingProxyType(dict.fromkeys(("mpi", "nccl", "null"), overlap))
-
-
-def _power_of_two_only(ranks: int) -> str:
-    return "" if ranks & (ranks - 1) == 0 else f"{ranks} ranks: hypercube needs a power of two"
 
 
 COLLECTIVES: Final = (
@@ -173,7 +162,6 @@ COLLECTIVES: Final = (
         summary="every rank gets the root's data",
         rooted=True,
         agreeing=True,
-        busbw_factor=_one,
         shape=layout.whole,
         sends=layout.at_root(layout.own),
         receives=layout.from_root,
@@ -186,7 +174,6 @@ COLLECTIVES: Final = (
         summary="the root gets the reduction of all ranks' data",
         reducing=True,
         rooted=True,
-        busbw_factor=_one,
         shape=layout.whole,
         sends=layout.contribution,
         receives=layout.at_root(layout.reduced),
@@ -218,7 +205,6 @@ COLLECTIVES: Final = (
         name="sendrecv",
         number=2,
         summary="a ring: every rank sends to the next and receives from the previous",
-        busbw_factor=_one,
         shape=layout.whole,
         sends=layout.own,
         # Sending from the buffer being received into is undefined in MPI and NCCL: no in_place.
@@ -230,12 +216,11 @@ COLLECTIVES: Final = (
         summary="all_gather in log2(ranks) steps of sends and receives that double",
         synchronising=True,
         agreeing=True,
-        busbw_factor=_one,
         shape=layout.blocks_doubling,
         sends=layout.own,
         receives=layout.one_block_per_rank,
         in_place=_everywhere(InPlace.SEND_WITHIN_RECV),
-        refuses=_power_of_two_only,
+        refuses=lambda ranks: f"{ranks} ranks: hypercube needs a power of two" if ranks & (ranks - 1) else "",
     ),
     Collective(
         name="alltoallv",
@@ -264,7 +249,6 @@ COLLECTIVES: Final = (
         name="permute",
         number=13,
         summary="given pairs: every source sends to its target",
-        busbw_factor=_one,
         shape=layout.whole,
         sends=layout.own_if_paired,
         receives=layout.from_source,
@@ -274,7 +258,6 @@ COLLECTIVES: Final = (
         number=10,
         summary="no rank leaves before the last has entered; no data",
         synchronising=True,
-        busbw_factor=_one,
         shape=layout.nothing,
         sends=layout.no_data,
         receives=layout.no_data,
@@ -298,3 +281,10 @@ def collective(name: str) -> Collective:
         return row
     hint = "give sizes by flags: -b 1M, or -b 8 -e 1G" if name[:1].isdigit() else ""
     raise UnknownWord(f"unknown operation {name!r}", name, (row.name for row in COLLECTIVES), hint=hint)
+
+
+def unsupported(backend: str, row: Collective, dtype: DataType) -> str:
+    """Why the backend does not have the collective for the type; empty where it may."""
+    if backend == "nccl" and row.reducing and dtype.name in ("int16", "uint16"):
+        return "NCCL has no 16-bit integers: it can move their bytes, not reduce them"
+    return ""

@@ -8,7 +8,7 @@ operations have one result everywhere: ranks agree to the element.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
@@ -78,9 +78,7 @@ class CountTable:
 
     @property
     def imbalance(self) -> float:
-        """What the busiest rank moves (in an all_gatherv: gives) over the mean of all ranks; 1 where all are
-        alike.
-        """
+        """What the busiest rank moves (in an all_gatherv: gives) over the mean; 1 where all are alike."""
         busiest = self.whole if len(self.send[0]) > 1 else max(row[0] for row in self.send)
         return busiest * self.ranks / self._total
 
@@ -127,13 +125,9 @@ def own_part(table: CountTable, elements: int, type_bytes: int, rank: int) -> Ex
     received = tuple(row_of(source)[rank] for source in peers)
     return Exchange(
         send_counts=row_of(rank),
-        send_offsets=tuple(map(scale.position, _of(table.send_offsets, rank)))
-        if table.send_offsets
-        else _packed(row_of(rank)),
+        send_offsets=scale.offsets(table.send_offsets, rank, row_of(rank)),
         recv_counts=received,
-        recv_offsets=tuple(map(scale.position, _of(table.recv_offsets, rank)))
-        if table.recv_offsets
-        else _packed(received),
+        recv_offsets=scale.offsets(table.recv_offsets, rank, received),
         source_offsets=tuple(offset(source, rank) for source in peers),
     )
 
@@ -150,9 +144,7 @@ def gathered_part(table: CountTable, elements: int, type_bytes: int, rank: int) 
         send_counts=(given[rank],),
         send_offsets=(sources[rank],),
         recv_counts=given,
-        recv_offsets=tuple(map(scale.position, _of(table.recv_offsets, rank)))
-        if table.recv_offsets
-        else _packed(given),
+        recv_offsets=scale.offsets(table.recv_offsets, rank, given),
         source_offsets=sources,
     )
 
@@ -178,9 +170,7 @@ def gathered_elements(table: CountTable, elements: int, type_bytes: int) -> int:
 def table_of(
     tables: Sequence[CountTable], name: str, cycle: int = 0, *, even: bool = False
 ) -> CountTable | None:
-    """The counts of a collective in a cycle, which is the number of a table where it has several; None where
-    it has none.
-    """
+    """A collective's counts in a cycle, a table's number where it has several; None where it has none."""
     own = [table for table in tables if table.collective == name]
     if not own:
         return None
@@ -220,6 +210,12 @@ class _Scale:
         table = self._table
         return amount * self._elements // table.whole if table.whole else 0
 
+    def offsets(self, rows: tuple[tuple[int, ...], ...], rank: int, counts: Iterable[int]) -> tuple[int, ...]:
+        """Those of a rank's segments, which follow one another where there are no ``rows``."""
+        if rows:
+            return tuple(map(self.position, _of(rows, rank)))
+        return tuple(accumulate(counts, initial=0))[:-1]
+
     def count(self, amount: int) -> int:
         """A segment, in elements."""
         return self.position(amount) // self._step * self._step
@@ -250,10 +246,6 @@ class _Scale:
 
 def _of(rows: tuple[tuple[int, ...], ...], rank: int) -> tuple[int, ...]:
     return rows[rank if len(rows) > 1 else 0]
-
-
-def _packed(counts: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(accumulate(counts, initial=0))[:-1]
 
 
 def _extent(counts: tuple[int, ...], offsets: tuple[int, ...]) -> int:

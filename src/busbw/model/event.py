@@ -143,9 +143,7 @@ def now_utc() -> str:
 
 
 def error_event(error: BusbwError, *, peer_lost: bool = False) -> dict[str, Any]:
-    """An error as an event, with its place. ``peer_lost`` marks what another rank can only say from
-    outside.
-    """
+    """An error as an event, with its place; ``peer_lost``: another rank says it, from outside."""
     return event(
         EventKind.ERROR,
         message=redact_text(error.message),

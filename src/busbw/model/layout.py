@@ -6,7 +6,7 @@ Sizes are those of nccl-tests: *size* is the larger of the bytes a rank sends an
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, IntEnum, StrEnum
 from typing import Final
 
@@ -105,9 +105,8 @@ class Shape:
 SHARE_ALIGNMENT_BYTES: Final = SEGMENT_ALIGNMENT_BYTES
 
 
-def _share(elements: int, ranks: int, type_bytes: int) -> int:
-    step = SHARE_ALIGNMENT_BYTES // type_bytes
-    return elements // ranks // step * step
+ShapeOf = Callable[[int, int, int], Shape]
+"""From elements that are asked for, ranks, and the bytes of an element."""
 
 
 def whole(elements: int, ranks: int, type_bytes: int) -> Shape:
@@ -116,28 +115,27 @@ def whole(elements: int, ranks: int, type_bytes: int) -> Shape:
     return Shape(elements, elements, elements, block_count=elements, algbw_count=elements)
 
 
-def blocks_received(elements: int, ranks: int, type_bytes: int) -> Shape:
-    """A share in, everybody's shares out."""
-    share = _share(elements, ranks, type_bytes)
-    return Shape(share, share, share * ranks, block_count=share, algbw_count=share * ranks)
+def _blocks(*, sent: bool = False, received: bool = False) -> ShapeOf:
+    """Equal shares: one for every rank in a buffer, or one alone."""
+
+    def shape(elements: int, ranks: int, type_bytes: int) -> Shape:
+        step = SHARE_ALIGNMENT_BYTES // type_bytes
+        share = elements // ranks // step * step
+        send, recv = (share * (ranks if of_all else 1) for of_all in (sent, received))
+        return Shape(share, send, recv, block_count=share, algbw_count=max(send, recv))
+
+    return shape
 
 
-def blocks_sent(elements: int, ranks: int, type_bytes: int) -> Shape:
-    """Everybody's shares in, a share out."""
-    share = _share(elements, ranks, type_bytes)
-    return Shape(share, share * ranks, share, block_count=share, algbw_count=share * ranks)
-
-
-def blocks_exchanged(elements: int, ranks: int, type_bytes: int) -> Shape:
-    """A share for everybody in, a share of everybody out."""
-    share = _share(elements, ranks, type_bytes)
-    return Shape(share, share * ranks, share * ranks, block_count=share, algbw_count=share * ranks)
+blocks_received: Final = _blocks(received=True)  # a share in, everybody's shares out
+blocks_sent: Final = _blocks(sent=True)  # everybody's shares in, a share out
+blocks_exchanged: Final = _blocks(sent=True, received=True)  # a share for everybody in, one of everybody out
 
 
 def blocks_doubling(elements: int, ranks: int, type_bytes: int) -> Shape:
     """As blocks_received; its algbw leaves the own share out."""
-    share = _share(elements, ranks, type_bytes)
-    return Shape(share, share, share * ranks, block_count=share, algbw_count=share * (ranks - 1))
+    shape = blocks_received(elements, ranks, type_bytes)
+    return replace(shape, algbw_count=shape.block_count * (ranks - 1))
 
 
 def nothing(elements: int, ranks: int, type_bytes: int) -> Shape:

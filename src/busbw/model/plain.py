@@ -47,16 +47,12 @@ def _reader(kind: Any) -> Callable[[Any], Any]:  # noqa: ANN401 (an annotation)
         return kind
     inner = get_args(kind)
     if get_origin(kind) is tuple:
-        return _reader_of_tuple(inner)
+        parts = [_reader(each) for each in inner if each is not Ellipsis]
+        if Ellipsis in inner:
+            return lambda plain: tuple(map(parts[0], plain))
+        return lambda plain: tuple(part(own) for part, own in zip(parts, plain, strict=True))
     if get_origin(kind) in (Union, UnionType) and NoneType in inner and len(inner) == 2:
         (known,) = set(inner) - {NoneType}
         read = _reader(known)
         return lambda plain: None if plain is None else read(plain)
     return lambda plain: plain
-
-
-def _reader_of_tuple(inner: tuple[Any, ...]) -> Callable[[Any], Any]:
-    readers = [_reader(each) for each in inner if each is not Ellipsis]
-    if Ellipsis in inner:
-        return lambda plain: tuple(map(readers[0], plain))
-    return lambda plain: tuple(read(own) for read, own in zip(readers, plain, strict=True))

@@ -204,7 +204,14 @@ class Plan:
     def places(self) -> str:
         """Where the buffers of a call lie, in words; of each stream where they differ."""
         found = [self.of_stream(number) for number in range(len(self.streams))] or [self]
-        words = [_place_words(own.rotate, own.unique_buffers) for own in found]
+        words = [
+            "a place of its own for every call"
+            if own.unique_buffers
+            else "rotating through the largest size"
+            if own.rotate
+            else "one place (hot)"
+            for own in found
+        ]
         if len(set(words)) == 1:
             return words[0]
         return "; ".join(f"stream {number}: {text}" for number, text in enumerate(words))
@@ -291,9 +298,3 @@ class Plan:
         if fields.pop("version") != PLAN_VERSION:
             raise ValueError("the plan was made by another version of busbw")
         return from_plain(cls, fields)
-
-
-def _place_words(rotate: bool, unique: bool) -> str:
-    if unique:
-        return "a place of its own for every call"
-    return "rotating through the largest size" if rotate else "one place (hot)"

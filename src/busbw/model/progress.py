@@ -160,6 +160,10 @@ def decode(data: bytes) -> Page:
         raise ValueError(f"a progress page of version {version}, where {PAGE_VERSION} is known")
     entered, enqueued, completed, mode = _CALLS.unpack_from(data, CALLS_AT)
     asked, answered = CONTROL.unpack_from(data, CONTROL_AT)
+    texts = {}
+    for name, (start, _) in TEXTS.items():
+        (length,) = _LENGTH.unpack_from(data, start)
+        texts[name] = data[start + _LENGTH.size : start + _LENGTH.size + length].decode(errors="replace")
     return Page(
         rank,
         ranks,
@@ -173,7 +177,7 @@ def decode(data: bytes) -> Page:
         mode=CallMode(mode),
         asked=asked,
         answered=answered,
-        **{name: _text(data, start) for name, (start, _) in TEXTS.items()},
+        **texts,
     )
 
 
@@ -195,11 +199,6 @@ def limit_s(stall_s: float, phase: Phase, expected_s: float = 0.0) -> float:
 def expected_s(size_bytes: int) -> float:
     """How long a call that was never timed may well take, on slow networks too."""
     return size_bytes / _SLOWEST_BYTES_S
-
-
-def _text(data: bytes, at: int) -> str:
-    (length,) = _LENGTH.unpack_from(data, at)
-    return data[at + _LENGTH.size : at + _LENGTH.size + length].decode(errors="replace")
 
 
 @dataclass(frozen=True)

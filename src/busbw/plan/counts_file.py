@@ -100,10 +100,12 @@ def read_matrix(path: str, scale: float, ranks: int) -> CountTable:
         )
     if len(rows) < ranks:
         raise UsageError(f"--matrix {path} is for {len(rows)} ranks, these are {ranks}")
-    send = tuple(
-        tuple(_aligned(row[target] * scale, f"--matrix {path}") for target in range(ranks))
-        for row in rows[:ranks]
-    )
+    cells = [[row[target] * scale for target in range(ranks)] for row in rows[:ranks]]
+    if max(map(max, cells)) > LARGEST_COUNT:
+        hint = "lower it, or --matrix-scale"
+        raise UsageError(f"--matrix {path} has a cell beyond 2^48 bytes", hint=hint)
+    step = SEGMENT_ALIGNMENT_BYTES
+    send = tuple(tuple(int(cell) // step * step for cell in row) for row in cells)
     whole = max(*map(sum, send), *map(sum, zip(*send, strict=True)))  # of the busiest rank
     if whole == 0:
         raise UsageError(
@@ -130,12 +132,6 @@ def _cell(word: str, place: str) -> float:
     if not (math.isfinite(value) and value >= 0):
         raise UsageError(f"{place} is {shown(word)}, not a number of bytes from 0 up")
     return value
-
-
-def _aligned(value_bytes: float, place: str) -> int:
-    if value_bytes > LARGEST_COUNT:
-        raise UsageError(f"{place} has a cell beyond 2^48 bytes", hint="lower it, or --matrix-scale")
-    return int(value_bytes) // SEGMENT_ALIGNMENT_BYTES * SEGMENT_ALIGNMENT_BYTES
 
 
 def _entry(value: Any, place: str, targets: int, ranks: int) -> _Entry:  # noqa: ANN401 (JSON)

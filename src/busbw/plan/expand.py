@@ -9,10 +9,9 @@ from typing import Final
 
 from busbw.errors import UsageError
 from busbw.model.case import Case
-from busbw.model.collective import Collective, Placement, Role
+from busbw.model.collective import Collective, Placement, Role, unsupported
 from busbw.model.counts import CountTable, most_tables, table_of
 from busbw.model.datatype import DataType, ReduceOp
-from busbw.model.support import unsupported
 
 # As nccl-tests prints the root of a collective that has none.
 NO_ROOT: Final = -1
@@ -133,15 +132,12 @@ def _rounded(case: Case, role: Role) -> Case:
     type_bytes = case.data_type.size_bytes
     elements = case.requested_bytes // type_bytes
     shares = [elements * ratio // sum(case.coalesce) for ratio in case.coalesce] or [elements]
-    parts = [_size_and_count(case.row, share, role, type_bytes) for share in shares]
-    size_bytes, count = (sum(column) for column in zip(*parts, strict=True))
+    size_bytes = count = 0
+    for share in shares:
+        if case.row.variable is None:
+            shape = case.row.shape(share, role.ranks, type_bytes)
+            size_bytes, count = size_bytes + shape.size_bytes(type_bytes), count + shape.call_count
+        else:  # of the busiest rank: its bytes, and its elements for one peer on average
+            busiest = case.row.variable.busiest(case.row.table(role), share, type_bytes)
+            size_bytes, count = size_bytes + busiest * type_bytes, count + busiest // role.ranks
     return replace(case, size_bytes=size_bytes, count=count)
-
-
-def _size_and_count(row: Collective, elements: int, role: Role, type_bytes: int) -> tuple[int, int]:
-    """Of the busiest rank where ranks differ: its bytes, and its elements for one peer on average."""
-    if row.variable is None:
-        shape = row.shape(elements, role.ranks, type_bytes)
-        return shape.size_bytes(type_bytes), shape.call_count
-    busiest = row.variable.busiest(row.table(role), elements, type_bytes)
-    return busiest * type_bytes, busiest // role.ranks

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from dataclasses import replace
 from typing import Any, Final
 
 from busbw.errors import UsageError
-from busbw.model.arrival import NONE, TRACE, Arrival
+from busbw.model.arrival import NONE, TRACE, Arrival, delay_ns
 from busbw.model.collective import collective
 from busbw.model.hunt import BANDWIDTH, BOTH_WAYS, LATENCY, METRICS, QUICKEST, RESENT, Hunt, Rules
-from busbw.model.plan import CallOptions, Limits, Plan, Stream, Timing
+from busbw.model.plan import CallOptions, Limits, Plan, Preflight, Stream, Timing
 from busbw.model.result import FIELD_WORDS
 from busbw.model.soak import Soak
 from busbw.plan.flags.hunt import HuntSettings
-from busbw.plan.flags.ranks import MOST_RANKS
+from busbw.plan.flags.ranks import MOST_RANKS, Asked
 from busbw.plan.flags.run import RunSettings
 from busbw.plan.flags.values import MOST_CALLS, Between
+from busbw.plan.json_file import named, read_text
 from busbw.plan.neighbours import make_neighbours
-from busbw.plan.preflight import make_preflight
 from busbw.plan.streams import check_streams, make_streams
 from busbw.plan.swept import check_sweep, in_one_placement, operation_names, swept
-from busbw.plan.trace_file import name_of, read_trace
 
 MOST_CALLS_PER_GRAPH: Final = 4096  # a bound of ours: larger graphs take seconds to capture
 LATENCY_SAMPLES: Final = 360  # p99 takes 299
@@ -82,10 +82,11 @@ def make_plan(operations: tuple[str, ...], settings: RunSettings, backend: str, 
 
 
 def _common(settings: RunSettings, backend: str, ranks: int) -> dict[str, Any]:
-    """The fields of a plan that do not depend on its cases; 0 ``ranks`` where these are not known yet. Raises
-    UsageError.
-    """
-    timing = _with_trace(_timing(settings, backend), settings, ranks)
+    """The fields of a plan beside its cases; 0 ``ranks`` where these are not known. Raises UsageError."""
+    timing, arrival = _timing(settings, backend), Arrival.of(settings.arrival)
+    if arrival.pattern == TRACE:  # with the delays of its file, and named by them
+        trace = read_trace(arrival.path, ranks)
+        timing = replace(timing, arrival=name_of(trace), trace_ns=trace)
     return {
         "limits": _limits(settings),
         "options": _options(settings, backend),
@@ -246,15 +247,6 @@ def _timing(settings: RunSettings, backend: str) -> Timing:
     return Timing(mode=mode, time=time, arrival=str(settings.arrival), barrier=settings.blocking != 2)
 
 
-def _with_trace(timing: Timing, settings: RunSettings, ranks: int) -> Timing:
-    """With the delays of its file, and named by them."""
-    arrival = Arrival.of(settings.arrival)
-    if arrival.pattern != TRACE:
-        return timing
-    trace = read_trace(arrival.path, ranks)
-    return replace(timing, arrival=name_of(trace), trace_ns=trace)
-
-
 def _require_last_arrival(timing: Timing, names: list[str]) -> None:
     """The shortest time is that from the last arrival only where nobody can leave before it."""
     free = [name for name in names if not collective(name).synchronising]
@@ -265,33 +257,24 @@ def _require_last_arrival(timing: Timing, names: list[str]) -> None:
         )
 
 
-def _default_columns(settings: RunSettings, timing: Timing, backend: str) -> tuple[str, ...]:
-    if settings.streams:
-        return STREAM_COLUMNS
-    if timing.mode != "latency":
-        return DEFAULT_COLUMNS
-    columns = LATENCY_COLUMNS if timing.arrival == NONE else ARRIVAL_COLUMNS
-    return tuple(word for word in columns if word != "skew" or backend == "mpi")
-
-
 def _show(settings: RunSettings, timing: Timing, backend: str) -> tuple[str, ...]:
-    """The columns beside time and bandwidth, as words: statistics, fields of a result, and the lines asked
-    for with -S and -M.
-    """
+    """The columns beside time and bandwidth, as words: statistics, fields of a result, and -S and -M."""
     words = [word for text in settings.stats for word in text.lower().replace(",", " ").split()]
-    _check_statistics([word for word in words if word not in FIELD_WORDS])
-    words = words or list(_default_columns(settings, timing, backend))
+    if statistics := [word for word in words if word not in FIELD_WORDS]:
+        from busbw.stats.statistic import parse_statistics  # with numpy, which a front process may not need
+
+        parse_statistics(" ".join(statistics), FIELD_WORDS)
+    usual: tuple[str, ...] = DEFAULT_COLUMNS
+    if settings.streams:
+        usual = STREAM_COLUMNS
+    elif timing.mode == "latency":
+        columns = LATENCY_COLUMNS if timing.arrival == NONE else ARRIVAL_COLUMNS
+        usual = tuple(word for word in columns if word != "skew" or backend == "mpi")
+    words = words or list(usual)
     words += ["issue"] if settings.report_cputime else []
     words += ["timestamp"] if settings.report_timestamps else []
     words += ["memory"] if settings.memory else []
     return tuple(dict.fromkeys(words))
-
-
-def _check_statistics(words: list[str]) -> None:
-    if words:
-        from busbw.stats.statistic import parse_statistics  # with numpy, which a front process may not need
-
-        parse_statistics(" ".join(words), FIELD_WORDS)
 
 
 # ---- hunts --------------------------------------------------------------------------------------------
@@ -398,3 +381,96 @@ def with_soak(plan: Plan, settings: RunSettings) -> Plan:
         raw_ranks=0,  # of rank 0 and the slowest: enough to see which call was slow
         soak=Soak(seconds, None if own else settings.cycles or None, settings.keep_going),
     )
+
+
+# ---- delays of ranks from a file: --arrival trace:FILE ------------------------------------------------
+
+
+Trace = tuple[tuple[int, ...], ...]
+_HINT: Final = "write a line a call, with a delay for every rank: 0 4ms 250us 0"
+
+
+def read_trace(path: str, ranks: int = 0) -> Trace:
+    """A line a call, a delay of every rank, in ns; without ``ranks``, of as many as the first line has.
+    Raises UsageError naming the line.
+    """
+    flag = f"--arrival {TRACE}:{named(path)}"
+    rows = []
+    for number, line in enumerate(read_text(path, "--arrival", f"{TRACE}:FILE").splitlines(), 1):
+        words = line.partition("#")[0].replace(",", " ").split()
+        ranks = ranks or len(words)
+        if words and len(words) != ranks:
+            raise UsageError(f"{flag}: line {number} has {len(words)} delays for {ranks} ranks", hint=_HINT)
+        if words:
+            rows.append(tuple(int(delay_ns(word, f"{flag}: line {number}")) for word in words))
+    if not rows:
+        raise UsageError(f"{flag} is empty", hint=_HINT)
+    return tuple(rows)
+
+
+def name_of(trace: Trace) -> str:
+    """What runs with this trace have in common, wherever its file lies."""
+    return f"{TRACE}:{hashlib.sha256(repr(trace).encode()).hexdigest()[:8]}"
+
+
+# ---- what the ranks check first -----------------------------------------------------------------------
+
+
+# What can be expected of NCCL, and of a node: word -> its values; empty where any name or number will do.
+FEATURES: Final = {
+    "net": (),
+    "provider": (),
+    "gdr": ("0", "1"),
+    "collnet": ("0", "1"),
+    "nvls": ("0", "1"),
+    "mnnvl": ("0", "1"),
+    "gdrcopy": ("0", "1"),
+    "tuner": (),
+    "gpus": ("0", "1"),
+    "nics": (),
+}
+# Of a node, whatever is measured there.
+_COUNTS: Final = ("nics",)
+# Networks that NCCL is known to name so: its own, and those of plugins (aws-ofi-nccl, HPC-X, UCX, Google's).
+NETWORKS: Final = ("ib", "socket", "ofi", "libfabric", "aws libfabric", "ucx", "fastsocket", "gib", "spcx")
+
+
+def make_preflight(settings: RunSettings) -> Preflight:
+    """What is checked. Raises UsageError for an expectation that means nothing."""
+    if settings.stop_after and not settings.preflight:
+        raise UsageError(
+            "preflight with --no-preflight does nothing", hint="leave it out, or use `busbw run`"
+        )
+    asked = settings.asked or Asked()
+    expects = _expects(settings.expect_use)
+    if settings.backend == "mpi":
+        # Who chooses MPI expects nothing of NCCL and GPUs; a preset may have said it. What nodes must have
+        # holds whatever is measured there, but no fabric's ports where sockets are meant.
+        words = () if "net=socket" in expects else expects
+        expects = tuple(word for word in words if word.partition("=")[0] in _COUNTS)
+    return Preflight(
+        level=(settings.stop_after or "run") if settings.preflight else "off",
+        strict=settings.strict,
+        ranks=asked.ranks,
+        nodes=asked.nodes,
+        expects=expects,
+        folder=settings.deliver if asked.shared else "",
+    )
+
+
+def _expects(words: tuple[str, ...]) -> tuple[str, ...]:
+    """One for each feature, the last of them: flags stand behind a preset's."""
+    found = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if name not in FEATURES or not equals or not value:
+            known = ", ".join(FEATURES)
+            raise UsageError(f"--expect-use {word!r} is not FEATURE=VALUE", hint=f"use one of: {known}")
+        if FEATURES[name] and value not in FEATURES[name]:
+            raise UsageError(f"--expect-use {word}: {value!r} is neither 0 nor 1", hint=f"give {name}=1")
+        if name in _COUNTS and not value.isdecimal():
+            raise UsageError(
+                f"--expect-use {word}: {value!r} is not a number", hint=f"give {name}=8, or 0 for any number"
+            )
+        found[name] = value.lower() if name in ("net", "provider") else value
+    return tuple(f"{name}={value}" for name, value in found.items())

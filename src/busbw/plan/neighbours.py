@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from typing import Any, Final
 
 from busbw.errors import UnknownWord, UsageError
@@ -13,7 +12,6 @@ from busbw.plan.flags.flag import flag_of
 from busbw.plan.flags.run import RunSettings
 from busbw.units import counted, parse_duration, parse_fraction, parse_size
 
-_Read = Callable[[str, str], Any]
 _LOADS: Final = (COMPUTE, MEMORY, GEMM)
 # Hypercube's steps depend on one another, and a barrier moves nothing.
 _OPERATIONS: Final = tuple(row.name for row in COLLECTIVES if row.sized and row.name != "hypercube")
@@ -86,14 +84,13 @@ def _neighbour(text: str, backend: str, ranks: int) -> Neighbour:
             (*_LOADS, *_OPERATIONS),
             hint=f"use {', '.join(_LOADS)} or an operation such as alltoall",
         )
-    of_operations: Mapping[str, _Read] = {"ranks": partial(_ranks, ranks), "size": _size}
-    known = {GEMM: _OF_GEMM}.get(what, _OPTIONS) if what in _LOADS else of_operations
+    known = _OPTIONS.get(what, ("ranks", "size"))
     options: dict[str, Any] = {}
     for option in filter(None, rest.split(",")):
         name, _, value = option.partition("=")
         if name not in known:
             raise UsageError(f"--beside {text}: unknown option {name!r}", hint=f"use {', '.join(known)}")
-        options[_FIELDS.get(name, name)] = known[name](value, f"--beside {text}")
+        options[_FIELDS.get(name, name)] = _option(name, value, f"--beside {text}", ranks)
     if backend == "mpi" and what == GEMM:
         raise UsageError(f"--beside {text}: cuBLAS works on GPUs", hint="give --beside compute")
     if backend == "mpi" and {"sms", "length_ns"} & set(options):
@@ -117,40 +114,39 @@ def _ranks(ranks: int, value: str, where: str) -> tuple[int, ...]:
     return found
 
 
-def _share(value: str, where: str) -> float:
-    if value in _ENDS:
-        return _ENDS[value]
-    return parse_fraction(value, where)
+def _option(name: str, value: str, where: str, ranks: int) -> Any:  # noqa: ANN401 (a field of Neighbour)
+    """The value of an option. Raises UsageError for what it cannot be."""
+    number = int(value) if value.isascii() and value.isdigit() and len(value) < 10 else None
+    match name:
+        case "ranks":
+            return _ranks(ranks, value, where)
+        case "share":
+            return _ENDS[value] if value in _ENDS else parse_fraction(value, where)
+        case "size":
+            if size_bytes := parse_size(value, where):
+                return size_bytes
+            raise UsageError(f"{where}: an operation of 0 bytes moves nothing", hint="give size=1M")
+        case "sms":
+            if number is not None:
+                return number
+            raise UsageError(f"{where}: sms={value} is no number of multiprocessors", hint="give sms=100")
+        case "n":
+            if number is not None and _LEAST_EDGE <= number <= _MOST_EDGE:
+                return number
+            raise UsageError(f"{where}: matrices of n={value}", hint="give n=256 to n=16384")
+        case _:
+            length_ns = round(parse_duration(value, where) * 1e9)
+            if _SHORTEST_NS <= length_ns <= _LONGEST_NS:
+                return length_ns
+            raise UsageError(f"{where}: launches of {value}", hint="give length=20us to length=1ms")
 
 
-def _size(value: str, where: str) -> int:
-    size_bytes = parse_size(value, where)
-    if not size_bytes:
-        raise UsageError(f"{where}: an operation of 0 bytes moves nothing", hint="give size=1M")
-    return size_bytes
-
-
-def _sms(value: str, where: str) -> int:
-    if not (value.isascii() and value.isdigit()):
-        raise UsageError(f"{where}: sms={value} is no number of multiprocessors", hint="give sms=100")
-    return int(value)
-
-
-def _edge(value: str, where: str) -> int:
-    if not (value.isascii() and value.isdigit() and _LEAST_EDGE <= int(value) <= _MOST_EDGE):
-        raise UsageError(f"{where}: matrices of n={value}", hint="give n=256 to n=16384")
-    return int(value)
-
-
-def _length(value: str, where: str) -> int:
-    length_ns = round(parse_duration(value, where) * 1e9)
-    if not _SHORTEST_NS <= length_ns <= _LONGEST_NS:
-        raise UsageError(f"{where}: launches of {value}", hint="give length=20us to length=1ms")
-    return length_ns
-
-
-_OPTIONS: Final[Mapping[str, _Read]] = {"share": _share, "sms": _sms, "length": _length}
-_OF_GEMM: Final[Mapping[str, _Read]] = {"n": _edge}
+# The options of a load, by what it is; all others are operations.
+_OPTIONS: Final = {
+    COMPUTE: ("share", "sms", "length"),
+    MEMORY: ("share", "sms", "length"),
+    GEMM: ("n",),
+}
 _LEAST_EDGE: Final = 256
 _MOST_EDGE: Final = 16384  # 13 ms on an H200, and 1.6 GB
 # Of what a neighbour takes, nothing and the whole are shares too.

@@ -24,9 +24,7 @@ _TOKENS_AT_ONCE: Final = 1024
 
 
 def skew_tables(skew: Skew, collective: str, ranks: int, seed: int = 0) -> tuple[CountTable, ...]:
-    """The tables that a sweep takes in turn: a line of the file each, or a draw of tokens, else one. Raises
-    UsageError.
-    """
+    """The tables that a sweep takes in turn: one a line of the file, or a draw. Raises UsageError."""
     if skew.kind == EVEN_TO_BUSIEST:
         return (skew_table(skew.shape, collective, ranks),)
     if (skew.kind == COUNTS or skew.tokens) and collective != "alltoallv":
@@ -169,14 +167,20 @@ def skew_table(skew: float, collective: str, ranks: int) -> CountTable:
             f"--skew {skew:g} is not between 1 and {ranks}",
             hint=f"give 1 (even) to {ranks}: no rank can get more than {ranks} times the mean",
         )
-    decay = _decay(skew, ranks)
+    # The r in [0, 1] with 1 + r + ... + r^(n-1) = n / skew, by bisection: the sum grows with r.
+    low, high = 0.0, 1.0
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        if math.fsum(middle**rank for rank in range(ranks)) < ranks / skew:
+            low = middle
+        else:
+            high = middle
+    decay = 1.0 if skew == 1 else high if skew < ranks else 0.0
     return table_of_shares([decay**rank for rank in range(ranks)], collective, f"skew {skew:g}")
 
 
 def table_of_shares(shares: Sequence[float], collective: str, origin: str) -> CountTable:
-    """What rank j gets of every rank (in an all_gatherv: gives) is in proportion to ``shares[j]``; the
-    first is the largest.
-    """
+    """Rank j gets (in an all_gatherv: gives) in proportion to ``shares[j]``; the first is the largest."""
     # Rounded up, or a share of a third would end a segment short of the bytes that it is a third of.
     weights = tuple(math.ceil(_WEIGHT_UNIT * share / shares[0]) for share in shares)
     ranks, gathered = len(weights), collective == "all_gatherv"
@@ -189,15 +193,3 @@ def table_of_shares(shares: Sequence[float], collective: str, origin: str) -> Co
         align_bytes=SEGMENT_ALIGNMENT_BYTES,
         collective=collective,
     )
-
-
-def _decay(skew: float, ranks: int) -> float:
-    """The r in [0, 1] with 1 + r + ... + r^(n-1) = n / skew, by bisection: the sum grows with r."""
-    low, high = 0.0, 1.0
-    for _ in range(_BISECTIONS):
-        middle = (low + high) / 2
-        if math.fsum(middle**rank for rank in range(ranks)) < ranks / skew:
-            low = middle
-        else:
-            high = middle
-    return 1.0 if skew == 1 else high if skew < ranks else 0.0

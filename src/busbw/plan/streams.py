@@ -172,11 +172,17 @@ def _stream(
         raise UsageError(f"skew {own.skew} has several matrices", hint="give a stream one")
     if not once.cases[0].row.sized:
         raise UsageError(f"{names[0]} moves nothing", hint="give an operation that has a size")
-    calls = entry.get(CALLS, BALANCED)
-    pattern = once.pattern
+    calls, copies, pattern = entry.get(CALLS, BALANCED), 1, once.pattern
+    if own.unique_buffers:  # ``swept`` has made room for every iteration; here for the calls of one
+        if calls == BALANCED:
+            raise UsageError(
+                "--unique-buffers makes a buffer for every call: their number must be known",
+                hint=f"give {CALLS}",
+            )
+        copies = int(calls)
     stream = Stream(
         collective=names[0],
-        buffer_bytes=once.buffer_bytes * _copies(calls, own),
+        buffer_bytes=once.buffer_bytes * copies,
         calls=0 if calls == BALANCED else calls,
         groups=pattern.groups,
         counts=pattern.counts,
@@ -231,15 +237,11 @@ def _differing(own: RunSettings, settings: RunSettings, backend: str) -> dict[st
 
 def _require_counted(streams: Sequence[Stream], settings: RunSettings) -> None:
     """A stream with other iterations than the rest stops by itself: theirs must be known too."""
-    own = [
-        (number, name)
-        for number, stream in enumerate(streams)
-        for name in ("iters", "warmup_iters")
-        if getattr(stream, name) is not None
-    ]
-    if not own:
+    names = ((number, name) for number in range(len(streams)) for name in ("iters", "warmup_iters"))
+    own = next((each for each in names if getattr(streams[each[0]], each[1]) is not None), None)
+    if own is None:
         return
-    number, name = own[0]
+    number, name = own
     if not settings.iters:
         raise UsageError(
             f"--streams: stream {number} has {name} of its own, and the others are sampled until they are"
@@ -253,17 +255,6 @@ def _require_counted(streams: Sequence[Stream], settings: RunSettings) -> None:
                 " last as long as the slowest",
                 hint=f"give {CALLS}",
             )
-
-
-def _copies(calls: int | str, settings: RunSettings) -> int:
-    """With --unique-buffers ``swept`` has made room for every iteration; here for the calls of one."""
-    if not settings.unique_buffers:
-        return 1
-    if calls == BALANCED:
-        raise UsageError(
-            "--unique-buffers makes a buffer for every call: their number must be known", hint=f"give {CALLS}"
-        )
-    return int(calls)
 
 
 def _steps(

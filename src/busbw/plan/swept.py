@@ -85,9 +85,7 @@ def in_one_placement(cases: Iterable[Case]) -> tuple[Case, ...]:
 
 
 def check_sweep(operations: tuple[str, ...], settings: RunSettings) -> None:
-    """Raises UsageError for what can be refused before the ranks are known, and the backend if it is not
-    named.
-    """
+    """Raises UsageError for what can be refused before ranks, and perhaps the backend, are known."""
     refuse_unsupported(_grid(operations, settings), settings.backend)
     _calls_with_buffers(settings)
     if settings.ranks is not None:
@@ -100,6 +98,12 @@ def check_sweep(operations: tuple[str, ...], settings: RunSettings) -> None:
 def _grid(operations: tuple[str, ...], settings: RunSettings) -> Grid:
     """What does not depend on the ranks."""
     first, last = _range(settings)
+    factor = settings.stepfactor
+    if factor is None:
+        factor = 2.0 if settings.stepbytes is None and first != last else 1.0
+    if settings.stepbytes is not None and factor != 1.0:
+        raise UsageError("-f cannot be combined with -i", hint="give -f FACTOR, or -i BYTES (with -f 1)")
+    step = DEFAULT_STEP_BYTES if settings.stepbytes is None else settings.stepbytes
     if settings.coalesce and settings.agg_iters > 1:
         raise UsageError("--coalesce cannot be combined with -m", hint="give one of them")
     return Grid(
@@ -107,7 +111,7 @@ def _grid(operations: tuple[str, ...], settings: RunSettings) -> Grid:
         data_types=settings.datatype,
         reduce_ops=settings.op,
         roots=settings.root,
-        sizes_bytes=_sizes(settings, first, last),
+        sizes_bytes=sizes(first, last, step, factor),
         lenient=settings.datatype.is_all,
         own_sizes=settings.minbytes is None and settings.maxbytes is None,
         coalesce=tuple(settings.coalesce),
@@ -143,16 +147,6 @@ def _range(settings: RunSettings) -> tuple[int, int]:
     if first is None and last is None:
         return DEFAULT_MIN_BYTES, DEFAULT_MAX_BYTES
     return int(first if first is not None else last or 0), int(last if last is not None else first or 0)
-
-
-def _sizes(settings: RunSettings, first: int, last: int) -> tuple[int, ...]:
-    factor = settings.stepfactor
-    if factor is None:
-        factor = 2.0 if settings.stepbytes is None and first != last else 1.0
-    if settings.stepbytes is not None and factor != 1.0:
-        raise UsageError("-f cannot be combined with -i", hint="give -f FACTOR, or -i BYTES (with -f 1)")
-    step = DEFAULT_STEP_BYTES if settings.stepbytes is None else settings.stepbytes
-    return sizes(first, last, step, factor)
 
 
 # ---- sizes --------------------------------------------------------------------------------------------

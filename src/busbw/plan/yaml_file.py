@@ -45,14 +45,11 @@ def read_yaml(text: str, place: str) -> Any:  # noqa: ANN401 (YAML)
     except RecursionError as error:
         raise UsageError(f"{place} is nested too deeply", hint="use fewer nested lists") from error
     except (YAMLError, ValueError, KeyError) as error:  # the last two: !!bool "x"
+        # On one line; the reader shows the place in several.
+        mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", "")
+        said = f"line {mark.line + 1}: {problem}" if mark is not None else " ".join(str(error).split())
         hint = "check its indentation and quotes"
-        raise UsageError(f"{place} is not YAML: {_first_mistake(error)}", hint=hint) from error
-
-
-def _first_mistake(error: Exception) -> str:
-    """On one line; the reader shows the place in several."""
-    mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", "")
-    return f"line {mark.line + 1}: {problem}" if mark is not None else " ".join(str(error).split())
+        raise UsageError(f"{place} is not YAML: {said}", hint=hint) from error
 
 
 def _refusal(error: ValidationError, text: str, place: str, guide: str) -> UsageError:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from busbw.cli.app import RunCommand
 from busbw.cli.each_nic import confining, read_nics
 from busbw.cli.main import main
-from busbw.cli.run_command import RunCommand
 from busbw.errors import ExitCode, RankFailed, UsageError
 from busbw.launch.variables import read_here
 from busbw.model.event import EventKind, error_event, event

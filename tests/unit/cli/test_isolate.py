@@ -13,9 +13,9 @@ import pytest
 from busbw_testing.environ import clean_environ
 from busbw_testing.runs import NULL, start
 
+from busbw.cli.app import RunCommand
 from busbw.cli.isolate import hunt, lost_host, node_of, without_gpu, without_host
 from busbw.cli.main import main
-from busbw.cli.run_command import RunCommand
 from busbw.errors import ExitCode, RankFailed
 from busbw.launch.variables import read_here
 from busbw.model.event import Event, EventKind, error_event, event

@@ -10,8 +10,7 @@ from busbw.errors import UsageError
 from busbw.model.arrival import Arrival
 from busbw.plan.flags.arrival import ArrivalText
 from busbw.plan.flags.run import RunSettings
-from busbw.plan.make import make_plan
-from busbw.plan.trace_file import read_trace
+from busbw.plan.make import make_plan, read_trace
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,8 @@ from __future__ import annotations
 
 from itertools import product
 
-from busbw.model.collective import COLLECTIVES
+from busbw.model.collective import COLLECTIVES, unsupported
 from busbw.model.datatype import DATA_TYPES
-from busbw.model.support import unsupported
 
 
 def test_only_reductions_of_16_bit_integers_on_nccl_are_known_not_to_exist() -> None:

@@ -20,9 +20,8 @@ from busbw.model.plan import Plan
 from busbw.plan.counts_file import read_matrix, read_metadata
 from busbw.plan.flags.run import RunSettings
 from busbw.plan.flags.values import Size
-from busbw.plan.groups import read_groups, split_groups
 from busbw.plan.make import make_plan
-from busbw.plan.pattern import read_pairs
+from busbw.plan.pattern import read_groups, read_pairs, split_groups
 
 DAMAGED: Final = 1_000
 RANKS: Final = 3

@@ -5,10 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from cyclopts import Parameter
-
-from busbw.cli.app import PRINTED, RunOrLog, TextOrJson, command, command_line, flag, word
-from busbw.cli.run_command import RunCommand
+from busbw.cli.app import PRINTED, RunCommand, RunOrLog, TextOrJson, command, command_line, flag, word
 from busbw.errors import ExitCode
 from busbw.plan.flags.compare import CompareSettings, ExpectSettings
 from busbw.plan.flags.hang import HangSettings
@@ -112,10 +109,10 @@ def write_report(
 )
 def hang(
     *,
-    options: Annotated[HangSettings | None, Parameter(name="*")] = None,
+    options: HangSettings = HangSettings(),
     format: TextOrJson = "table",  # noqa: A002
 ) -> ExitCode:
     """Name the rank that a hanging job waits for. Any job over NCCL or PyTorch."""
     from busbw.cli.hang import hang_command
 
-    return hang_command(options or HangSettings(), format)
+    return hang_command(options, format)

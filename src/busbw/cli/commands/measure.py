@@ -6,9 +6,8 @@ import sys
 from collections.abc import Sequence
 from typing import Annotated, Final
 
-from busbw.cli.app import OF_A_HUNT, OF_A_RUN, command, command_line, flag, whole_numbers, word
+from busbw.cli.app import OF_A_HUNT, OF_A_RUN, RunCommand, command, command_line, flag, whole_numbers, word
 from busbw.cli.preset_values import PresetValues
-from busbw.cli.run_command import RunCommand
 from busbw.errors import ExitCode
 from busbw.model.collective import COLLECTIVES
 from busbw.plan.flags.check import CheckRanks, CheckSettings

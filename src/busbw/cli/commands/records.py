@@ -64,11 +64,9 @@ def show(
     """Show an earlier run again: its table, ranks or histograms."""
     from busbw.cli.show import show as show_command
 
-    if provenance:
-        from busbw.cli.show import show_provenance
-
-        return show_provenance(run, format, alone=not ranks and not histogram and case is None)
-    return show_command(run, format, wide=wide, ranks=ranks, histogram=histogram, case=case)
+    return show_command(
+        run, format, wide=wide, ranks=ranks, histogram=histogram, case=case, provenance=provenance
+    )
 
 
 @command(

@@ -25,7 +25,7 @@ from busbw.model.plan import Plan
 from busbw.model.record import Method, WorldInfo
 from busbw.model.result import CaseResult, Status
 from busbw.model.sample import SAMPLE_DTYPE
-from busbw.plan.groups import split_colours
+from busbw.plan.pattern import split_colours
 from busbw.record.folder import SAMPLES_FILE
 from busbw.report.events import read_result
 

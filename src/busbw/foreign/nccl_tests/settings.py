@@ -12,11 +12,10 @@ from busbw.errors import UsageError
 from busbw.foreign.nccl_tests.flags import ALL, OPS, TYPES, Line, Options, Variables
 from busbw.machine.gpus import read_gpus
 from busbw.machine.host import available_memory_bytes, read_memory
-from busbw.model.collective import collective
+from busbw.model.collective import collective, unsupported
 from busbw.model.datatype import data_type
 from busbw.model.plan import RAW_RANKS
 from busbw.model.sample import SAMPLE_DTYPE
-from busbw.model.support import unsupported
 from busbw.plan.flags.run import RunSettings
 from busbw.plan.flags.values import DataTypes, ReduceOps, Roots, Seconds, Size
 from busbw.rank.backends.host_memory import largest_buffer_bytes

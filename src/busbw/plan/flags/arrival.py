@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from busbw.model.arrival import Arrival
-from busbw.plan.flags.values import Written, one_word
+from busbw.plan.flags.values import Written
 
 
-@one_word
 class ArrivalText(Written, str):
     """How late ranks come, as ``Arrival.of`` reads it."""
 

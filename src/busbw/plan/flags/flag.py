@@ -49,10 +49,10 @@ class Flags:
         self._how = {**({"group": Group(title, sort_key=sort_key)} if title else {}), **how}
 
     def __call__(self, default: _T, text: str = "", *more: object, **how: Any) -> _T:  # noqa: ANN401
-        """A flag whose help is ``text``. ``more`` are other names of it (``-n``) and ranges of its value
+        """A flag whose help is ``text``. ``more`` are its other names (``-n``) and ranges of its value
         (``values.Check``), ``how`` what else a cyclopts.Parameter takes.
         """
-        names = tuple(each for each in more if isinstance(each, str))
+        names = tuple(name for each in more if isinstance(each, str) for name in each.split())
         ranges = tuple(each for each in more if not isinstance(each, str))
         said = {"help": text} if text else {}
         return _Flag(default, names, ranges, {**self._how, **said, **how})  # type: ignore[return-value]

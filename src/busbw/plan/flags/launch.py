@@ -4,14 +4,13 @@ Values stay as the user wrote them; each engine (``launch/``) reads what concern
 """
 
 import re
-from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 from typing import Final, Literal
 
 from busbw.plan.flags.engines import EngineName
 from busbw.plan.flags.flag import Flags, settings
-from busbw.plan.flags.values import Between, Ranged, Seconds
+from busbw.plan.flags.values import Between, Ranged, Seconds, changed
 
 of_engine = Flags("Engine (--on)", 6)
 
@@ -102,9 +101,4 @@ class LaunchSettings(Ranged):
 
     def given(self) -> tuple[str, ...]:
         """Names of the settings that are not at their defaults, but for ``on`` and ``preset``."""
-        plain = LaunchSettings()
-        return tuple(
-            field.name
-            for field in fields(self)
-            if field.name not in ("on", "preset") and getattr(self, field.name) != getattr(plain, field.name)
-        )
+        return tuple(name for name in changed(self) if name not in ("on", "preset"))

@@ -53,8 +53,7 @@ class RunSettings(RankSettings, PreflightSettings, PatternSettings):
     parallel_init: int = of_place(
         0,
         "Accepted as in nccl-tests, and always on: every GPU has its own process.",
-        "--parallel_init",
-        "-p",
+        "--parallel_init -p",
         OneOf((0, 1)),
     )
     minbytes: Size | None = of_sweep(
@@ -91,8 +90,7 @@ class RunSettings(RankSettings, PreflightSettings, PatternSettings):
     warmup_iters: int | None = of_method(
         None,
         "Untimed calls first. [default: until steady, 20 ms at most]",
-        "--warmup_iters",
-        "-w",
+        "--warmup_iters -w",
         Between(0),
     )
     warmup_time: Seconds | None = of_method(
@@ -103,8 +101,7 @@ class RunSettings(RankSettings, PreflightSettings, PatternSettings):
     agg_iters: int = of_method(
         1,
         "Issue this many calls as one NCCL group, and divide the time by it.",
-        "--agg_iters",
-        "-m",
+        "--agg_iters -m",
         Between(1),
     )
     check: int = of_method(1, "How often to check the result of each case; 0: never.", "-c", Between(0))
@@ -176,8 +173,7 @@ class RunSettings(RankSettings, PreflightSettings, PatternSettings):
     local_register: int = of_buffers(
         0,
         "Register the buffers with NCCL: 0 no, 1 locally, 2 as symmetric windows.",
-        "--local_register",
-        "-R",
+        "--local_register -R",
         OneOf((0, 1, 2)),
     )
     stats: tuple[str, ...] = of_output(
@@ -215,8 +211,7 @@ class RunSettings(RankSettings, PreflightSettings, PatternSettings):
     report_cputime: int = of_output(
         0,
         "1: show the host's time for issuing a call (--stats issue).",
-        "--report_cputime",
-        "-C",
+        "--report_cputime -C",
         OneOf((0, 1)),
     )
     report_timestamps: int = of_output(

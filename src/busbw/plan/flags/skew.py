@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from busbw.errors import UsageError
-from busbw.plan.flags.values import Between, Written, one_word
+from busbw.plan.flags.values import Between, Written
 from busbw.units import counted
 
 EVEN_TO_BUSIEST: Final = "busiest"  # a number alone: the busiest rank's multiple of the mean
@@ -17,7 +17,6 @@ _MOST_SHAPE: Final = 10.0
 _HINT: Final = "write zipf:1.2, lognormal:0.5,experts=64, counts:FILE.jsonl, or a number from 1 up"
 
 
-@one_word
 class Skew(Written, str):
     """``kind`` is busiest, zipf, lognormal or counts; ``shape`` the number behind it, ``path`` the file.
 

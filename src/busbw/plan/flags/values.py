@@ -39,10 +39,18 @@ _MOST_DIGITS: Final = 18  # such a number is below 2^63
 # ---- values that are read from text -------------------------------------------------------------------
 
 
+def _read_token(kind: type, tokens: Sequence[Token]) -> Any:  # noqa: ANN401 (a value of that kind)
+    (token,) = tokens
+    return kind(token.value, token.keyword or "")
+
+
 class Written:
     """A value with the ``text`` that a user wrote for it, which the record keeps."""
 
     text: str
+
+    def __init_subclass__(cls) -> None:
+        Parameter(converter=_read_token, n_tokens=1, accepts_keys=False)(cls)
 
     def __new__(cls, written: Any, flag: str = "") -> Self:  # noqa: ANN401 (text, or a plain value)
         """Raises UsageError, which names ``flag``."""
@@ -70,14 +78,6 @@ class Written:
         return core_schema.no_info_plain_validator_function(read)
 
 
-def _read_token(kind: type, tokens: Sequence[Token]) -> Any:  # noqa: ANN401 (a value of that kind)
-    (token,) = tokens
-    return kind(token.value, token.keyword or "")
-
-
-one_word: Final = Parameter(converter=_read_token, n_tokens=1, accepts_keys=False)
-
-
 def as_text(written: Any) -> str:  # noqa: ANN401
     """What a user would have written for a plain value."""
     if isinstance(written, str):
@@ -87,7 +87,6 @@ def as_text(written: Any) -> str:  # noqa: ANN401
     return f"{written:g}" if isinstance(written, float) else str(written)
 
 
-@one_word
 class Size(Written, int):
     """Bytes, from ``64K`` or ``1.5G``."""
 
@@ -96,7 +95,6 @@ class Size(Written, int):
         return parse_size(written, flag) if isinstance(written, str) else written
 
 
-@one_word
 class Seconds(Written, float):
     """Seconds, from ``500ms`` or ``2min``."""
 
@@ -105,7 +103,6 @@ class Seconds(Written, float):
         return parse_duration(written, flag) if isinstance(written, str) else written
 
 
-@one_word
 class SecondsOrOff(Seconds):
     """Seconds; 0, from ``off``, for never."""
 
@@ -114,7 +111,6 @@ class SecondsOrOff(Seconds):
         return 0.0 if written == "off" else super().read(written, flag)
 
 
-@one_word
 class Fraction(Written, float):
     """A share of one, from ``1%`` or ``0.01``."""
 
@@ -125,7 +121,6 @@ class Fraction(Written, float):
         return parse_fraction(as_text(written), flag, below=cls.below)
 
 
-@one_word
 class Growth(Fraction):
     """By how much longer something takes, from ``50%`` (half as long again) or ``2`` (three times)."""
 
@@ -140,7 +135,6 @@ def _words(written: object, what: str) -> list[str]:
     return words
 
 
-@one_word
 class DataTypes(Written, tuple[DataType, ...]):
     """Element types without repetition, also by an alias."""
 
@@ -155,7 +149,6 @@ class DataTypes(Written, tuple[DataType, ...]):
         return _words(self.text, "") == [ALL]
 
 
-@one_word
 class ReduceOps(Written, tuple[ReduceOp, ...]):
     """Reductions without repetition."""
 
@@ -165,7 +158,6 @@ class ReduceOps(Written, tuple[ReduceOp, ...]):
         return REDUCE_OPS if words == [ALL] else dict.fromkeys(map(reduce_op, words))
 
 
-@one_word
 class Roots(Written, tuple[int, ...]):
     """Ranks that are roots in turn; none where all are, as ``all`` and ``-1`` say."""
 
@@ -183,7 +175,6 @@ class Roots(Written, tuple[int, ...]):
         return list(self) or list(range(ranks))
 
 
-@one_word
 class Ratios(Written, tuple[int, ...]):
     """The ratios of a call's parallel parts, from ``1,2,1`` or ``[1,2,1]``; none for an empty text."""
 
@@ -275,13 +266,11 @@ class Ranged:
 
 def as_written(settings: DataclassInstance) -> dict[str, Any]:
     """Settings as a record keeps them: plain JSON values, and texts as users wrote them."""
-    return {each.name: _written(getattr(settings, each.name)) for each in fields(settings)}
-
-
-def _written(value: Any) -> Any:  # noqa: ANN401 (a setting)
-    if hasattr(value, "text"):
-        return value.text
-    return list(value) if isinstance(value, tuple) else value
+    values = ((each.name, getattr(settings, each.name)) for each in fields(settings))
+    return {
+        name: value.text if hasattr(value, "text") else list(value) if isinstance(value, tuple) else value
+        for name, value in values
+    }
 
 
 def changed(settings: DataclassInstance) -> dict[str, Any]:

@@ -71,9 +71,7 @@ class Preset:
 
     @property
     def engine(self) -> str:
-        """The engine that it names itself (``launch: {on: slurm}``), which is used where the user names none;
-        empty without.
-        """
+        """The engine that it names itself, which is used where the user names none; empty without."""
         return str(self.body.get("launch", {}).get("on") or "")
 
     def environ(self, engine: str) -> Mapping[str, str]:
@@ -262,9 +260,7 @@ def _without_null(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _entries(extra: Iterable[Path]) -> dict[str, _Entry]:
-    """Full name -> entry; users' files come last, and add to families. Raises UsageError for a preset that
-    stands in two files.
-    """
+    """Full name -> entry, users' files last. Raises UsageError for a preset that stands in two files."""
     found = dict(_own_entries())
     for path in extra:
         for name, entry in _of_file(load_file(path), str(path)).items():

@@ -7,8 +7,8 @@ from typing import Final
 
 from busbw.machine.native.nccl import FLOAT8_VERSION, NcclLibrary
 from busbw.model.case import Case
+from busbw.model.collective import unsupported
 from busbw.model.datatype import data_type
-from busbw.model.support import unsupported
 
 # Collectives whose functions came late (2.28.3); without them, grouped sends and receives.
 LATE_FUNCTIONS: Final = {"alltoall": "ncclAlltoAll", "gather": "ncclGather", "scatter": "ncclScatter"}

@@ -18,7 +18,7 @@ from busbw.foreign.nccl_tests.processes import (
     starts_ranks,
     worst,
 )
-from busbw.plan.groups import split_colours
+from busbw.plan.pattern import split_colours
 from busbw.rank.world.base import Member
 from busbw.rank.world.identity import identify
 from busbw.rank.world.meet import Met

@@ -6,7 +6,7 @@ import pytest
 
 from busbw.errors import UsageError
 from busbw.foreign.nccl_tests.flags import Variables, read_variables
-from busbw.plan.groups import split_colours
+from busbw.plan.pattern import split_colours
 
 
 @pytest.mark.parametrize(

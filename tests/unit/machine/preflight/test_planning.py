@@ -10,8 +10,7 @@ from busbw.errors import UsageError
 from busbw.model.plan import Plan, Preflight
 from busbw.plan.flags.ranks import Asked
 from busbw.plan.flags.run import RunSettings
-from busbw.plan.make import make_plan
-from busbw.plan.preflight import make_preflight
+from busbw.plan.make import make_plan, make_preflight
 from busbw.plan.presets.preset import names, read_preset
 from busbw.plan.request import rank_words, read_request
 

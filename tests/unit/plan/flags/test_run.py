@@ -8,7 +8,7 @@ import pytest
 from cyclopts import Parameter
 
 from busbw.cli import main as cli
-from busbw.cli.run_command import RunCommand
+from busbw.cli.app import RunCommand
 from busbw.errors import ExitCode
 from busbw.plan.flags.run import RunSettings
 from busbw.plan.flags.values import read_settings
