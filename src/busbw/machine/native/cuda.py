@@ -14,6 +14,7 @@ import ctypes
 from ctypes import POINTER, c_char, c_char_p, c_int, c_size_t, c_ubyte, c_uint, c_uint64, c_void_p
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
 
 from busbw.errors import SiteError
 
@@ -198,8 +199,7 @@ class CudaDriver:
         """``GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx``, as nvidia-smi -L prints it."""
         raw = (c_ubyte * 16)()
         self._call("cuDeviceGetUuid", ctypes.byref(raw), device)
-        digits = bytes(raw).hex()
-        return f"GPU-{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+        return f"GPU-{UUID(bytes=bytes(raw))}"
 
     def device_memory_bytes(self, device: int) -> int:
         """All memory of the GPU, in bytes."""
