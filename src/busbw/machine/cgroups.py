@@ -104,17 +104,16 @@ def _hierarchies(proc: Path, sysfs: Path) -> list[_Hierarchy]:
         file_system, *source = kind.split()
         if file_system not in ("cgroup", "cgroup2") or len(fields.split()) < 5:
             continue
-        root, mount_point = (_unescape(field) for field in fields.split()[3:5])
+        # Mountinfo writes blanks in octal (proc(5)).
+        places = fields.split()[3:5]
+        root, mount_point = (re.sub(r"\\([0-7]{3})", lambda m: chr(int(m[1], 8)), each) for each in places)
         version = 2 if file_system == "cgroup2" else 1
         options = frozenset(source[-1].split(",")) if version == 1 and source else frozenset({""})
         path = next((paths[name] for name in sorted(options) if name in paths), "/")
-        mount = _below(sysfs, mount_point)
+        is_below = mount_point.startswith("/sys/")
+        mount = sysfs / mount_point.removeprefix("/sys/") if is_below else Path(mount_point)
         found.append(_Hierarchy(version, options, mount, _leaf(mount, root, path)))
     return found
-
-
-def _below(sysfs: Path, mount_point: str) -> Path:
-    return sysfs / mount_point.removeprefix("/sys/") if mount_point.startswith("/sys/") else Path(mount_point)
 
 
 def _leaf(mount: Path, root: str, path: str) -> Path:
@@ -136,8 +135,3 @@ def _ancestors(hierarchies: list[_Hierarchy], controller: str) -> list[Path]:
                 folder = folder.parent
                 folders.append(folder)
     return folders
-
-
-def _unescape(text: str) -> str:
-    """Mountinfo writes blanks in octal (proc(5))."""
-    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)

@@ -14,15 +14,13 @@ import re
 import shutil
 import site
 import sys
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from busbw.machine.libraries import is_library, library_info
 from busbw.machine.loader import CACHE, MAPS, loader_paths, mapped_files
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 # More than MPI_MAX_LIBRARY_VERSION_STRING of any MPI (MPICH: 8192).
 _VERSION_BYTES: Final = 1 << 15

@@ -11,14 +11,13 @@ Handles (context, stream, event, module, function) and device addresses are plai
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable, Sequence
 from ctypes import POINTER, c_char, c_char_p, c_int, c_size_t, c_ubyte, c_uint, c_uint64, c_void_p
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+from uuid import UUID
 
 from busbw.errors import SiteError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 DRIVER_LIBRARY: Final = "libcuda.so.1"
 # Our kernels, as text that the driver compiles.
@@ -106,6 +105,16 @@ class CudaError(SiteError):
         self.code = code
 
 
+def _does(name: str, *fixed: int) -> Callable[..., None]:
+    """A method that makes the call with its own arguments, and then these."""
+    return lambda self, *own: self._call(name, *own, *fixed)
+
+
+def _new(name: str, *fixed: int) -> Callable[..., int]:
+    """Likewise: a method that gives what the call writes to its first argument."""
+    return lambda self, *own: self._made(name, *own, *fixed)
+
+
 class CudaDriver:
     """A loaded libcuda. Calls raise :class:`CudaError`; nothing is initialised until :meth:`init`.
 
@@ -158,17 +167,11 @@ class CudaDriver:
 
     # ---- devices -----------------------------------------------------------------------------------
 
-    def init(self) -> None:
-        """Before any other call. CudaError with CUDA_ERROR_NO_DEVICE where no GPU is visible."""
-        self._call("cuInit", 0)
-
-    def driver_version(self) -> int:
-        """Newest CUDA version that the driver serves, as 1000 * major + 10 * minor (13000 is CUDA 13.0)."""
-        return self._new("cuDriverGetVersion")
-
-    def device_count(self) -> int:
-        """GPUs that this process may use (CUDA_VISIBLE_DEVICES applied)."""
-        return self._new("cuDeviceGetCount")
+    init = _does("cuInit", 0)  # before any other call; CUDA_ERROR_NO_DEVICE where no GPU is visible
+    driver_version = _new("cuDriverGetVersion")  # the newest CUDA that it serves: 13000 is CUDA 13.0
+    device_count = _new("cuDeviceGetCount")  # GPUs that this process may use (CUDA_VISIBLE_DEVICES applied)
+    device = _new("cuDeviceGet")  # (ordinal): the CUdevice of that visible GPU
+    device_memory_bytes = _new("cuDeviceTotalMem_v2")  # (device): all memory of the GPU
 
     def own_ordinal(self, local_rank: int) -> int:
         """Which visible GPU a rank takes. A launcher that binds shows each rank its own GPU alone, as number
@@ -182,10 +185,6 @@ class CudaDriver:
             )
         return 0 if visible == 1 else local_rank
 
-    def device(self, ordinal: int) -> int:
-        """The CUdevice of the ordinal-th visible GPU."""
-        return self._new("cuDeviceGet", ordinal)
-
     def device_name(self, device: int) -> str:
         """Name of the product, for instance ``NVIDIA H200``."""
         return self._text("cuDeviceGetName", device)
@@ -198,16 +197,11 @@ class CudaDriver:
         """``GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx``, as nvidia-smi -L prints it."""
         raw = (c_ubyte * 16)()
         self._call("cuDeviceGetUuid", ctypes.byref(raw), device)
-        digits = bytes(raw).hex()
-        return f"GPU-{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
-
-    def device_memory_bytes(self, device: int) -> int:
-        """All memory of the GPU, in bytes."""
-        return self._new("cuDeviceTotalMem_v2", device)
+        return f"GPU-{UUID(bytes=bytes(raw))}"
 
     def device_attribute(self, attribute: int, device: int) -> int:
         """A CUdevice_attribute of the device."""
-        return self._new("cuDeviceGetAttribute", attribute, device)
+        return self._made("cuDeviceGetAttribute", attribute, device)
 
     def compute_capability(self, device: int) -> tuple[int, int]:
         """(major, minor), (9, 0) on Hopper."""
@@ -218,21 +212,22 @@ class CudaDriver:
 
     # ---- context and memory ------------------------------------------------------------------------
 
-    def primary_context_retain(self, device: int) -> int:
-        """The device's primary context, the one that the CUDA runtime and NCCL use too."""
-        return self._new("cuDevicePrimaryCtxRetain", device)
-
-    def primary_context_release(self, device: int) -> None:
-        """Undo one primary_context_retain."""
-        self._call("cuDevicePrimaryCtxRelease_v2", device)
-
-    def set_current_context(self, context: int) -> None:
-        """Make the context that of the calling thread; 0 takes it away."""
-        self._call("cuCtxSetCurrent", context)
-
-    def synchronize(self) -> None:
-        """Wait until the current context has nothing left to do."""
-        self._call("cuCtxSynchronize")
+    primary_context_retain = _new("cuDevicePrimaryCtxRetain")  # (device): the CUDA runtime's and NCCL's
+    primary_context_release = _does("cuDevicePrimaryCtxRelease_v2")  # (device): undoes one retain
+    set_current_context = _does("cuCtxSetCurrent")  # (context): of the calling thread; 0 takes it away
+    synchronize = _does("cuCtxSynchronize")  # wait until the current context has nothing left to do
+    mem_alloc = _new("cuMemAlloc_v2")  # (size_bytes): device address, aligned to at least 256
+    mem_alloc_managed = _new("cuMemAllocManaged", _MEM_ATTACH_GLOBAL)  # pages go to whoever touches them
+    mem_free = _does("cuMemFree_v2")  # (address), of either
+    host_alloc = _new("cuMemHostAlloc", _HOST_PORTABLE_AND_MAPPED)  # (size_bytes): page-locked, for all GPUs
+    host_device_address = _new("cuMemHostGetDevicePointer_v2", 0)  # where the GPU sees a host_alloc's
+    host_free = _does("cuMemFreeHost")
+    memset = _does("cuMemsetD8Async")  # (address, value 0..255, size_bytes, stream): as work on a stream
+    # (host, address, size_bytes): copies and waits, but not for other streams.
+    copy_to_host = _does("cuMemcpyDtoH_v2")
+    # (address, host, size_bytes): may return before the bytes have arrived there (CUDA's "API synchronization
+    # behavior", pageable memory): synchronise before a stream reads them.
+    copy_to_device = _does("cuMemcpyHtoD_v2")
 
     def memory_info(self) -> tuple[int, int]:
         """(free, total) bytes of the current context's GPU."""
@@ -240,61 +235,18 @@ class CudaDriver:
         self._call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
         return free.value, total.value
 
-    def mem_alloc(self, size_bytes: int) -> int:
-        """Device address of size_bytes new bytes, aligned to at least 256."""
-        return self._new("cuMemAlloc_v2", size_bytes)
-
-    def mem_free(self, address: int) -> None:
-        """Give back what mem_alloc returned."""
-        self._call("cuMemFree_v2", address)
-
-    def mem_alloc_managed(self, size_bytes: int) -> int:
-        """As mem_alloc, of unified memory: pages go to whoever touches them. mem_free gives it back."""
-        return self._new("cuMemAllocManaged", size_bytes, _MEM_ATTACH_GLOBAL)
-
-    def host_alloc(self, size_bytes: int) -> int:
-        """Host address of size_bytes new page-locked bytes that GPUs can reach."""
-        return self._new("cuMemHostAlloc", size_bytes, _HOST_PORTABLE_AND_MAPPED)
-
-    def host_device_address(self, host: int) -> int:
-        """Where the current context's GPU sees what host_alloc returned."""
-        return self._new("cuMemHostGetDevicePointer_v2", host, 0)
-
-    def host_free(self, host: int) -> None:
-        """Give back what host_alloc returned."""
-        self._call("cuMemFreeHost", host)
-
-    def memset(self, address: int, value: int, size_bytes: int, stream: int) -> None:
-        """Set bytes to value (0..255), as work on a stream."""
-        self._call("cuMemsetD8Async", address, value, size_bytes, stream)
-
-    def copy_to_host(self, host: int, address: int, size_bytes: int) -> None:
-        """Copy from a device address to a host address and wait; does not wait for other streams."""
-        self._call("cuMemcpyDtoH_v2", host, address, size_bytes)
-
-    def copy_to_device(self, address: int, host: int, size_bytes: int) -> None:
-        """Copy from a host address to a device address. May return before the bytes have arrived there
-        (CUDA's "API synchronization behavior", pageable memory): synchronise before a stream reads them.
-        """
-        self._call("cuMemcpyHtoD_v2", address, host, size_bytes)
-
     # ---- streams, events, kernels ------------------------------------------------------------------
 
-    def stream_create(self) -> int:
-        """A stream that does not wait for the default stream."""
-        return self._new("cuStreamCreate", _STREAM_NON_BLOCKING)
-
-    def stream_synchronize(self, stream: int) -> None:
-        """Wait until the stream is empty, with no way out if it never is."""
-        self._call("cuStreamSynchronize", stream)
-
-    def stream_destroy(self, stream: int) -> None:
-        """Undo stream_create."""
-        self._call("cuStreamDestroy_v2", stream)
-
-    def stream_begin_capture(self, stream: int) -> None:
-        """From now on work for the stream is collected into a graph instead of run."""
-        self._call("cuStreamBeginCapture_v2", stream, _CAPTURE_THREAD_LOCAL)
+    stream_create = _new("cuStreamCreate", _STREAM_NON_BLOCKING)
+    stream_synchronize = _does("cuStreamSynchronize")  # until it is empty, with no way out if it never is
+    stream_destroy = _does("cuStreamDestroy_v2")
+    # From now on work for the stream is collected into a graph instead of run.
+    stream_begin_capture = _does("cuStreamBeginCapture_v2", _CAPTURE_THREAD_LOCAL)
+    graph_instantiate = _new("cuGraphInstantiateWithFlags", 0)  # a CUgraphExec, which needs the graph no more
+    graph_destroy = _does("cuGraphDestroy")
+    graph_exec_destroy = _does("cuGraphExecDestroy")
+    event_create = _new("cuEventCreate", 0)  # one that can tell times
+    module_load = _new("cuModuleLoadData")  # of a cubin, or of PTX that the driver compiles (and caches)
 
     def stream_end_capture(self, stream: int) -> int:
         """The graph (CUgraph) of what was collected. CudaError where something in it cannot be captured."""
@@ -302,29 +254,9 @@ class CudaDriver:
         self._call("cuStreamEndCapture", stream, ctypes.byref(graph))
         return graph.value or 0
 
-    def graph_instantiate(self, graph: int) -> int:
-        """A graph made ready to launch (CUgraphExec); it does not need the graph any more."""
-        return self._new("cuGraphInstantiateWithFlags", graph, 0)
-
-    def graph_destroy(self, graph: int) -> None:
-        """Undo stream_end_capture."""
-        self._call("cuGraphDestroy", graph)
-
-    def graph_exec_destroy(self, executable: int) -> None:
-        """Undo graph_instantiate."""
-        self._call("cuGraphExecDestroy", executable)
-
-    def event_create(self) -> int:
-        """An event that can tell times."""
-        return self._new("cuEventCreate", 0)
-
-    def module_load(self, image: bytes) -> int:
-        """A module from PTX text, which the driver compiles for this GPU (and caches), or from a cubin."""
-        return self._new("cuModuleLoadData", image)
-
     def module_function(self, module: int, name: str) -> int:
         """The kernel of that name (``extern "C"``) in the module."""
-        return self._new("cuModuleGetFunction", module, name.encode())
+        return self._made("cuModuleGetFunction", module, name.encode())
 
     def allow_shared(self, function: int, size_bytes: int) -> None:
         """Let blocks of the kernel take so much shared memory, up to ATTRIBUTE_MOST_SHARED_MEMORY."""
@@ -349,7 +281,7 @@ class CudaDriver:
 
     # ---- shapes of results -------------------------------------------------------------------------
 
-    def _new(self, name: str, *arguments: int | bytes) -> int:
+    def _made(self, name: str, *arguments: int | bytes) -> int:
         """What the call writes to its first argument: a number, a handle or an address."""
         value = _SIGNATURES[name][0]._type_()
         self._call(name, ctypes.byref(value), *arguments)

@@ -16,16 +16,14 @@ import ctypes
 import os
 import re
 import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from ctypes import POINTER, c_char_p, c_int, c_size_t, c_ubyte, c_void_p
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from busbw.errors import SiteError
 from busbw.machine.loader import CACHE, MAPS, loader_paths, mapped_files
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 LIBRARY: Final = "libnccl.so.2"
 MINIMUM_VERSION: Final = 21800  # 2.18: ncclCommSplit, per-communicator configuration
@@ -113,7 +111,12 @@ def find_nccl(explicit: str | None = None, places: SearchPlaces | None = None) -
 def _locations(explicit: str | None, places: SearchPlaces) -> Iterator[tuple[str, Path]]:
     """Every (how, path) to try, in the order of preference."""
     if explicit is not None:
-        yield "explicit", _explicit_path(explicit)
+        path = Path(explicit).expanduser()
+        path = path / LIBRARY if path.is_dir() else path
+        if not path.is_file():
+            hint = f"correct --nccl or {EXPLICIT_VARIABLE}, or leave it out to search for one"
+            raise SiteError(f"no libnccl at {path}", hint=hint)
+        yield "explicit", path
     yield from (("mapped", Path(path)) for path in mapped_nccl(places.maps))
     for entry in places.module_path:
         # The standard library's folders are on the path too; naming them would only lengthen the message.
@@ -122,18 +125,6 @@ def _locations(explicit: str | None, places: SearchPlaces) -> Iterator[tuple[str
     yield "environment", Path(places.prefix) / "lib" / LIBRARY
     yield from (("system", path) for path in loader_paths(LIBRARY, places.environ, places.loader_cache))
     yield from (("system", Path(folder) / LIBRARY) for folder in places.default_folders)
-
-
-def _explicit_path(explicit: str) -> Path:
-    path = Path(explicit).expanduser()
-    if path.is_dir():
-        path = path / LIBRARY
-    if not path.is_file():
-        raise SiteError(
-            f"no libnccl at {path}",
-            hint=f"correct --nccl or {EXPLICIT_VARIABLE}, or leave it out to search for one",
-        )
-    return path
 
 
 def mapped_nccl(maps: Path = MAPS) -> tuple[str, ...]:
@@ -150,9 +141,6 @@ def _refuse_two(paths: Iterable[str]) -> None:
             hint=f"unset {EXPLICIT_VARIABLE} (--nccl) to measure the copy that is already loaded, "
             "or do not load the other one",
         )
-
-
-# ---- version -----------------------------------------------------------------------------------------
 
 
 def version_text(code: int) -> str:
@@ -197,6 +185,16 @@ class NcclError(SiteError):
         self.code = code
 
 
+def _does(name: str, *fixed: int, of_comm: bool = False) -> Callable[..., None]:
+    """A method that makes the call with its own arguments, the first maybe a communicator, and then these."""
+    return lambda self, *own: self._call(name, *own, *fixed, comm=own[0] if of_comm else 0)
+
+
+def _made(name: str, *fixed: int, of_comm: bool = False) -> Callable[..., int]:
+    """Likewise: a method that gives what the call writes to its pointer."""
+    return lambda self, *own: self._new(name, *own, *fixed, comm=own[0] if of_comm else 0)
+
+
 class NcclLibrary:
     """A loaded libnccl. Handles (ncclComm_t) are plain ``int``.
 
@@ -213,7 +211,11 @@ class NcclLibrary:
                 f"{path} cannot be loaded: {error}", hint="name another libnccl with --nccl or BUSBW_NCCL"
             ) from error
         self.path = os.path.realpath(path) if "/" in path else path
-        self.version_code = self._read_version()
+        version = c_int()
+        code = self._declare("ncclGetVersion", (POINTER(c_int),))(ctypes.byref(version))
+        if code:
+            raise NcclError("ncclGetVersion", code, f"code {code}")
+        self.version_code = version.value
         self.version = version_text(self.version_code)
         if self.version_code < MINIMUM_VERSION:
             raise SiteError(
@@ -223,13 +225,6 @@ class NcclLibrary:
         self._functions = {name: self._declare(name, types) for name, types in _SIGNATURES.items()}
         self._error_string = self._declare("ncclGetErrorString", (c_int,), c_char_p)
         self._last_error = self._declare("ncclGetLastError", (c_void_p,), c_char_p)
-
-    def _read_version(self) -> int:
-        version = c_int()
-        code = self._declare("ncclGetVersion", (POINTER(c_int),))(ctypes.byref(version))
-        if code:
-            raise NcclError("ncclGetVersion", code, f"code {code}")
-        return version.value
 
     def _declare(self, name: str, argument_types: tuple[Any, ...], result: type = c_int) -> Any:  # noqa: ANN401
         try:
@@ -293,38 +288,18 @@ class NcclLibrary:
         wanted = _SPLIT_NO_COLOUR if colour is None else colour
         return self._new("ncclCommSplit", comm, wanted, key, None, comm=comm)
 
-    def comm_destroy(self, comm: int) -> None:
-        """Free the communicator; every rank calls it, after its streams are empty."""
-        self._call("ncclCommDestroy", comm)
-
-    def mem_alloc(self, size_bytes: int) -> int:
-        """Address of new memory of the current context's GPU that can be registered (from 2.19)."""
-        return self._new("ncclMemAlloc", size_bytes)
-
-    def mem_free(self, address: int) -> None:
-        """Give back what mem_alloc returned."""
-        self._call("ncclMemFree", address)
-
-    def comm_register(self, comm: int, address: int, size_bytes: int) -> int:
-        """Register a buffer for zero-copy transfers (from 2.19); 0 where NCCL skips it, as with
-        NCCL_LOCAL_REGISTER=0.
-        """
-        return self._new("ncclCommRegister", comm, address, size_bytes, comm=comm)
-
-    def comm_deregister(self, comm: int, handle: int) -> None:
-        """Undo comm_register."""
-        self._call("ncclCommDeregister", comm, handle, comm=comm)
-
-    def window_register(self, comm: int, address: int, size_bytes: int) -> int:
-        """Register memory of mem_alloc as a symmetric window (from 2.27), collectively over the communicator;
-        0 where it does not support windows.
-        """
-        flags = _WINDOW_COLLECTIVE_SYMMETRIC
-        return self._new("ncclCommWindowRegister", comm, address, size_bytes, flags, comm=comm)
-
-    def window_deregister(self, comm: int, window: int) -> None:
-        """Undo window_register."""
-        self._call("ncclCommWindowDeregister", comm, window, comm=comm)
+    comm_destroy = _does("ncclCommDestroy")  # (comm): every rank calls it, after its streams are empty
+    # Takes a size; the address of new memory of the current context's GPU that can be registered (from 2.19).
+    mem_alloc = _made("ncclMemAlloc")
+    mem_free = _does("ncclMemFree")
+    # Of a buffer's address and size, for zero-copy transfers (from 2.19); gives 0 where NCCL skips it, as
+    # with the variable NCCL_LOCAL_REGISTER at 0.
+    comm_register = _made("ncclCommRegister", of_comm=True)
+    comm_deregister = _does("ncclCommDeregister", of_comm=True)
+    # Likewise of memory of mem_alloc, as a symmetric window (from 2.27), collectively over the communicator;
+    # 0 where it does not support windows.
+    window_register = _made("ncclCommWindowRegister", _WINDOW_COLLECTIVE_SYMMETRIC, of_comm=True)
+    window_deregister = _does("ncclCommWindowDeregister", of_comm=True)
 
     def premul_sum_create(self, comm: int, scalar: bytes, datatype: int) -> int:
         """A reduction (ncclRedOp_t) that multiplies this rank's data by the scalar, one element of the
