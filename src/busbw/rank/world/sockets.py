@@ -226,9 +226,7 @@ def _endpoint(address: str, port: int) -> str:
 
 
 def _allow_descriptors(size: int) -> None:
-    """Every rank costs rank 0 a descriptor, and the usual soft limit is 1024; the hard one needs no
-    privilege.
-    """
+    """Each rank costs rank 0 a descriptor, and the usual soft limit is 1024; the hard one needs no rights."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 2 * size + 512
     if soft != resource.RLIM_INFINITY and soft < wanted:
