@@ -13,14 +13,7 @@ import numpy.typing as npt
 
 from busbw.model.case import Case
 from busbw.model.choice import Choice
-from busbw.rank.backends.base import (
-    Backend,
-    DeviceState,
-    Identity,
-    IdleCase,
-    Look,
-    PreparedCase,
-)
+from busbw.rank.backends.base import Backend, DeviceState, Identity, IdleCase, Look, PreparedCase
 
 if TYPE_CHECKING:
     from busbw.machine.native.core import Rounds
