@@ -57,22 +57,16 @@ class _Seen:
         return found
 
 
+@dataclass
 class _Rounds:
-    """A case while it is measured."""
+    """A case while it is measured; ``restart`` comes first."""
 
-    def __init__(
-        self,
-        prepared: PreparedCase,
-        given: Conditions,
-        neighbours: Sequence[Company],
-        clock: Callable[[], DeviceState | None],
-        call_ns: float,
-        k: int,
-    ) -> None:
-        self._prepared, self._given, self._neighbours, self._clock = prepared, given, neighbours, clock
-        self._call_ns = call_ns
-        self.lost_ns = 0
-        self.restart(k)
+    _prepared: PreparedCase
+    _given: Conditions
+    _neighbours: Sequence[Company]
+    _clock: Callable[[], DeviceState | None]
+    _call_ns: float
+    lost_ns: int = 0
 
     def restart(self, k: int) -> None:
         """Forget what was seen."""
@@ -180,7 +174,8 @@ def measure_beside(
     pace = warm_up(prepared, given, limits)
     samples, k = first_look(limits, pace, given, prepared)
     progress.phase(Phase.TIMING, k * pace.call_ns / 1e9)
-    rounds = _Rounds(prepared, given, neighbours, clock, pace.call_ns, k)
+    rounds = _Rounds(prepared, given, neighbours, clock, pace.call_ns)
+    rounds.restart(k)
     look_s = limits.case_seconds / LOOKS
     rounds.add(samples, look_s)
     call_ns = rounds.seen[0].times_ns[0]

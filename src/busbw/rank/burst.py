@@ -96,26 +96,18 @@ def _links(host: str, readings: Sequence[Sequence[Counted]]) -> Iterator[Link]:
     """The differences between readings, of every port that all of them have."""
     by_port = [{(each.kind, each.device, each.link): each for each in reading} for reading in readings]
     for port, first in by_port[0].items():
-        if all(port in reading for reading in by_port):
-            yield _difference(host, first, [reading[port].values for reading in by_port])
-
-
-def _difference(host: str, port: Counted, values: Sequence[dict[str, int]]) -> Link:
-    steps = [
-        {name: after[name] - before[name] for name in before.keys() & after.keys()}
-        for before, after in pairwise(values)
-    ]
-    kind = "ethernet" if port.kind == NVLINK else port.kind  # both have tx_bytes and rx_bytes
-    pairs = [sent_received(kind, step) or (0, 0) for step in steps]
-    backwards = any(value < 0 for step in steps for value in step.values())
-    return Link(
-        host=host,
-        kind=port.kind,
-        device=port.device,
-        link=port.link,
-        sent_bytes=tuple(sent for sent, _ in pairs),
-        received_bytes=tuple(received for _, received in pairs),
-        gb_per_s=port.gb_per_s,
-        events=events({name: values[-1].get(name, 0) - values[1].get(name, 0) for name in values[1]}),
-        note="a counter went backwards: it was reset, or its device was" if backwards else "",
-    )
+        if not all(port in reading for reading in by_port):
+            continue
+        values = [reading[port].values for reading in by_port]
+        steps = [
+            {name: after[name] - before[name] for name in before.keys() & after.keys()}
+            for before, after in pairwise(values)
+        ]
+        kind = "ethernet" if first.kind == NVLINK else first.kind  # both have tx_bytes and rx_bytes
+        sent, received = zip(*(sent_received(kind, step) or (0, 0) for step in steps), strict=True)
+        backwards = any(value < 0 for step in steps for value in step.values())
+        yield Link(
+            *(host, *port, sent, received, first.gb_per_s),
+            events=events({name: values[-1].get(name, 0) - values[1].get(name, 0) for name in values[1]}),
+            note="a counter went backwards: it was reset, or its device was" if backwards else "",
+        )

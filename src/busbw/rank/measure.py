@@ -11,7 +11,6 @@ from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from busbw.model.neighbour import Beside
 from busbw.model.plan import Limits, Timing
@@ -19,14 +18,14 @@ from busbw.model.progress import Phase
 from busbw.model.result import StopReason
 from busbw.model.sample import EXCLUDING, SampleFlag
 from busbw.rank import progress
-from busbw.rank.backends.base import Look, PreparedCase
+from busbw.rank.backends.base import Int64Array, Look, PreparedCase
 from busbw.rank.delays import delays_ns, latest_ns
 from busbw.rank.descheduled import CoreClock, flag_lost
 from busbw.rank.reduce_samples import Across, Grouping, across_ranks
 from busbw.rank.world.base import World
 from busbw.rank.world.clock import GlobalClock
 from busbw.stats import stopping
-from busbw.stats.interval import median
+from busbw.stats.interval import Float64Array, median
 from busbw.stats.outliers import exclude
 from busbw.stats.stopping import PacedBy
 
@@ -47,8 +46,6 @@ LEAST_LOOP_CALLS: Final = 20
 # Single calls for percentiles up to p99, which needs 299 (stats.percentile).
 SINGLE_CALLS: Final = 320
 
-Int64Array = npt.NDArray[np.int64]
-Float64Array = npt.NDArray[np.float64]
 NO_SAMPLES: Final[Int64Array] = np.empty(0, np.int64)
 Lead = int | None  # untimed calls before a look; None: as many as its kind of calls takes
 

@@ -22,6 +22,7 @@ from busbw.model.sample import (
     SAMPLE_DTYPE,
     SampleFlag,
 )
+from busbw.rank.backends.base import Int64Array
 from busbw.rank.measure import Samples, Taken
 from busbw.rank.world.base import World
 
@@ -114,12 +115,7 @@ def _digest(case: int, rank: int, samples: Samples) -> npt.NDArray[np.void]:
 
 
 def _rows(
-    case: int,
-    rank: int,
-    taken: Taken,
-    elapsed_ns: npt.NDArray[np.int64],
-    issue_ns: npt.NDArray[np.int64],
-    flag: int,
+    case: int, rank: int, taken: Taken, elapsed_ns: Int64Array, issue_ns: Int64Array, flag: int
 ) -> npt.NDArray[np.void]:
     rows = np.zeros(len(elapsed_ns), SAMPLE_DTYPE)
     rows["case"], rows["rank"], rows["k"] = case, rank, taken.k

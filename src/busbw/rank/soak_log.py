@@ -46,19 +46,6 @@ _CONFIDENCE: Final = 0.95
 
 
 @dataclass(frozen=True)
-class Power:
-    """A loss of ``loss`` that begins after ``blind_s`` and lasts ``seconds`` would have been seen with
-    ``probability``; None where no loss in LOSSES would have been.
-    """
-
-    case: int
-    loss: float | None
-    seconds: float | None
-    blind_s: float
-    probability: float = PROBABILITY
-
-
-@dataclass(frozen=True)
 class State:
     """What a soak has come to; ``fields`` is ``RunRecord.soak``."""
 
@@ -254,16 +241,18 @@ class SoakLog:
             "slow": [asdict(each) for each in self._slow],
             "changes": [asdict(each) for each in self._level_changes()],
             "wrong": [asdict(each) for each in self._wrong],
-            "power": [asdict(each) for each in self._powers(elapsed_s)],
+            "power": self._powers(elapsed_s),
         }
 
     def _level_changes(self) -> list[LevelChange]:
         every = [change for series in self._series.values() for change in series.changes.values()]
         return sorted(every, key=lambda each: each.began)
 
-    def _powers(self, elapsed_s: float) -> list[Power]:
-        """What would have been seen of each case that was timed, by the formula of ``LevelWatch.power``. A
-        loss moves the median of a window that it covers by more than half: as many as it is windows long.
+    def _powers(self, elapsed_s: float) -> list[dict[str, Any]]:
+        """What would have been seen of each case that was timed, by the formula of ``LevelWatch.power``: with
+        ``probability`` a loss of ``loss`` (None: of none in LOSSES) that begins after ``blind_s`` and lasts
+        ``seconds``. It moves the median of a window that it covers by more than half: as many as it is
+        windows long.
         """
         found = []
         for case, series in sorted(self._series.items()):
@@ -276,7 +265,8 @@ class SoakLog:
             loss, windows = next(seen, (None, 0))
             if series.windows:
                 seconds = None if loss is None else windows * period_s
-                found.append(Power(case, loss, seconds, BLIND * period_s))
+                seen_of = {"case": case, "loss": loss, "seconds": seconds, "blind_s": BLIND * period_s}
+                found.append({**seen_of, "probability": PROBABILITY})
         return found
 
     def _findings(self) -> list[Finding]:

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from busbw.model.plan import Limits, Stream
 from busbw.model.result import StopReason
@@ -25,6 +24,7 @@ from busbw.rank.descheduled import CoreClock, flag_lost
 from busbw.rank.measure import Conditions, Samples, Taken
 from busbw.rank.reduce_samples import across_ranks
 from busbw.stats import stopping
+from busbw.stats.interval import Float64Array
 
 MOST_CALIBRATIONS: Final = 3
 LEAST_ROUNDS: Final = 3
@@ -35,7 +35,6 @@ _DRIFT: Final = 0.1
 _NO_OVERLAP: Final = 2.0  # of a rank that has no other stream
 _ALONE: Final = -1.0  # another stream of the rank has stopped: it has done its iterations
 
-Float64Array = npt.NDArray[np.float64]
 Calls = tuple[int, ...]  # of each stream
 Iterations = tuple[int, ...]  # of each stream
 
@@ -106,7 +105,7 @@ class _Step:
     def agreed(self, calls: Calls) -> _Pace:
         """Run one round untimed; the pace that it shows, on the slowest rank. Collective."""
         self._given.world.barrier()
-        looks = self._prepared.time(calls, 0, 1).looks
+        looks, _ = self._prepared.time(calls, 0, 1)
         slowest = self._given.world.max(np.concatenate([look.elapsed_ns for look in looks]))
         self.warmup_calls += calls
         own = np.array(calls)
@@ -147,19 +146,19 @@ class _Step:
         given.world.barrier()
         before = CoreClock.now()
         calls = [taken.k if count > 0 else 0 for count, taken in zip(left, self.taken, strict=True)]
-        look = self._prepared.time(calls, lead, samples)
+        looks, overlaps = self._prepared.time(calls, lead, samples)
         after = CoreClock.now()
         lost = 0 if given.contended else after.lost_since(before)
         self.lost_ns += lost
         stepped = SampleFlag.CLOCK_STEP if after.stepped_since(before) else 0
-        smallest = -given.world.max(-np.nan_to_num(look.overlap, nan=_NO_OVERLAP).reshape(-1))
-        shares = smallest.reshape(look.overlap.shape)
+        smallest = -given.world.max(-np.nan_to_num(overlaps, nan=_NO_OVERLAP).reshape(-1))
+        shares = smallest.reshape(overlaps.shape)
         if 0 in calls:
             shares[shares == 0] = _ALONE
         taken, overlap = list(self.taken), list(self._overlap)
         for number in np.flatnonzero(calls).tolist():
             of_stream = self._givens[number]
-            own = replace(look.looks[number], took_part=look.looks[number].took_part and not of_stream.idle)
+            own = replace(looks[number], took_part=looks[number].took_part and not of_stream.idle)
             flags = np.full(samples, stepped, np.int64)
             if lost and own.took_part:
                 flags |= flag_lost(own.elapsed_ns, lost)

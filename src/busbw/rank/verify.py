@@ -11,11 +11,10 @@ from functools import partial
 from typing import Final, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from busbw.model.case import Case
 from busbw.model.result import WrongData
-from busbw.rank.backends.base import CheckOutcome, PreparedCase, Strays
+from busbw.rank.backends.base import CheckOutcome, Int64Array, PreparedCase, Strays
 from busbw.rank.world.base import World
 from busbw.units import counted
 
@@ -31,7 +30,6 @@ KEPT_RANKS: Final = 4  # of one check
 KEPT_CHECKS: Final = 16  # of a run
 OnWrong = Callable[[int, int, int], None]
 Issue = Callable[[int], object] | None
-Int64Array = npt.NDArray[np.int64]
 NOTHING_BESIDE: Final[Int64Array] = np.empty(0, np.int64)
 
 

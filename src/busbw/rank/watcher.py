@@ -81,16 +81,13 @@ def _reach(page_fd: int, tell: Emit) -> socket.socket | None:
     address = _address(os.environ)
     for _ in range(_TRIES):
         _start(address, tell)
-        connection = socket.socket(socket.AF_UNIX)
-        try:
-            connection.connect(address)
-            socket.send_fds(connection, [b"."], [page_fd])
-        except OSError:  # the other rank that starts it does not listen yet
-            connection.close()
-            time.sleep(_AGAIN_SECONDS)
-        else:
-            with connection:
-                return socket.socket(fileno=closed_first(connection.fileno()))
+        with socket.socket(socket.AF_UNIX) as connection:
+            try:
+                connection.connect(address)
+                socket.send_fds(connection, [b"."], [page_fd])
+                return closed_first(connection)
+            except OSError:  # the other rank that starts it does not listen yet
+                time.sleep(_AGAIN_SECONDS)
     return None
 
 

@@ -217,40 +217,32 @@ def left_out(ranks: tuple[DeepFacts, ...]) -> Iterator[Finding]:
     for reason in dict.fromkeys(reason for rank in ranks for reason in rank.left_out):
         yield Finding(Severity.INFO, reason)
     without: dict[tuple[str, str], list[str]] = {}
-    for rank in ranks:
-        for report in rank.tools:
-            if report.left_out:
-                without.setdefault((report.tool, report.left_out), []).append(rank.host)
+    for rank, report in _reports(ranks):
+        if report.left_out:
+            without.setdefault((report.tool, report.left_out), []).append(rank.host)
     for (tool, reason), hosts in without.items():
         yield Finding(Severity.INFO, f"{tool} did not run on {few(hosts)}: {reason}")
 
 
 def tools(ranks: tuple[DeepFacts, ...]) -> Iterator[Finding]:
     """Tools that are installed find nothing."""
-    for rank in ranks:
-        for report in rank.tools:
-            # A failed diagnosis is what the tool is there for; another tool's failure may be its own.
-            is_diagnosis = report.tool == "dcgmi" and report.ran
-            worst = Severity.ERROR if is_diagnosis else Severity.WARNING
-            hint = f"run {report.tool} there and read its full output"
-            for severity, words in ((worst, report.problems), (Severity.INFO, report.remarks)):
-                if words:
-                    claim = f"{report.tool} on {rank.host}: {words[0]}"
-                    yield Finding(severity, claim, "; ".join(words[1:]), hint, host=rank.host)
+    for rank, report in _reports(ranks):
+        # A failed diagnosis is what the tool is there for; another tool's failure may be its own.
+        worst = Severity.ERROR if report.tool == "dcgmi" and report.ran else Severity.WARNING
+        hint = f"run {report.tool} there and read its full output"
+        for severity, words in ((worst, report.problems), (Severity.INFO, report.remarks)):
+            if words:
+                claim = f"{report.tool} on {rank.host}: {words[0]}"
+                yield Finding(severity, claim, "; ".join(words[1:]), hint, host=rank.host)
 
 
 def rates_of_tools(ranks: tuple[DeepFacts, ...]) -> Iterator[Finding]:
     """What tools measure is alike on all hosts, and near the rate of a port."""
-    names = dict.fromkeys(
-        (report.tool, name) for rank in ranks for report in rank.tools for name in report.values
-    )
-    for tool, name in names:
-        by_host = {
-            rank.host: report.values[name]
-            for rank in ranks
-            for report in rank.tools
-            if report.tool == tool and name in report.values
-        }
+    found: dict[tuple[str, str], dict[str, float]] = {}
+    for rank, report in _reports(ranks):
+        for name, value in report.values.items():
+            found.setdefault((report.tool, name), {})[rank.host] = value
+    for (tool, name), by_host in found.items():
         usual = statistics.median(by_host.values())
         each = few([f"{host} {value:.1f}" for host, value in by_host.items()])
         yield Finding(Severity.INFO, f"{tool} {name}: median {usual:.1f} GB/s", each)
@@ -259,12 +251,15 @@ def rates_of_tools(ranks: tuple[DeepFacts, ...]) -> Iterator[Finding]:
                 claim = f"{tool} {name} reaches {value:.1f} GB/s on {host}, the median is {usual:.1f}"
                 hint = f"run {tool} there, and check links, lanes and other jobs"
                 yield Finding(Severity.WARNING, claim, hint=hint, host=host)
-    for rank in ranks:
-        yield from _below_rate(rank)
+    yield from _below_rate(ranks)
 
 
-def _below_rate(rank: DeepFacts) -> Iterator[Finding]:
-    for report in rank.tools:
+def _reports(ranks: tuple[DeepFacts, ...]) -> Iterator[tuple[DeepFacts, ToolReport]]:
+    return ((rank, report) for rank in ranks for report in rank.tools)
+
+
+def _below_rate(ranks: tuple[DeepFacts, ...]) -> Iterator[Finding]:
+    for rank, report in _reports(ranks):
         for name, value in report.values.items():
             rate = rank.port_gb_per_s.get(name, 0.0)
             if value < _LEAST_OF_RATE * rate:

