@@ -54,18 +54,18 @@ def change(prepared: NcclCase, address: int, size_bytes: int, how: Callable[[np.
 
 
 def flip_a_bit(prepared: NcclCase, slot: int) -> None:
-    data_faults.flip_a_bit(prepared._buffers, slot, partial(change, prepared))
+    data_faults.flip_a_bit(prepared.whole.parts[0], slot, partial(change, prepared))
 
 
 def drop_the_last_rank(prepared: NcclCase, slot: int) -> None:
-    data_faults.drop_the_last_rank(prepared._buffers, slot, partial(change, prepared))
+    data_faults.drop_the_last_rank(prepared.whole.parts[0], slot, partial(change, prepared))
 
 
 def write_beside(end: str) -> Meddle:
     """16 bytes of the last rank, at one end of a buffer of its own."""
 
     def write(prepared: NcclCase, slot: int) -> None:
-        buffers = prepared._buffers
+        buffers = prepared.whole.parts[0]
         if buffers.role.rank != buffers.role.ranks - 1:
             return
         for band in buffers._bands(slot, slot):
@@ -82,7 +82,7 @@ def invert(data: np.ndarray) -> None:
 
 def change_the_send_buffer(prepared: NcclCase, slot: int) -> None:
     """The last element that the last rank sends; not in place, where it may be written."""
-    buffers = prepared._buffers
+    buffers = prepared.whole.parts[0]
     case, role = buffers.case, buffers.role
     regions = case.row.sends(buffers.shape, role)
     if role.rank != role.ranks - 1 or case.in_place or not regions:
@@ -128,7 +128,7 @@ class SwappedRanks:
 
     def run(self, prepared: NcclCase, slot: int) -> None:
         """The case's call on the same buffers, by the other number."""
-        buffers, nccl = prepared._buffers, self._channel.nccl
+        buffers, nccl = prepared.whole.parts[0], self._channel.nccl
         case = buffers.case
         op = case.reduce_op.number if case.reduce_op is not None else 0
         if case.op == "mulsum":

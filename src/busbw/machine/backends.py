@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from busbw.errors import SiteError, UsageError
 from busbw.machine.gpus import GpuPresence, gpu_presence
 from busbw.machine.libraries import wheel_of
-from busbw.machine.mpi import find_mpi
+from busbw.machine.mpi import MpiSearch, find_mpi
 from busbw.machine.native.nccl import EXPLICIT_VARIABLE, LIBRARY, NcclLibrary, SearchPlaces, find_nccl
-
-if TYPE_CHECKING:
-    from busbw.machine.mpi import MpiSearch
 
 BACKENDS: Final = ("auto", "nccl", "mpi", "null")
 NCCL_VARIABLE: Final = EXPLICIT_VARIABLE  # a path of libnccl, as --nccl
@@ -106,6 +103,10 @@ def choose_backend(
     return name
 
 
+def _unusable(name: str, why: str, hint: str) -> BackendStatus:
+    return BackendStatus(name, (Reason(why, hint),), "")
+
+
 def _refusal(status: BackendStatus, *, automatic: bool) -> SiteError:
     hints = [reason.hint for reason in status.reasons if reason.hint]
     if automatic and status.name == "nccl":
@@ -122,16 +123,16 @@ def _nccl_status(
 ) -> BackendStatus:
     """``loads``: load the library too, which takes a tenth of a second and more, and ask its version."""
     if presence.count == 0:
-        return BackendStatus("nccl", (Reason(presence.problem, presence.hint),), "")
+        return _unusable("nccl", presence.problem, presence.hint)
     visible = f"{presence.count} GPU{'s' if presence.count > 1 else ''} visible"
     places = places or SearchPlaces.here()
     try:
         search = find_nccl(explicit, places)
     except SiteError as error:
-        return BackendStatus("nccl", (Reason(error.message, error.hint),), "")
+        return _unusable("nccl", error.message, error.hint)
     if search.chosen is None:
         text = f"{visible} but no {LIBRARY} found: looked at {', '.join(search.looked_at) or 'nothing'}"
-        return BackendStatus("nccl", (Reason(text, _install_hint(presence)),), "")
+        return _unusable("nccl", text, _install_hint(presence))
     chosen = search.chosen
     reasons = _driver_too_old(chosen.path, presence)
     detail = f"{visible}; libnccl at {chosen.path} ({chosen.found})"
@@ -169,24 +170,15 @@ def _driver_too_old(path: str, presence: GpuPresence) -> tuple[Reason, ...]:
 
 def _mpi_status(search: MpiSearch) -> BackendStatus:
     if not search.mpi4py:
-        return BackendStatus("mpi", (Reason("mpi4py is not installed", "pip install mpi4py mpich"),), "")
+        return _unusable("mpi", "mpi4py is not installed", "pip install mpi4py mpich")
     library = search.library
     if library is None:
-        looked_at = ", ".join(search.looked_at) or "nothing"
-        return BackendStatus(
+        return _unusable(
             "mpi",
-            (
-                Reason(
-                    f"no MPI library found: looked at {looked_at}",
-                    "pip install mpich, or load the site's MPI (module load ...), or set MPI4PY_LIBMPI",
-                ),
-            ),
-            "",
+            f"no MPI library found: looked at {', '.join(search.looked_at) or 'nothing'}",
+            "pip install mpich, or load the site's MPI (module load ...), or set MPI4PY_LIBMPI",
         )
-    family = f"{library.family} " if library.family else ""
-    where = (
-        f"{family}library at {library.path} ({library.found})"
-        if library.path
-        else "the MPI that mpi4py was built with"
-    )
+    where = "the MPI that mpi4py was built with"
+    if library.path:
+        where = f"{library.family} library at {library.path} ({library.found})".lstrip()
     return BackendStatus("mpi", (), f"{where}; mpiexec {library.mpiexec or 'not found'}")

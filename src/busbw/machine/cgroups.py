@@ -44,14 +44,14 @@ class MemoryGroup:
 
 def memory_groups(proc: Path, sysfs: Path) -> tuple[MemoryGroup, ...]:
     """The groups above this process that limit memory, innermost first; empty where none does."""
-    groups = map(_memory_group, _ancestors(_hierarchies(proc, sysfs), "memory"))
+    groups = map(_memory_group, _ancestors(proc, sysfs, "memory"))
     return tuple(group for group in groups if group is not None)
 
 
 def cpu_quota(proc: Path, sysfs: Path) -> float | None:
     """Processors' worth of time that the tightest group allows; None where there is no quota."""
     quotas = []
-    for folder in _ancestors(_hierarchies(proc, sysfs), "cpu"):
+    for folder in _ancestors(proc, sysfs, "cpu"):
         quota, _, period = read_text(folder / "cpu.max").partition(" ")
         if not quota:
             quota = read_text(folder / "cpu.cfs_quota_us")
@@ -59,14 +59,6 @@ def cpu_quota(proc: Path, sysfs: Path) -> float | None:
         if quota.isdecimal() and period.isdecimal() and int(period) > 0:
             quotas.append(int(quota) / int(period))
     return min(quotas, default=None)
-
-
-@dataclass(frozen=True, slots=True)
-class _Hierarchy:
-    version: int
-    controllers: frozenset[str]
-    mount: Path
-    leaf: Path
 
 
 def _memory_group(folder: Path) -> MemoryGroup | None:
@@ -92,29 +84,36 @@ def _stat(folder: Path, key: str) -> int:
     return 0
 
 
-def _hierarchies(proc: Path, sysfs: Path) -> list[_Hierarchy]:
-    """Where each mounted hierarchy has this process's group (/proc/self/cgroup and mountinfo)."""
+def _ancestors(proc: Path, sysfs: Path, controller: str) -> list[Path]:
+    """This process's group in each mounted hierarchy that has the controller, and those above it
+    (/proc/self/cgroup and mountinfo).
+    """
     paths: dict[str, str] = {}
     for line in read_text(proc / "self" / "cgroup").splitlines():
         _, controllers, path = [*line.split(":", 2), "", ""][:3]
         paths.update(dict.fromkeys(controllers.split(","), path))
-    found = []
+    folders: list[Path] = []
     for line in read_text(proc / "self" / "mountinfo").splitlines():
         fields, _, kind = line.partition(" - ")
         file_system, *source = kind.split()
         if file_system not in ("cgroup", "cgroup2") or len(fields.split()) < 5:
             continue
-        root, mount_point = (_unescape(field) for field in fields.split()[3:5])
-        version = 2 if file_system == "cgroup2" else 1
-        options = frozenset(source[-1].split(",")) if version == 1 and source else frozenset({""})
+        # Mountinfo writes blanks in octal (proc(5)).
+        places = fields.split()[3:5]
+        root, mount_point = (re.sub(r"\\([0-7]{3})", lambda m: chr(int(m[1], 8)), each) for each in places)
+        is_first = file_system == "cgroup"
+        options = source[-1].split(",") if is_first and source else [""]
+        if is_first and controller not in options:
+            continue
         path = next((paths[name] for name in sorted(options) if name in paths), "/")
-        mount = _below(sysfs, mount_point)
-        found.append(_Hierarchy(version, options, mount, _leaf(mount, root, path)))
-    return found
-
-
-def _below(sysfs: Path, mount_point: str) -> Path:
-    return sysfs / mount_point.removeprefix("/sys/") if mount_point.startswith("/sys/") else Path(mount_point)
+        is_below = mount_point.startswith("/sys/")
+        mount = sysfs / mount_point.removeprefix("/sys/") if is_below else Path(mount_point)
+        folder = _leaf(mount, root, path)
+        folders.append(folder)
+        while folder != mount and mount in folder.parents:
+            folder = folder.parent
+            folders.append(folder)
+    return folders
 
 
 def _leaf(mount: Path, root: str, path: str) -> Path:
@@ -124,20 +123,3 @@ def _leaf(mount: Path, root: str, path: str) -> Path:
         if ".." not in candidate.parts and candidate.is_dir():
             return candidate
     return mount
-
-
-def _ancestors(hierarchies: list[_Hierarchy], controller: str) -> list[Path]:
-    folders: list[Path] = []
-    for hierarchy in hierarchies:
-        if hierarchy.version == 2 or controller in hierarchy.controllers:
-            folder = hierarchy.leaf
-            folders.append(folder)
-            while folder != hierarchy.mount and hierarchy.mount in folder.parents:
-                folder = folder.parent
-                folders.append(folder)
-    return folders
-
-
-def _unescape(text: str) -> str:
-    """Mountinfo writes blanks in octal (proc(5))."""
-    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from busbw.machine.nics import NetworkInterface, Nics, read_nics
+from busbw.machine.nics import Nics, read_nics
 from busbw.machine.sysfs import SYS, entries, read_int, read_text
 
 _BITS: Final = 8.0
@@ -66,9 +66,7 @@ def read_counters(*, sysfs: Path = SYS) -> tuple[Counted, ...]:
 
 
 def sent_received(kind: str, differences: dict[str, int]) -> tuple[int, int] | None:
-    """Bytes in each direction by the differences of counters between two readings; None where none of bytes
-    is among them.
-    """
+    """Bytes in each direction by counters' differences between two readings; None where none counts bytes."""
     found = []
     for factor, sent, received in _SETS.get(kind, _PORT_SETS):
         if all(any(name in differences for name in names) for names in (sent, received)):
@@ -110,21 +108,17 @@ def _slingshot(nics: Nics, sysfs: Path) -> Iterator[Counted]:
 
 def _ethernet(nics: Nics, sysfs: Path) -> Iterator[Counted]:
     """Real interfaces; where a container or namespace has virtual ones only, those."""
-    folders = {each.name: sysfs / "class/net" / each.name for each in nics.interfaces}
+    net = sysfs / "class/net"
     there = [
-        each for each in nics.interfaces if each.state in ("up", "unknown") and not _is_total(folders, each)
+        each
+        for each in nics.interfaces
+        if each.state in ("up", "unknown") and not any((net / each.name / name).is_dir() for name in _TOTALS)
     ]
     real = [each for each in there if each.driver or each.pci]
-    for interface in real or there:
-        speed = interface.speed_gbit_per_s if real else None  # a virtual one's speed is made up
+    for each in real or there:
+        speed = each.speed_gbit_per_s if real else None  # a virtual one's speed is made up
         rate = None if speed is None else speed / _BITS
-        yield Counted(
-            "ethernet", interface.name, "", rate, _numbers(folders[interface.name] / "statistics")
-        )  # fmt: skip
-
-
-def _is_total(folders: dict[str, Path], interface: NetworkInterface) -> bool:
-    return any((folders[interface.name] / name).is_dir() for name in _TOTALS)
+        yield Counted("ethernet", each.name, "", rate, _numbers(net / each.name / "statistics"))
 
 
 def _numbers(folder: Path) -> dict[str, int]:
@@ -140,6 +134,9 @@ def _numbers(folder: Path) -> dict[str, int]:
 _OPEN: Final = Path("/proc/self/fd")
 # tcp_info of linux/tcp.h: 8 bytes, then words of 4, of which tcpi_total_retrans is the 24th.
 _TOTAL_RETRANS: Final = struct.Struct("=8x92xI")
+_TCP: Final = [
+    (family, socket.SOCK_STREAM, socket.IPPROTO_TCP) for family in (socket.AF_INET, socket.AF_INET6)
+]
 Resent = dict[int, int]
 """Segments that each TCP socket sent again since it was made, by its inode."""
 
@@ -158,7 +155,7 @@ def resent_by_socket() -> Resent | None:
         except OSError:  # no socket, or closed meanwhile
             continue
         try:
-            if _is_tcp(held):
+            if (held.family, held.type, held.proto) in _TCP:
                 info = held.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TOTAL_RETRANS.size)
                 counted[inode] = int(_TOTAL_RETRANS.unpack(info)[0])
         except (OSError, struct.error):  # a kernel that is not Linux's own, under a container
@@ -176,8 +173,3 @@ def resent_since(before: Resent | None, after: Mapping[int, int] | None) -> int 
         return None
     known = ((count, before.get(inode, 0)) for inode, count in after.items())
     return sum(count - had if count >= had else count for count, had in known)
-
-
-def _is_tcp(held: socket.socket) -> bool:
-    families = (socket.AF_INET, socket.AF_INET6)
-    return held.family in families and held.type == socket.SOCK_STREAM and held.proto == socket.IPPROTO_TCP

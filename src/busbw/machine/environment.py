@@ -8,15 +8,13 @@ whole environment leak tokens.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from busbw.machine.sysfs import read_text
 from busbw.redact import REDACTED, redact, redact_all
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 # What tells ranks which of their variables were given for this measurement: names with commas.
 GIVEN: Final = "BUSBW_GIVEN"
@@ -110,12 +108,10 @@ def read_nccl_config(environ: Mapping[str, str], *, root: Path = Path("/")) -> t
     home = environ.get("HOME", "")
     paths = [Path(own)] if own else [Path(home) / ".nccl.conf"] if home else []
     paths.append(root / "etc" / "nccl.conf")
-    return tuple(
-        ConfigFile(str(path), _parse_nccl_config(read_text(path))) for path in paths if path.is_file()
-    )
-
-
-def _parse_nccl_config(text: str) -> tuple[tuple[str, str], ...]:
-    """``#`` is a comment in the first column only, and nothing is trimmed or unquoted, as NCCL does."""
-    pairs = (line.partition("=") for line in text.splitlines() if not line.startswith("#"))
-    return tuple((name, redact(name, value)) for name, sign, value in pairs if sign)
+    found = []
+    for path in filter(Path.is_file, paths):
+        # # is a comment in the first column only, and nothing is trimmed or unquoted, as NCCL does.
+        lines = (line.partition("=") for line in read_text(path).splitlines() if not line.startswith("#"))
+        settings = ((name, redact(name, value)) for name, sign, value in lines if sign)
+        found.append(ConfigFile(str(path), tuple(settings)))
+    return tuple(found)

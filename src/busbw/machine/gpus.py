@@ -9,10 +9,10 @@ import contextlib
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from busbw.errors import SiteError
 from busbw.machine.native.cuda import (
@@ -22,21 +22,9 @@ from busbw.machine.native.cuda import (
     CudaDriver,
     CudaError,
 )
-from busbw.machine.native.nvml import (
-    CLOCK_MEMORY,
-    CLOCK_SM,
-    LIBRARY,
-    NvLink,
-    nvml_meanwhile,
-)
+from busbw.machine.native.nvml import CLOCK_MEMORY, CLOCK_SM, LIBRARY, NvLink, Nvml, nvml_meanwhile
 from busbw.machine.sysfs import SYS, numa_node, pcie_gb_per_s
 from busbw.units import first_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from busbw.machine.native.nvml import Nvml
-
 
 _DEV: Final = Path("/dev")
 _GPU_NODE: Final = re.compile(r"nvidia\d+")
@@ -108,7 +96,11 @@ def gpu_presence(*, library: str = DRIVER_LIBRARY, dev: Path = _DEV) -> GpuPrese
         driver.init()
         count = driver.device_count()
     except CudaError as error:
-        return GpuPresence(0, "", f"no usable GPU: {error.message}", error.hint, _is_broken(error, dev))
+        # No device: hidden from this process (CUDA_VISIBLE_DEVICES, a job without GPUs), whatever /dev shows.
+        # A stub library is for linking only. Anything else is a fault, if there is a GPU that could have it.
+        is_fault = error.code not in (CUDA_ERROR_NO_DEVICE, CUDA_ERROR_STUB_LIBRARY)
+        broken = is_fault and bool(_gpu_nodes(dev))
+        return GpuPresence(0, "", f"no usable GPU: {error.message}", error.hint, broken)
     if count == 0:
         return GpuPresence(0, cuda_version(driver), "no GPU is visible", "check CUDA_VISIBLE_DEVICES")
     return GpuPresence(count, cuda_version(driver))
@@ -122,12 +114,6 @@ def ask_ahead() -> None:
             CudaDriver().init()
 
     threading.Thread(target=init, name="busbw-driver", daemon=True).start()
-
-
-def _is_broken(error: CudaError, dev: Path) -> bool:
-    # No device: hidden from this process (CUDA_VISIBLE_DEVICES, a job without GPUs), whatever /dev shows.
-    # A stub library is for linking only. Anything else is a fault, if there is a GPU that could have it.
-    return error.code not in (CUDA_ERROR_NO_DEVICE, CUDA_ERROR_STUB_LIBRARY) and bool(_gpu_nodes(dev))
 
 
 def _gpu_nodes(dev: Path) -> str:
@@ -150,18 +136,15 @@ def read_gpus(*, library: str = DRIVER_LIBRARY, nvml_library: str = LIBRARY, sys
     driver.init()
     with nvml_meanwhile(nvml_library) as nvml:
         found = tuple(_gpu(driver, ordinal, nvml, sysfs) for ordinal in range(presence.count))
-        version = (nvml.driver_version() or "") if nvml else ""
+        version = nvml.driver_version() if nvml else ""
     return Gpus(presence, version, found)
 
 
 def _gpu(driver: CudaDriver, ordinal: int, nvml: Nvml | None, sysfs: Path) -> Gpu:
     device = driver.device(ordinal)
     uuid, pci = driver.device_uuid(device), driver.device_pci_bus_id(device)
+    of_kernel = sysfs / "bus" / "pci" / "devices" / pci
     handle = nvml.device(uuid=uuid, pci_bus_id=pci) if nvml else None
-    links: tuple[NvLink, ...] = ()
-    link_gb_per_s = None
-    if nvml is not None and handle is not None:
-        links, link_gb_per_s = nvml.nvlinks(handle), nvml.nvlink_gb_per_s(handle)
     return Gpu(
         ordinal=ordinal,
         name=driver.device_name(device),
@@ -169,10 +152,10 @@ def _gpu(driver: CudaDriver, ordinal: int, nvml: Nvml | None, sysfs: Path) -> Gp
         pci=pci,
         memory_bytes=driver.device_memory_bytes(device),
         compute_capability=driver.compute_capability(device),
-        numa_node=numa_node(sysfs / "bus" / "pci" / "devices" / pci),
-        nvlinks=links,
-        nvlink_gb_per_s=link_gb_per_s,
-        pcie_gb_per_s=pcie_gb_per_s(sysfs / "bus" / "pci" / "devices" / pci),
+        numa_node=numa_node(of_kernel),
+        nvlinks=nvml.nvlinks(handle) if nvml and handle else (),
+        nvlink_gb_per_s=nvml.nvlink_gb_per_s(handle) if nvml and handle else None,
+        pcie_gb_per_s=pcie_gb_per_s(of_kernel),
     )
 
 
@@ -185,8 +168,7 @@ def read_own_gpu(local_rank: int) -> tuple[Gpu | None, str]:
     except SiteError:
         return None, ""
     with nvml_meanwhile() as nvml:
-        version = (nvml.driver_version() or "") if nvml else ""
-        return _gpu(driver, ordinal, nvml, SYS), version
+        return _gpu(driver, ordinal, nvml, SYS), nvml.driver_version() if nvml else ""
 
 
 def read_clocks(uuids: tuple[str, ...], *, nvml_library: str = LIBRARY) -> tuple[GpuClocks, ...]:
@@ -199,7 +181,6 @@ def _clocks(nvml: Nvml, uuids: tuple[str, ...]) -> Iterator[GpuClocks]:
     for uuid in uuids:
         handle = nvml.device(uuid=uuid)
         if handle is not None:
-            sm_set_mhz, sm_default_mhz = nvml.applications_clock_mhz(handle, CLOCK_SM)
             yield GpuClocks(
                 uuid=uuid,
                 sm_mhz=nvml.clock_mhz(handle, CLOCK_SM),
@@ -207,8 +188,8 @@ def _clocks(nvml: Nvml, uuids: tuple[str, ...]) -> Iterator[GpuClocks]:
                 memory_mhz=nvml.clock_mhz(handle, CLOCK_MEMORY),
                 memory_max_mhz=nvml.max_clock_mhz(handle, CLOCK_MEMORY),
                 limits=nvml.clock_limits(handle),
-                sm_set_mhz=sm_set_mhz,
-                sm_default_mhz=sm_default_mhz,
+                sm_set_mhz=nvml.applications_clock_mhz(handle, CLOCK_SM),
+                sm_default_mhz=nvml.default_clock_mhz(handle, CLOCK_SM),
             )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -74,20 +75,15 @@ class Host:
 
 def read_host(*, sysfs: Path = SYS, proc: Path = PROC, os_release: Path = _OS_RELEASE) -> Host:
     """Read everything about this host; a few milliseconds."""
+    lines = (line.partition("=") for line in read_text(os_release).splitlines())
+    pretty = (value for name, _, value in lines if name == "PRETTY_NAME")
     return Host(
         hostname=platform.node(),
         kernel=read_text(proc / "sys" / "kernel" / "osrelease") or platform.release(),
-        os=_os_name(os_release),
+        os=next((name.strip("\"'") for name in pretty), platform.system()),
         processors=read_processors(sysfs=sysfs, proc=proc),
         memory=read_memory(sysfs=sysfs, proc=proc),
     )
-
-
-def _os_name(os_release: Path) -> str:
-    for line in read_text(os_release).splitlines():
-        if line.startswith("PRETTY_NAME="):
-            return line.partition("=")[2].strip("\"'")
-    return platform.system()
 
 
 # ---- processors --------------------------------------------------------------------------------------
@@ -217,17 +213,13 @@ def stalled_ns(path: Path = Path("/proc/pressure/cpu")) -> int:
     """How long somebody on this host was ready to run and had no core since it was booted (the kernel's PSI,
     Documentation/accounting/psi.rst: ``some total``); 0 where the kernel does not say.
     """
-    try:
-        return int(path.read_text().partition("total=")[2].split()[0]) * 1000
-    except (OSError, ValueError, IndexError):
-        return 0
+    found = re.search(r"total=(\d+)", read_text(path))
+    return int(found[1]) * 1000 if found else 0
 
 
 def queued_ns() -> int:
     """How long this thread was ready to run and had no core since it began (proc(5), sched-stats: run_delay);
     0 where the kernel does not say.
     """
-    try:
-        return int(Path("/proc/thread-self/schedstat").read_text().split()[1])
-    except (OSError, ValueError, IndexError):
-        return 0
+    found = re.match(r"\d+ (\d+)", read_text(Path("/proc/thread-self/schedstat")))
+    return int(found[1]) if found else 0

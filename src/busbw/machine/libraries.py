@@ -11,12 +11,9 @@ import re
 import struct
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import BinaryIO, Final
 
 from busbw.machine.loader import MAPS, mapped_files
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _ELF64_LITTLE_ENDIAN: Final = b"\x7fELF\x02\x01"
 _PT_LOAD: Final = 1
@@ -63,12 +60,8 @@ def library_info(path: str | Path, *, version: str = "") -> LibraryInfo:
             soname, identity = _read_elf(file)
     except (OSError, struct.error, ValueError):
         pass  # gone, unreadable or damaged: its path is still worth recording
-    return LibraryInfo(str(real), soname, version or _version_of(real), identity)
-
-
-def build_id(path: str | Path) -> str:
-    """The ELF build id in hexadecimal, empty where the file has none."""
-    return library_info(path).build_id
+    named = _VERSION.search(real.name)
+    return LibraryInfo(str(real), soname, version or (named[1] if named else wheel_of(real)[1]), identity)
 
 
 def is_library(path: Path) -> bool:
@@ -84,11 +77,6 @@ def mapped_libraries(maps: Path = MAPS) -> tuple[LibraryInfo, ...]:
     """The libraries mapped into this process that bear on a measurement, by path."""
     paths = sorted(path for path in mapped_files(maps) if INTERESTING.match(Path(path).name))
     return tuple(map(library_info, paths))
-
-
-def _version_of(path: Path) -> str:
-    named = _VERSION.search(path.name)
-    return named[1] if named else wheel_of(path)[1]
 
 
 def wheel_of(path: str | Path) -> tuple[str, str]:
@@ -149,7 +137,8 @@ def _aligned(position: int, align: int) -> int:
 
 
 def _soname(file: BinaryIO, dynamic: bytes, segments: list[tuple[int, ...]]) -> str:
-    entries = dict(_dynamic_entries(dynamic))
+    whole = len(dynamic) // _DYNAMIC.size * _DYNAMIC.size
+    entries = dict(_DYNAMIC.iter_unpack(dynamic[:whole]))
     if _DT_SONAME not in entries or _DT_STRTAB not in entries:
         return ""
     strings = entries[_DT_STRTAB]  # an address, which a segment maps from the file
@@ -158,8 +147,3 @@ def _soname(file: BinaryIO, dynamic: bytes, segments: list[tuple[int, ...]]) -> 
             text = _part(file, offset + strings - address + entries[_DT_SONAME], 256)
             return text.partition(b"\0")[0].decode(errors="replace")
     return ""
-
-
-def _dynamic_entries(dynamic: bytes) -> Iterator[tuple[int, int]]:
-    whole = len(dynamic) // _DYNAMIC.size * _DYNAMIC.size
-    yield from _DYNAMIC.iter_unpack(dynamic[:whole])

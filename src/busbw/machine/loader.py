@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from busbw.machine.sysfs import read_text
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 MAPS: Final = Path("/proc/self/maps")
 CACHE: Final = Path("/etc/ld.so.cache")

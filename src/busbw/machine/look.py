@@ -34,9 +34,7 @@ def ask_ras(
 
 
 def look(shell: Sequence[str], pids: Sequence[int], within_s: float = _SECONDS) -> HostSeen:
-    """The host that ``shell`` comes to, and these of its processes, in little more than a second. Raises
-    SiteError.
-    """
+    """The host that ``shell`` comes to, and these of its processes, in a second or two. Raises SiteError."""
     return read_host(_run(shell, within_s, "host", *map(str, pids)))
 
 
@@ -148,17 +146,14 @@ def _process(body: str) -> ProcessSeen:
     stack = _PY_SPY_FRAME.findall(body)
     last = body[body.rfind("\npython Stack") + 1 :] if "\npython Stack" in body else ""
     stack = [f"{name} ({Path(file).name}:{line})" for file, line, name in _FRAME.findall(last)] or stack
+    unanswered = [each for each, _, again in _SOCKET.findall(body) if int(again, 16) >= _AGAIN]
     return ProcessSeen(
         state=lines[0][:1],
         command=told.get("command", "").strip(),
         waits_in="" if waits == "0" else waits,
         stack=tuple(stack),
         kernel=tuple(_KERNEL.findall(body)),
-        unanswered=tuple(
-            dict.fromkeys(
-                _address(address) for address, _, again in _SOCKET.findall(body) if int(again, 16) >= _AGAIN
-            )
-        ),
+        unanswered=tuple(dict.fromkeys(map(_address, unanswered))),
     )
 
 

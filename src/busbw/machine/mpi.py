@@ -14,15 +14,13 @@ import re
 import shutil
 import site
 import sys
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from busbw.machine.libraries import is_library, library_info
 from busbw.machine.loader import CACHE, MAPS, loader_paths, mapped_files
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 # More than MPI_MAX_LIBRARY_VERSION_STRING of any MPI (MPICH: 8192).
 _VERSION_BYTES: Final = 1 << 15
@@ -59,13 +57,6 @@ class MpiSearch:
     looked_at: tuple[str, ...]
 
 
-def python_prefixes() -> tuple[str, ...]:
-    """Prefixes of this Python in the order in which mpi4py searches their ``lib``."""
-    user = [site.USER_BASE] if site.ENABLE_USER_SITE and site.USER_BASE else []
-    virtual = [sys.exec_prefix] if sys.exec_prefix != sys.base_exec_prefix else []
-    return tuple(dict.fromkeys([*virtual, *user, sys.base_exec_prefix]))
-
-
 def find_mpi(
     environ: Mapping[str, str],
     *,
@@ -80,8 +71,11 @@ def find_mpi(
     if not (package / "_mpiabi.py").is_file():
         return MpiSearch(str(package), MpiLibrary("", "linked", "", _mpiexec(None, environ)), ())
     looked_at: list[str] = []
-    folders = python_prefixes() if prefixes is None else prefixes
-    for found, path in _locations(environ, folders, maps, loader_cache):
+    if prefixes is None:  # in the order in which mpi4py searches their ``lib``
+        user = [site.USER_BASE] if site.ENABLE_USER_SITE and site.USER_BASE else []
+        virtual = [sys.exec_prefix] if sys.exec_prefix != sys.base_exec_prefix else []
+        prefixes = tuple(dict.fromkeys([*virtual, *user, sys.base_exec_prefix]))
+    for found, path in _locations(environ, prefixes, maps, loader_cache):
         if is_library(path):
             info = library_info(path)
             library = MpiLibrary(info.path, found, _family(info.soname), _mpiexec(path, environ))

@@ -35,21 +35,18 @@ def read_answer(text: str) -> JobSeen:
     """
     start = text.find("{")
     if start >= 0:
-        return _from_json(_parsed(text[start:]))
+        return _from_json(text[start:])
     version = _VERSION.search(text)
     if version is None or "Warnings\n" not in text:
         raise UndecidedError("NCCL's RAS gave no whole answer", hint="ask again")
     return JobSeen(version[1], tuple(_from_text(text)), has_counts=False)
 
 
-def _parsed(text: str) -> Mapping[str, Any]:
+def _from_json(text: str) -> JobSeen:
     try:
-        return dict(json.JSONDecoder().raw_decode(_NO_COMMA.sub(r"\1,\2", text))[0])
+        answer = dict(json.JSONDecoder().raw_decode(_NO_COMMA.sub(r"\1,\2", text))[0])
     except (ValueError, TypeError) as error:
         raise UndecidedError("NCCL's RAS gave no whole answer", hint="ask again") from error
-
-
-def _from_json(answer: Mapping[str, Any]) -> JobSeen:
     try:
         found = tuple(_communicator(each) for each in answer["communicators"])
         return JobSeen(str(answer["nccl_version"]), found)
@@ -106,7 +103,7 @@ def _section(name: str, lines: list[str]) -> Communicator:
             count = int(found[2] or 0)
             together[operation, count] += int(found[1])
         elif found := _ONE.match(line):
-            rank, own = int(found[1]), _launched(found)
+            rank, own = int(found[1]), int(found["count"] or 0) if found["count"] or found["none"] else None
             if own is None and count is not None:
                 own = count
                 together[operation, count] -= 1
@@ -117,7 +114,3 @@ def _section(name: str, lines: list[str]) -> Communicator:
     others = tuple((*key, left) for key, left in together.items() if left > 0)
     size = len(ranks) + max((left for *_, left in others), default=0)
     return Communicator(name, size, tuple(ranks.values()), others)
-
-
-def _launched(found: re.Match[str]) -> int | None:
-    return int(found["count"]) if found["count"] else 0 if found["none"] else None

@@ -6,7 +6,7 @@ asks for the sum. Some drivers give the sum for each link: then there is one cou
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from busbw.machine.counters import Counted
 from busbw.machine.native.nvml import (
@@ -16,12 +16,10 @@ from busbw.machine.native.nvml import (
     FIELD_NVLINK_XMIT_BYTES,
     LIBRARY,
     SCOPE_ALL_LINKS,
+    Nvml,
     nvml_meanwhile,
 )
 from busbw.model.traffic import NVLINK
-
-if TYPE_CHECKING:
-    from busbw.machine.native.nvml import Nvml
 
 # (sent, received, bytes of one unit), the newer first.
 _FIELDS: Final = (

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from busbw.errors import SiteError
 from busbw.machine.loader import CACHE, loader_paths
 from busbw.machine.native.core import LIBRARY_PATH
 from busbw.machine.native.nccl import NcclLibrary, find_nccl
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 # Variable -> the name of the library that NCCL looks for by itself, and how it completes a short one
 # (plugin/plugin_open.cc; before 2.28 net.cc and misc/tuner.cc): the value itself, then PREFIX-value.so.
@@ -32,12 +29,6 @@ def plugin_values(text: str) -> tuple[str, ...]:
     return tuple(value for value in values if value and value.lower() not in _WORDS)
 
 
-def plugin_names(variable: str, value: str) -> tuple[str, ...]:
-    """The names that NCCL hands to the loader for a value; without one, its own."""
-    prefix = PLUGINS[variable]
-    return (value, f"{prefix}-{value}.so") if value else (f"{prefix}.so",)
-
-
 def find_library(name: str, environ: Mapping[str, str], cache: Path = CACHE) -> str:
     """The file that dlopen(name) takes, apart from the run paths of its caller; empty where there is none."""
     if "/" in name:
@@ -47,8 +38,12 @@ def find_library(name: str, environ: Mapping[str, str], cache: Path = CACHE) -> 
 
 
 def find_plugin(variable: str, value: str, environ: Mapping[str, str], cache: Path = CACHE) -> str:
-    """The file of a plugin, by the names that NCCL tries; empty where none of them is there."""
-    found = (find_library(name, environ, cache) for name in plugin_names(variable, value))
+    """The file of a plugin, by the names that NCCL hands to the loader (without a value its own); empty where
+    none of them is there.
+    """
+    prefix = PLUGINS[variable]
+    names = (value, f"{prefix}-{value}.so") if value else (f"{prefix}.so",)
+    found = (find_library(name, environ, cache) for name in names)
     return next(filter(None, found), "")
 
 

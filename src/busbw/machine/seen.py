@@ -12,9 +12,7 @@ _MOST: Final = 4
 
 
 def host_words(host: str, seen: HostSeen) -> Iterator[str]:
-    """What its links did within a second, and what its kernel logged of its GPUs; links that carried least
-    come first.
-    """
+    """What its links did within a second, those first that carried least, and its kernel's log of GPUs."""
     links = [link for link in seen.links if link.carried is not None and link.name != "lo"]
     if links:
         links.sort(key=lambda link: sum(link.carried or ()))

@@ -8,6 +8,7 @@ from typing import Final
 
 SYS: Final = Path("/sys")
 PROC: Final = Path("/proc")
+_PCI_ADDRESS: Final = re.compile(r"[^:]{4,}:[^:]{2}:[^:]{2}\.[^:]")  # 0000:1b:00.0
 
 
 def read_text(path: Path) -> str:
@@ -52,14 +53,7 @@ def pci_address(device: Path) -> str:
         parts = device.resolve(strict=True).parts
     except (OSError, RuntimeError):
         return ""
-    return next((part.lower() for part in reversed(parts) if is_pci_address(part)), "")
-
-
-def is_pci_address(text: str) -> bool:
-    """Whether the text looks like ``0000:1b:00.0``."""
-    domain, _, rest = text.partition(":")
-    bus, _, slot = rest.partition(":")
-    return len(domain) >= 4 and len(bus) == 2 and len(slot) == 4 and slot[2] == "."
+    return next((part.lower() for part in reversed(parts) if _PCI_ADDRESS.fullmatch(part)), "")
 
 
 def numa_node(device: Path) -> int | None:

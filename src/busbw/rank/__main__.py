@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from busbw.model.event import EventKind, event
 from busbw.rank import profile, progress
 from busbw.rank.backends.gpu_ahead import begin as begin_with_gpu
 from busbw.rank.process import (
@@ -22,13 +20,12 @@ from busbw.rank.process import (
     keep_to_loopback,
     offer_stack,
 )
-from busbw.rank.watcher import begin
+from busbw.rank.watcher import begin, exit_code, say_hello
 from busbw.rank.world.identity import identify
-from busbw.rank.world.watched import FRONT_VARIABLE, Watched
+from busbw.rank.world.watched import FRONT_VARIABLE
 
 if TYPE_CHECKING:
     from busbw.rank.entry import Director
-    from busbw.rank.world.identity import Identity
 
 REQUEST_VARIABLE: Final = "BUSBW_REQUEST"
 WORLD_VARIABLE: Final = "BUSBW_WORLD"
@@ -56,19 +53,19 @@ def main() -> int:
     if FRONT_VARIABLE in os.environ:  # on this host alone
         keep_to_loopback(os.environ)
     # Before anything heavy is imported: a rank that dies is known to the front process by these.
-    watched = Watched(rank, os.environ)
-    emit(event(EventKind.HELLO, rank=rank, pid=os.getpid(), host=socket.gethostname()))
+    watched = say_hello(rank)
     if os.environ.get(WORLD_VARIABLE) == "nccl" and identity is not None:
         begin_with_gpu(identity.local_rank or 0)
-    code = _live(identity, rank)
+    from busbw.rank.entry import live
+
+    choice = os.environ.get(WORLD_VARIABLE, "auto")
+    code = int(live(identity, choice, _director() if rank == 0 else None, emit))  # type: ignore[arg-type]
     watched.leave()
-    return 0 if code in (0, 1, 3) else code
+    return exit_code(code)
 
 
 def _hear_variables() -> bool:
-    """Load what a rank needs, then take the variables that the front process sends; False where it sends
-    none.
-    """
+    """Load what a rank needs, then take the front process's variables; False where it sends none."""
     block()
     import busbw.rank.backends.nccl
     import busbw.rank.entry  # noqa: F401 (both only loaded)
@@ -77,13 +74,6 @@ def _hear_variables() -> bool:
     os.environ.update(json.loads(line or "{}"))
     os.dup2(os.open(os.devnull, os.O_RDONLY), sys.stdin.fileno())
     return bool(line)
-
-
-def _live(identity: Identity | None, rank: int) -> int:
-    from busbw.rank.entry import live
-
-    choice = os.environ.get(WORLD_VARIABLE, "auto")
-    return int(live(identity, choice, _director() if rank == 0 else None, emit))  # type: ignore[arg-type]
 
 
 def _director() -> Director:

@@ -47,28 +47,26 @@ class _Seen:
     work: list[float] = field(default_factory=list)
     clocks: list[int] = field(default_factory=list)
 
+    @property
+    def medians_ns(self) -> Float64Array:
+        return np.array([np.median(own) for own in self.samples_ns])
+
     def longer_than(self, alone: _Seen) -> Float64Array:
         """How many times as long a call takes, in each round."""
         found: Float64Array = np.array(self.times_ns) / np.array(alone.times_ns)
         return found
 
 
+@dataclass
 class _Rounds:
-    """A case while it is measured."""
+    """A case while it is measured; ``restart`` comes first."""
 
-    def __init__(
-        self,
-        prepared: PreparedCase,
-        given: Conditions,
-        neighbours: Sequence[Company],
-        clock: Callable[[], DeviceState | None],
-        call_ns: float,
-        k: int,
-    ) -> None:
-        self._prepared, self._given, self._neighbours, self._clock = prepared, given, neighbours, clock
-        self._call_ns = call_ns
-        self.lost_ns = 0
-        self.restart(k)
+    _prepared: PreparedCase
+    _given: Conditions
+    _neighbours: Sequence[Company]
+    _clock: Callable[[], DeviceState | None]
+    _call_ns: float
+    lost_ns: int = 0
 
     def restart(self, k: int) -> None:
         """Forget what was seen."""
@@ -126,25 +124,20 @@ class _Rounds:
         work = world.sum(np.array([[each.by_itself, each.work] for each in self.seen[1:]])) / world.size
         clocks = -world.max(np.array([-round(float(np.median(each.clocks))) for each in self.seen], np.int64))
         return tuple(
-            self._beside_of(neighbour, place, by_itself, beside, clocks[[0, place]].tolist())
-            for place, (neighbour, (by_itself, beside)) in enumerate(zip(asked, work, strict=True), start=1)
+            self._beside_of(neighbour.text, place, work[place - 1], clocks[[0, place]].tolist())
+            for place, neighbour in enumerate(asked, start=1)
         )
 
-    def _beside_of(
-        self,
-        neighbour: Neighbour,
-        place: int,
-        by_itself: Float64Array,
-        work: Float64Array,
-        clocks_mhz: list[int],
-    ) -> Beside:
+    def _beside_of(self, what: str, place: int, both: Float64Array, clocks_mhz: list[int]) -> Beside:
+        """``both`` is its work by itself and beside the case, in each round."""
+        by_itself, work = both
         company, alone, seen = self._neighbours[place - 1], self.seen[0], self.seen[place]
         longer = seen.longer_than(alone)
-        typical = _medians(seen.samples_ns) / _medians(alone.samples_ns)
+        typical = seen.medians_ns / alone.medians_ns
         left = work / by_itself if company.unit and by_itself.min() > 0 else None
         p99 = p99_ratio(seen.samples_ns, alone.samples_ns) if self.alone.k == 1 else ()
         return Beside(
-            what=neighbour.text,
+            what=what,
             how=company.how,
             alone_ns=tuple(alone.times_ns),
             beside_ns=tuple(seen.times_ns),
@@ -158,10 +151,6 @@ class _Rounds:
             unit=company.unit,
             clocks_mhz=tuple(clocks_mhz) if clocks_mhz[0] else (),
         )
-
-
-def _medians(rounds: Sequence[Float64Array]) -> Float64Array:
-    return np.array([np.median(own) for own in rounds])
 
 
 def _factor(ratios: Float64Array) -> Factor:
@@ -185,7 +174,8 @@ def measure_beside(
     pace = warm_up(prepared, given, limits)
     samples, k = first_look(limits, pace, given, prepared)
     progress.phase(Phase.TIMING, k * pace.call_ns / 1e9)
-    rounds = _Rounds(prepared, given, neighbours, clock, pace.call_ns, k)
+    rounds = _Rounds(prepared, given, neighbours, clock, pace.call_ns)
+    rounds.restart(k)
     look_s = limits.case_seconds / LOOKS
     rounds.add(samples, look_s)
     call_ns = rounds.seen[0].times_ns[0]
@@ -196,16 +186,9 @@ def measure_beside(
     while stop is None:
         rounds.add(samples, look_s)
         stop = _enough(rounds, limits)
-    return Samples(
-        rounds.alone,
-        warmup_calls,
-        (stop,),
-        (len(rounds.alone.across),),
-        lost_ns=rounds.lost_ns,
-        latest_ns=latest_ns(given.timing, pace.call_ns),
-        call_ns=call_ns,
-        neighbours=rounds.results(asked),
-    )
+    latest, found = latest_ns(given.timing, pace.call_ns), rounds.results(asked)
+    own = {"lost_ns": rounds.lost_ns, "latest_ns": latest, "call_ns": call_ns, "neighbours": found}
+    return Samples.of_pass(rounds.alone, warmup_calls, stop, **own)
 
 
 def _enough(rounds: _Rounds, limits: Limits) -> StopReason | None:

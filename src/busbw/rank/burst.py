@@ -12,18 +12,16 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 from busbw.machine.counters import Counted, events, read_counters, sent_received
+from busbw.model.case import Case
+from busbw.model.plain import from_plain
+from busbw.model.plan import Plan
 from busbw.model.traffic import NVLINK, Burst, Link, Window
+from busbw.rank.backends.base import PreparedCase
 from busbw.rank.measure import agreed_call_ns
-from busbw.rank.world.base import gathered, speaks_for_host
-
-if TYPE_CHECKING:
-    from busbw.model.case import Case
-    from busbw.model.plan import Plan
-    from busbw.rank.backends.base import PreparedCase
-    from busbw.rank.world.base import World
+from busbw.rank.world.base import World, gathered, speaks_for_host
 
 IDLE_S: Final = 0.2
 WINDOWS: Final = 3
@@ -39,11 +37,8 @@ def burst_cases(plan: Plan) -> tuple[Case, ...]:
     largest: dict[tuple[str, str, str], Case] = {}
     for case in plan.cases:
         key = (case.collective, case.dtype, case.op)
-        if (
-            case.applicable
-            and case.row.sized
-            and case.size_bytes > getattr(largest.get(key), "size_bytes", -1)
-        ):
+        before = getattr(largest.get(key), "size_bytes", -1)
+        if case.applicable and case.row.sized and case.size_bytes > before:
             largest[key] = case
     return tuple(largest.values())
 
@@ -81,11 +76,11 @@ def burst(case: Case, prepared: PreparedCase, world: World, read: Read) -> Burst
         windows.append(_window(prepared, world, calls))
         time.sleep(REST_S)
         readings.append(read())
-    links = list(_links(world.members[world.rank].host, readings))
-    everyone = gathered(world, [asdict(link) for link in links])
+    everyone = gathered(world, [asdict(link) for link in _links(world.members[world.rank].host, readings)])
     if everyone is None:
         return None
-    return Burst(case.index, tuple(windows), tuple(_link(fields) for own in everyone for fields in own))
+    links = tuple(from_plain(Link, fields) for own in everyone for fields in own)
+    return Burst(case.index, tuple(windows), links)
 
 
 def _window(prepared: PreparedCase, world: World, calls: int) -> Window:
@@ -101,31 +96,18 @@ def _links(host: str, readings: Sequence[Sequence[Counted]]) -> Iterator[Link]:
     """The differences between readings, of every port that all of them have."""
     by_port = [{(each.kind, each.device, each.link): each for each in reading} for reading in readings]
     for port, first in by_port[0].items():
-        if all(port in reading for reading in by_port):
-            yield _difference(host, first, [reading[port].values for reading in by_port])
-
-
-def _difference(host: str, port: Counted, values: Sequence[dict[str, int]]) -> Link:
-    steps = [
-        {name: after[name] - before[name] for name in before.keys() & after.keys()}
-        for before, after in pairwise(values)
-    ]
-    kind = "ethernet" if port.kind == NVLINK else port.kind  # both have tx_bytes and rx_bytes
-    pairs = [sent_received(kind, step) or (0, 0) for step in steps]
-    backwards = any(value < 0 for step in steps for value in step.values())
-    return Link(
-        host=host,
-        kind=port.kind,
-        device=port.device,
-        link=port.link,
-        sent_bytes=tuple(sent for sent, _ in pairs),
-        received_bytes=tuple(received for _, received in pairs),
-        gb_per_s=port.gb_per_s,
-        events=events({name: values[-1].get(name, 0) - values[1].get(name, 0) for name in values[1]}),
-        note="a counter went backwards: it was reset, or its device was" if backwards else "",
-    )
-
-
-def _link(fields: dict[str, Any]) -> Link:
-    both = {name: tuple(fields[name]) for name in ("sent_bytes", "received_bytes")}
-    return Link(**{**fields, **both})
+        if not all(port in reading for reading in by_port):
+            continue
+        values = [reading[port].values for reading in by_port]
+        steps = [
+            {name: after[name] - before[name] for name in before.keys() & after.keys()}
+            for before, after in pairwise(values)
+        ]
+        kind = "ethernet" if first.kind == NVLINK else first.kind  # both have tx_bytes and rx_bytes
+        sent, received = zip(*(sent_received(kind, step) or (0, 0) for step in steps), strict=True)
+        backwards = any(value < 0 for step in steps for value in step.values())
+        yield Link(
+            *(host, *port, sent, received, first.gb_per_s),
+            events=events({name: values[-1].get(name, 0) - values[1].get(name, 0) for name in values[1]}),
+            note="a counter went backwards: it was reset, or its device was" if backwards else "",
+        )

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
@@ -131,9 +130,7 @@ def grouping(plan: Plan, world: World) -> Grouping | None:
 
 
 class Session:
-    """The cases of one run, one after another, within the sweep's budget. ``looked`` is given what is known
-    after each look.
-    """
+    """The cases of a run, within the sweep's budget. ``looked`` is given what is known after each look."""
 
     def __init__(
         self,
@@ -152,29 +149,20 @@ class Session:
         self._start_s = time.monotonic()
         self._done = 0
         self._races = any(case.arm for case in plan.cases)
-        self._reasons = self._agreed_reasons()
-        self._neighbours = self._made_neighbours()
-
-    def _agreed_reasons(self) -> list[str]:
-        """Why cases do not apply; every rank skips what any of them cannot do."""
-        own = [case.reason or self._backend.inapplicable(case) for case in self._plan.cases]
+        # Why cases do not apply; every rank skips what any of them cannot do.
+        own = [case.reason or backend.inapplicable(case) for case in plan.cases]
         found = np.array([bool(reason) for reason in own], np.int64)
-        anywhere = self._given.world.max(found) if own else found
-        return [
+        anywhere = given.world.max(found) if own else found
+        self._reasons = [
             reason or "another rank's device or library cannot do it" if skipped else ""
             for reason, skipped in zip(own, anywhere, strict=True)
         ]
-
-    def _made_neighbours(self) -> tuple[Company, ...]:
-        """What runs beside the cases, on every rank or on none. Collective."""
-        world, plan = self._given.world, self._plan
-        if not plan.beside:
-            return ()
-        made = agreed(world, lambda: neighbours(plan, self._backend, world))
-        for each in made:
-            if isinstance(each, OperationBeside):
-                each.connect()
-        return made
+        self._neighbours: tuple[Company, ...] = ()
+        if plan.beside:  # on every rank or on none
+            self._neighbours = agreed(given.world, lambda: neighbours(plan, backend, given.world))
+        self._operations = [each for each in self._neighbours if isinstance(each, OperationBeside)]
+        for each in self._operations:
+            each.connect()
 
     def results(self) -> Iterator[Done]:
         """Check and measure all cases; each result once it is final, in the plan's order. Collective."""
@@ -191,9 +179,8 @@ class Session:
             yield from self._completed(window, began_s)
             window, began_s = [], time.monotonic()
         yield from self._completed(window, began_s)
-        for each in self._neighbours:
-            if isinstance(each, OperationBeside):
-                each.close()
+        for each in self._operations:
+            each.close()
 
     def _goes_on(self, step: tuple[Case, ...], window: list[Entry]) -> bool:
         """Whether the window has room for the next step; arms of one race are in one window, and an even case
@@ -230,8 +217,11 @@ class Session:
         for number in range(rounds):
             time.sleep(max(0.0, began_s + gap_s - time.monotonic()))
             began_s = time.monotonic()
-            if self._races:
-                _end_losers(opened)
+            if self._races:  # arms that are out of their race end with the passes that they have
+                for place in losers(_sampled({place: each for place, each in opened.items() if each.left})):
+                    samples = opened[place].samples
+                    ended = replace(samples, passes=len(samples.stops))
+                    opened[place] = replace(opened[place], samples=ended)
             due = [
                 place
                 for nth, (place, each) in enumerate(opened.items())
@@ -261,13 +251,11 @@ class Session:
             return
         for entry in entries:
             if isinstance(entry, _Open):
-                checked, marks = entry.verdict
-                result = summarize(
-                    entry.case, entry.samples, checked, entry.given, show=self._plan.show, marks=marks
-                )
-                self._observer.passed(result)
+                (checked, marks), show = entry.verdict, self._plan.show
+                result = summarize(entry.case, entry.samples, checked, entry.given, show=show, marks=marks)
             else:
-                self._observer.passed(entry[0])
+                result = entry[0]
+            self._observer.passed(result)
 
     def bursts(self) -> Iterator[Burst]:
         """What links carry, behind everything that is timed; on rank 0. Collective."""
@@ -306,24 +294,20 @@ class Session:
         step = backend.prepare_step(cases)
         try:
             first_ns = first_calls_ns(step, self._given, plan.streams)
-            verdicts = [
-                self._verdict(case, part, step.run) for case, part in zip(cases, step.parts, strict=True)
-            ]
-            choices = [self._choice(case, part) for case, part in zip(cases, step.parts, strict=True)]
+            both = list(zip(cases, step.parts, strict=True))
+            verdicts = [self._verdict(case, part, step.run) for case, part in both]
+            choices = [self._choice(case, part) for case, part in both]
             for part, (verdict, _) in zip(step.parts, verdicts, strict=True):
                 _guard(part, verdict)
             if limits.calls == 0:
-                checked = [
-                    _checked_only(case, *verdict) for case, verdict in zip(cases, verdicts, strict=True)
-                ]
-                return [(result, NOTHING_KEPT) for result in checked]
+                return list(map(_checked_only, cases, verdicts))
             found = measure_together(step, givens, plan.streams, limits, first_ns)
             device = backend.device_state()
             done = []
-            for case, part, given, verdict, choice, samples in zip(
-                cases, step.parts, givens, verdicts, choices, found, strict=True
+            for (case, part), given, before, choice, samples in zip(
+                both, givens, verdicts, choices, found, strict=True
             ):
-                after, state = self._verdict_after(case, part, verdict, device, step.run)
+                after, state = self._verdict_after(case, part, before, device, step.run)
                 done.append(self._result(_Open(case, limits, given, after, choice, samples, device=state)))
             return done
         finally:
@@ -334,20 +318,20 @@ class Session:
         progress.measuring(_named(case), case.size_bytes)
         prepared, given = self._backend.prepare(case), self._given_in(case)
         try:
-            # Before the check, or the case would not be cold any more.
-            first_ns = self._first_call_ns(prepared, limits)
+            # Before the check, or the case would not be cold any more; not where all calls are counted.
+            is_exact = limits.calls == 0 or limits.outer_iters > 0
+            first_ns = 0.0 if is_exact else first_call(prepared, given.world)
             verdict = self._verdict(case, prepared)
             choice = self._choice(case, prepared)
             if limits.calls == 0:
-                return _checked_only(case, *verdict), NOTHING_KEPT
+                return _checked_only(case, verdict)
             _guard(prepared, verdict[0])
             progress.phase(Phase.WARMUP, progress.expected_seconds(case.size_bytes))
-            take = self._take(case, limits)
             measured_s = time.monotonic()
             heard, looked = given, self._looked
             if looked is not None:
                 heard = replace(given, on_look=lambda taken: looked(Looked(case, verdict, given, taken)))
-            samples = take(prepared, heard, limits)
+            samples = self._measured(case, prepared, heard, limits)
             progress.timed(case.size_bytes, samples.call_ns / 1e9)
             now_s = time.monotonic()
             own = np.array([now_s - began_s, now_s - measured_s, first_ns])
@@ -360,32 +344,23 @@ class Session:
         finally:
             prepared.close()
 
-    def _take(self, case: Case, limits: Limits) -> Callable[[PreparedCase, Conditions, Limits], Samples]:
-        """How a visit of a case is measured."""
+    def _measured(self, case: Case, prepared: PreparedCase, given: Conditions, limits: Limits) -> Samples:
+        """The first visit of a case. Collective."""
         if limits.outer_iters:
-            return measure_repeated
-        if self._neighbours:
-            return partial(self._measure_beside, case)
-        return measure_window if self._plan.soak is not None and limits.calls is None else measure
-
-    def _measure_beside(
-        self, case: Case, prepared: PreparedCase, given: Conditions, limits: Limits
-    ) -> Samples:
+            return measure_repeated(prepared, given, limits)
+        if not self._neighbours:
+            is_window = self._plan.soak is not None and limits.calls is None
+            return (measure_window if is_window else measure)(prepared, given, limits)
         if self._plan.runs_at_once:
             prepared = AtOnce(prepared, self._backend)
             # As of streams: a sample takes two events.
             given = replace(given, max_samples_per_look=given.max_samples_per_look // 2)
         with ExitStack() as ready:
-            for each in self._neighbours:
-                if isinstance(each, OperationBeside):
-                    ready.enter_context(each.ready(case))
+            for each in self._operations:
+                ready.enter_context(each.ready(case))
+            asked, clock = self._plan.beside, self._backend.device_state
             return measure_beside(
-                prepared,
-                given,
-                limits,
-                asked=self._plan.beside,
-                neighbours=self._neighbours,
-                clock=self._backend.device_state,
+                prepared, given, limits, asked=asked, neighbours=self._neighbours, clock=clock
             )
 
     def _measured_again(self, opened: _Open) -> _Open:
@@ -403,14 +378,22 @@ class Session:
 
     def _after_pass(self, opened: _Open, prepared: PreparedCase) -> _Open:
         """With what is found after a pass, and after the last one. Collective."""
-        complete = opened.samples.complete
+        complete, clock, world = opened.samples.complete, self._given.clock, self._given.world
         device = self._backend.device_state() if complete else None  # at once: clocks fall when the work ends
-        found = self._rechecked()  # at once: it is what the readings are worth
-        opened = replace(opened, clock=_worse(opened.clock, found))
+        found: Recheck | None = None
+        if clock is not None and isinstance(world, MpiWorld):
+            found = recheck(world, clock)  # at once: it is what the readings are worth
+            both = (found,) if opened.clock is None else (opened.clock, found)
+            worse = max(both, key=lambda each: (each.excess_ns, each.error_ns))
+            opened = replace(opened, clock=worse)
         if complete:
             verdict, state = self._verdict_after(opened.case, prepared, opened.verdict, device)
             opened = replace(opened, verdict=verdict, device=state)
-        self._keep_clock(found)
+        if found is not None and clock is not None and isinstance(world, MpiWorld):
+            # For the next case: a new one where the finding asks for it, else with the error that was found
+            # last. A larger one before says nothing about the readings to come.
+            kept = synchronise(world) if found.renew else replace(clock, error_ns=found.error_ns)
+            self._given = replace(self._given, clock=kept)
         return opened
 
     def _result(self, opened: _Open, reach: tuple[float, float] = OWN) -> Done:
@@ -426,10 +409,14 @@ class Session:
             case, samples, checked, given,
             show=plan.show, marks=marks, device=opened.device, clock=opened.clock, reach=reach,
         )  # fmt: skip
-        choice = opened.choice
+        choice, neighbours = opened.choice, samples.neighbours
         words = choice.words if choice is not None else ""
         result = replace(result, conditions=conditions, overlap=overlap, algorithm=words, choice=choice)
-        result = self._with_bytes(case, replace(result, neighbours=samples.neighbours))
+        result = replace(result, neighbours=neighbours)
+        if {"in", "out"} & set(plan.show):  # what a rank has in its buffers
+            own = plan.rank_bytes(case, given.world.rank, given.world.size)
+            most = given.world.max(np.array(own, np.int64)).tolist()
+            result = replace(result, input_bytes=most[0], output_bytes=most[1])
         return result, retain(case.index, samples, given.world, plan.raw_ranks, took_part=given.takes_part)
 
     def _given_in(self, case: Case) -> Conditions:
@@ -442,26 +429,16 @@ class Session:
         most = int(world.max(np.array([own], np.int64))[0])
         return replace(given, idle=own == 0 and most > 0)
 
-    def _first_call_ns(self, prepared: PreparedCase, limits: Limits) -> float:
-        """Time of the cold first call on this rank; 0 where the number of calls is exact, and this is not
-        among them.
-        """
-        if limits.calls == 0 or limits.outer_iters:
-            return 0.0
-        return first_call(prepared, self._given.world)
-
-    def _with_bytes(self, case: Case, result: CaseResult) -> CaseResult:
-        """With what a rank has in its buffers, where that was asked for. Collective."""
-        if not {"in", "out"} & set(self._plan.show):
-            return result
-        world = self._given.world
-        own = self._plan.rank_bytes(case, world.rank, world.size)
-        most = world.max(np.array(own, np.int64)).tolist()
-        return replace(result, input_bytes=most[0], output_bytes=most[1])
-
     def _verdict(self, case: Case, prepared: PreparedCase, issue: Issue = None) -> Verdict:
-        world = self._given.world
-        conditions = (*self._conditions(), *self._backend.conditions(case))
+        given, world = self._given, self._given.world
+        of_run = {
+            "contended": given.contended,
+            "shared-gpu": given.shares_gpu,
+            "profiled": given.profiled,
+            "delayed": given.timing.arrival != "none",
+        }
+        holding = (name for name, holds in of_run.items() if holds)
+        conditions = (*holding, *self._backend.conditions(case))
         plan = self._plan.of_case(case)
         if plan.checks == 0 or not case.row.sized:
             return None, conditions
@@ -471,17 +448,6 @@ class Session:
         progress.phase(Phase.CHECK, progress.expected_seconds(case.size_bytes))
         found = verify(case, prepared, world, plan.seed, plan.checks, plan.groups, on_wrong, issue)
         return found, conditions
-
-    def _conditions(self) -> tuple[str, ...]:
-        """Those of the whole run, words of ``model.mark``."""
-        given = self._given
-        found = {
-            "contended": given.contended,
-            "shared-gpu": given.shares_gpu,
-            "profiled": given.profiled,
-            "delayed": given.timing.arrival != "none",
-        }
-        return tuple(name for name, holds in found.items() if holds)
 
     def _verdict_after(
         self,
@@ -496,7 +462,10 @@ class Session:
         """
         verified, conditions = before
         progress.phase(Phase.CHECK, progress.expected_seconds(case.size_bytes))
-        world, state = self._given.world, _state_numbers(device)
+        # As numbers whose maximum over ranks is the worst state of any of them.
+        bits = [device.throttle_bits >> bit & 1 if device else 0 for bit in range(_THROTTLE_BITS)]
+        state = np.array([-device.clock_mhz if device else -_NO_CLOCK, *bits], np.int64)
+        world = self._given.world
         if verified is None:
             return before, _worst_state(world.max(state))
         plan = self._plan.of_case(case)
@@ -516,9 +485,7 @@ class Session:
         return agreed_choice([from_plain(Choice, each) for each in choices])
 
     def _share_of_budget(self, cases: int) -> Limits | None:
-        """The run's limits, cut to the share of so many cases of what is left of the budget; None where
-        nothing is.
-        """
+        """The run's limits, cut to the share of so many cases of the budget; None where nothing is left."""
         limits = self._plan.limits
         if limits.budget_seconds is None:
             return limits
@@ -527,37 +494,9 @@ class Session:
         share_s = (limits.budget_seconds - spent_s) * cases / (len(self._plan.cases) - self._done)
         return replace(limits, case_seconds=min(limits.case_seconds, share_s)) if share_s > 0 else None
 
-    def _rechecked(self) -> Recheck | None:
-        """What the synchronised clocks are worth now; None where there are none. Collective."""
-        clock, world = self._given.clock, self._given.world
-        return recheck(world, clock) if clock is not None and isinstance(world, MpiWorld) else None
-
-    def _keep_clock(self, found: Recheck | None) -> None:
-        """The clock for the next case: a new one where the finding asks for it, else with the error that was
-        found last. A larger one before says nothing about the readings to come. Collective.
-        """
-        clock, world = self._given.clock, self._given.world
-        if found is None or clock is None or not isinstance(world, MpiWorld):
-            return
-        kept = synchronise(world) if found.renew else replace(clock, error_ns=found.error_ns)
-        self._given = replace(self._given, clock=kept)
-
 
 def _sampled(opened: Mapping[int, _Open]) -> dict[int, tuple[Case, Samples]]:
     return {place: (each.case, each.samples) for place, each in opened.items()}
-
-
-def _end_losers(opened: dict[int, _Open]) -> None:
-    """End arms that are out of their race, with the passes that they have."""
-    racing = {place: each for place, each in opened.items() if each.left}
-    for place in losers(_sampled(racing)):
-        samples = replace(opened[place].samples, passes=len(opened[place].samples.stops))
-        opened[place] = replace(opened[place], samples=samples)
-
-
-def _worse(first: Recheck | None, second: Recheck | None) -> Recheck | None:
-    found = [each for each in (first, second) if each is not None]
-    return max(found, key=lambda each: (each.excess_ns, each.error_ns), default=None)
 
 
 def _named(case: Case) -> str:
@@ -572,22 +511,13 @@ def _guard(prepared: PreparedCase, verified: Verified | None) -> None:
         prepared.guard()
 
 
-def _checked_only(case: Case, verdict: Verified | None, conditions: tuple[str, ...]) -> CaseResult:
-    wrong = verdict is not None and verdict.wrong > 0
-    return CaseResult(
-        case=case.index,
-        status=Status.WRONG if wrong else Status.GOOD,
-        stop=StopReason.CHECK_ONLY,
-        wrong=verdict.wrong if verdict is not None else None,
-        wrong_at=verdict.wrong_at if verdict is not None else (),
-        conditions=conditions,
-    )
-
-
-def _state_numbers(own: DeviceState | None) -> Int64Array:
-    """A device's state as numbers whose maximum over ranks is the worst state of any of them."""
-    bits = [own.throttle_bits >> bit & 1 if own is not None else 0 for bit in range(_THROTTLE_BITS)]
-    return np.array([-own.clock_mhz if own is not None else -_NO_CLOCK, *bits], np.int64)
+def _checked_only(case: Case, verdict: Verdict) -> Done:
+    found, conditions = verdict
+    result = CaseResult(case.index, Status.GOOD, stop=StopReason.CHECK_ONLY, conditions=conditions)
+    if found is not None:
+        status = Status.WRONG if found.wrong else Status.GOOD
+        result = replace(result, status=status, wrong=found.wrong, wrong_at=found.wrong_at)
+    return result, NOTHING_KEPT
 
 
 def _worst_state(found: Int64Array) -> DeviceState | None:

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from busbw.errors import BusbwError
 from busbw.machine.place import nvlink_domain
@@ -21,17 +21,13 @@ from busbw.machine.preflight.deep import (
     read_ib_write_bw,
     read_nvbandwidth,
 )
+from busbw.machine.preflight.facts import NicFacts
 from busbw.model.finding import Finding
 from busbw.model.plain import from_bytes, to_bytes
-from busbw.rank.backends.base import float_case
+from busbw.model.plan import Plan
+from busbw.rank.backends.base import Backend, float_case
 from busbw.rank.facts import read_node
-from busbw.rank.world.base import distinct_hosts, gathered, of_rank_0, speaks_for_host
-
-if TYPE_CHECKING:
-    from busbw.machine.preflight.facts import NicFacts
-    from busbw.model.plan import Plan
-    from busbw.rank.backends.base import Backend
-    from busbw.rank.world.base import World
+from busbw.rank.world.base import World, distinct_hosts, gathered, of_rank_0, speaks_for_host
 
 _BETWEEN_BYTES: Final = 64 << 20
 _SAMPLES: Final = 8
@@ -46,16 +42,10 @@ _NOT_INSTALLED: Final = "it is not installed"
 _NO_PARTNER: Final = "hosts are tested in pairs, and this host's partner has no active RC device of that name"
 
 # Tool -> its words, what reads its output.
-_TOOLS: Final[Mapping[str, tuple[tuple[str, ...], Callable[[str], ToolReport]]]] = {
-    "dcgmi": (("diag", "-r", "1", "-j"), read_dcgmi),
+_TOOLS: Final[Mapping[str, tuple[str, Callable[[str], ToolReport]]]] = {
+    "dcgmi": ("diag -r 1 -j", read_dcgmi),
     "nvbandwidth": (
-        (
-            "-j",
-            "-t",
-            "host_to_device_memcpy_ce",
-            "device_to_host_memcpy_ce",
-            "device_to_device_memcpy_read_ce",
-        ),
+        "-j -t host_to_device_memcpy_ce device_to_host_memcpy_ce device_to_device_memcpy_read_ce",
         read_nvbandwidth,
     ),
 }
@@ -71,7 +61,7 @@ def examine(
     _copy_host(plan, me.local_rank, found, reasons)
     world.barrier()
     _copy_between(world, plan, backend, found, reasons)
-    reports = [_run(tool) for tool in _TOOLS] if speaks_for_host(world) else []
+    reports = [_run(*tool) for tool in _TOOLS.items()] if speaks_for_host(world) else []
     rates: dict[str, float] = {}
     reports += _between_hosts(world, rates)
     domain = nvlink_domain(backend.identity.device_uuid)
@@ -113,31 +103,25 @@ def _copy_between(
     found[NEXT_RANK] = size_bytes / int(look.elapsed_ns.min())
 
 
-def _run(tool: str) -> ToolReport:
-    words, read = _TOOLS[tool]
+def _run(tool: str, how: tuple[str, Callable[[str], ToolReport]]) -> ToolReport:
+    words, read = how
     if shutil.which(tool) is None:
         return ToolReport(tool, left_out=_NOT_INSTALLED, ran=False)
-    text = _output((tool, *words), _TOOL_SECONDS)
-    return read(text)
+    return read(_output((tool, *words.split()), _TOOL_SECONDS))
 
 
 def _output(words: Sequence[str], seconds: float) -> str:
     """What a tool printed, errors last; also where it failed or took too long."""
     try:
         done = subprocess.run(
-            words,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=seconds,
-            check=False,
+            words, stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds, check=False
         )
     except subprocess.TimeoutExpired:
         return f"{words[0]} did not end within {seconds:g} s"
     except OSError as error:
         return f"{words[0]} could not be started: {error.strerror}"
-    return done.stdout if done.returncode == 0 else f"{done.stdout}\n{done.stderr}"
+    told = done.stdout if done.returncode == 0 else done.stdout + b"\n" + done.stderr
+    return told.decode(errors="replace")
 
 
 # ---- ib_write_bw between neighbouring hosts ----------------------------------------------------------
@@ -166,7 +150,11 @@ def _between_hosts(world: World, rates: dict[str, float]) -> list[ToolReport]:
         rates |= {name: ports[name] for name in shared}
     world.barrier()
     for server in servers:
-        _end(server)
+        try:  # it ends with its client; where none came, it is told to
+            server.wait(1.0)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait()
     if leads and len(hosts) > 1 and not shared:
         reason = _NO_PARTNER if installed else _NOT_INSTALLED
         reports.append(ToolReport("ib_write_bw", left_out=reason, ran=False))
@@ -187,12 +175,8 @@ def _words(device: str, number: int) -> tuple[str, ...]:
 
 
 def _serve(device: str, number: int) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        _words(device, number),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    none = subprocess.DEVNULL
+    return subprocess.Popen(_words(device, number), stdin=none, stdout=none, stderr=none)
 
 
 def _write(device: str, number: int, host: str) -> ToolReport:
@@ -204,12 +188,3 @@ def _write(device: str, number: int, host: str) -> ToolReport:
             break
         time.sleep(_BETWEEN_TRIES_SECONDS)
     return read_ib_write_bw(text, device)
-
-
-def _end(server: subprocess.Popen[bytes]) -> None:
-    """It ends with its client; where none came, it is told to."""
-    try:
-        server.wait(1.0)
-    except subprocess.TimeoutExpired:
-        server.kill()
-        server.wait()

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from busbw.model.arrival import NONE, TRACE, Arrival
 from busbw.model.plan import Timing
-
-Int64Array = npt.NDArray[np.int64]
+from busbw.rank.backends.base import Int64Array
 
 
 def delays_ns(

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from busbw.model.sample import SampleFlag
+from busbw.rank.backends.base import Int64Array
 
 # Interrupts and clock ticks take microseconds; a time slice of another process takes milliseconds.
 LEAST_NS: Final = 200_000
@@ -27,8 +27,6 @@ _LEAST_EXCESS: Final = 0.1
 _LEAST_EXCESS_NS: Final = 100_000
 # The loss is measured from outside the loop, an excess against the median: they agree to about this.
 _SLACK_NS: Final = 100_000
-
-Int64Array = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from busbw._version import __version__
-from busbw.machine.libraries import build_id
+from busbw.machine.libraries import library_info
 from busbw.machine.place import read_place
 from busbw.model.record import HostInfo, RankInfo, WorldInfo
 from busbw.rank.backends.base import Backend
@@ -17,9 +17,7 @@ from busbw.rank.world.base import World, speaks_for_host
 
 
 def describe(world: World, backend: Backend, facts: Mapping[str, Any] | None = None) -> WorldInfo | None:
-    """The world as rank 0 sees it, None elsewhere; ``facts`` are this rank's beside the backend's. Collective
-    over the world.
-    """
+    """The world on rank 0, None elsewhere; ``facts`` are this rank's beside the backend's. Collective."""
     member, identity = world.members[world.rank], backend.identity
     own = RankInfo(
         rank=world.rank,
@@ -31,7 +29,7 @@ def describe(world: World, backend: Backend, facts: Mapping[str, Any] | None = N
         library=identity.library,
         library_version=identity.version,
         library_path=identity.path,
-        library_build_id=build_id(identity.path) if identity.path else "",
+        library_build_id=library_info(identity.path).build_id if identity.path else "",
         facts={**identity.facts, **(facts or {}), "busbw": __version__},
     )
     is_first = speaks_for_host(world)

@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from busbw.errors import BusbwError, ExitCode, LauncherMismatch, RankFailed, of_system
-from busbw.model.event import Emit, Event, EventKind, error_event, event
+from busbw.model.event import Emit, Event, error_event
 from busbw.model.hunt import BY_NIC
 from busbw.model.plan import Plan
 from busbw.model.progress import Phase
@@ -28,7 +28,7 @@ from busbw.rank.main import run
 from busbw.rank.process import Deadline, emit, exit_on_signal
 from busbw.rank.profile import option
 from busbw.rank.rank0 import Lead, Request
-from busbw.rank.watcher import begin
+from busbw.rank.watcher import begin, exit_code, say_hello
 from busbw.rank.world.base import PeerFailure, RefusedTogether, World, of_rank_0
 from busbw.rank.world.select import WorldChoice, create
 from busbw.rank.world.watched import Watched
@@ -81,12 +81,9 @@ class _Rank:
         if self._interrupted or signal.sigpending() & {signal.SIGINT, signal.SIGTERM}:
             return  # the job is ended, and the other rank heard it first
         reason, _, hint = failure.reason.partition("\n")
-        error = RankFailed(
-            str(replace(failure, reason=reason)),
-            hint=hint or "look at that rank's output",
-            rank=failure.rank,
-            host=failure.host,
-        )
+        hint = hint or "look at that rank's output"
+        text = str(replace(failure, reason=reason))
+        error = RankFailed(text, hint=hint, rank=failure.rank, host=failure.host)
         self.tell(error, peer_lost=True, own=failure.rank == 0 and self._rank == 1)  # rank 0 cannot
         self._say_goodbye()
         os._exit(ExitCode.RANK_FAILED)
@@ -144,20 +141,28 @@ class _Rank:
         except BusbwError as error:
             self._leave_alone(world, error)
         except Exception as error:  # noqa: BLE001  # a defect of ours must not leave the other ranks waiting
-            self._leave_alone(world, _failed(error), cause=error)
+            if os.environ.get("BUSBW_TRACEBACK"):
+                import traceback
+
+                traceback.print_exception(error)
+            self._leave_alone(world, _failed(error))
         if self.lead is not None:
             self.lead.end(RunStatus.COMPLETE)
         world.close()
         return code
 
     def _plan(self, world: World) -> Plan:
-        """The plan, from rank 0 to all. Raises RefusedTogether on all ranks when rank 0 could not make
-        one.
+        """The plan, from rank 0 to all; there the record is opened. Raises RefusedTogether on all ranks when
+        rank 0 could not make one.
         """
         message: dict[str, str | int] | None = None
         if self.director is not None:
             try:
-                message = {"plan": self._lead(self.director, world).to_json()}
+                plan, request = self.director.plan(world.size), self.director.request()
+                if self.director.closes_record:
+                    progress.note(folder=request.folder)
+                self.lead = Lead(request, plan, self._report)
+                message = {"plan": plan.to_json()}
             except BusbwError as error:
                 message = {"error": error.message, "hint": error.hint, "exit_code": int(error.exit_code)}
         told = of_rank_0(world, message)
@@ -166,23 +171,9 @@ class _Rank:
             raise RefusedTogether(told["error"], hint=told["hint"], exit_code=code)
         return Plan.from_json(told["plan"])
 
-    def _lead(self, director: Director, world: World) -> Plan:
-        """Rank 0 makes the plan and opens the record."""
-        plan = director.plan(world.size)
-        request = director.request()
-        if director.closes_record:
-            progress.note(folder=request.folder)
-        self.lead = Lead(request, plan, self._report)
-        return plan
-
-    def _leave_alone(self, world: World, error: BusbwError, cause: Exception | None = None) -> NoReturn:
+    def _leave_alone(self, world: World, error: BusbwError) -> NoReturn:
         """This rank failed by itself: say it with rank and host, then take the others down."""
-        member = world.members[world.rank]
-        error.rank, error.host = world.rank, member.host
-        if cause is not None and os.environ.get("BUSBW_TRACEBACK"):
-            import traceback
-
-            traceback.print_exception(cause)
+        error.rank, error.host = world.rank, world.members[world.rank].host
         is_witness = _PARTNER_GONE.search(error.message) is not None
         if is_witness:  # the launcher, which may know of it later, says which rank it lost, and ends this one
             time.sleep(_TELLING_SECONDS)
@@ -221,18 +212,15 @@ def live(
     except BusbwError as error:  # before there was a world: every rank knows its own reason
         if identity is not None and error.rank is None:
             error.rank = identity.rank
-        if not _known_beside(identity, error):
+        # Ranks of one host are started alike, so one of them says for all why they form no world.
+        is_known = isinstance(error, LauncherMismatch) and identity is not None and bool(identity.local_rank)
+        if not is_known:
             rank.tell(error, own=True)
         code = error.exit_code
     progress.end()
     if watched is not None:
         watched.leave()
     return code
-
-
-def _known_beside(identity: Identity | None, error: BusbwError) -> bool:
-    """Ranks of one host are started alike, so one of them says for all why they form no world."""
-    return isinstance(error, LauncherMismatch) and identity is not None and bool(identity.local_rank)
 
 
 def follow(identity: Identity, arguments: list[str], report: Emit) -> int:
@@ -245,10 +233,8 @@ def follow(identity: Identity, arguments: list[str], report: Emit) -> int:
         begin(identity, stall_s, report)
         return int(live(identity, world_choice(arguments), None, _print_error))
     begin(identity, stall_s, emit)
-    watched = Watched(identity.rank, os.environ)
-    emit(event(EventKind.HELLO, rank=identity.rank, pid=os.getpid(), host=socket.gethostname()))
-    code = int(live(identity, world_choice(arguments), None, emit, watched))
-    return 0 if code in (0, 1, 3) else code  # a front process judges: no engine is to start the ranks again
+    watched = say_hello(identity.rank)
+    return exit_code(int(live(identity, world_choice(arguments), None, emit, watched)))
 
 
 def world_choice(arguments: list[str]) -> WorldChoice:

@@ -7,12 +7,12 @@ import os
 import resource
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from busbw._version import __version__
 from busbw.errors import SiteError
 from busbw.machine.host import read_memory
-from busbw.machine.nics import read_nics
+from busbw.machine.nics import Nics, read_nics
 from busbw.machine.place import image_name
 from busbw.machine.preflight.environment import compared_variables
 from busbw.machine.preflight.facts import (
@@ -25,13 +25,9 @@ from busbw.machine.preflight.facts import (
     RankFacts,
 )
 from busbw.machine.sysfs import PROC, SYS, read_int, read_text
-from busbw.rank.world.base import speaks_for_host
+from busbw.model.plan import Plan
+from busbw.rank.world.base import World, speaks_for_host
 from busbw.rank.world.mpi import MpiWorld
-
-if TYPE_CHECKING:
-    from busbw.machine.nics import Nics
-    from busbw.model.plan import Plan
-    from busbw.rank.world.base import World
 
 _TICKET: Final = Path("request") / "ticket"  # of a run folder: it holds the run's id
 
@@ -43,6 +39,7 @@ DEVICES: Final[Mapping[str, str]] = {
 # Variables that name a file or folder. What is separated by colons is a list.
 _FILES: Final = ("NCCL_TOPO_FILE", "NCCL_GRAPH_FILE", "NCCL_CONF_FILE", "NCCL_TUNER_CONFIG_FILE")
 _FOLDERS: Final = ("LD_LIBRARY_PATH", "FI_PROVIDER_PATH", "OPAL_PREFIX")
+_PLUGINS: Final = ("NCCL_NET_PLUGIN", "NCCL_TUNER_PLUGIN", "NCCL_PROFILER_PLUGIN")
 # Linux's capability to lock memory without a limit (capabilities(7)).
 _CAP_IPC_LOCK: Final = 14
 
@@ -124,21 +121,12 @@ def missing_files(environ: Mapping[str, str]) -> Iterator[MissingFile]:
         for path in dict.fromkeys(filter(None, environ.get(name, "").split(":"))):
             if not Path(path).is_dir():
                 yield MissingFile(name, path, "folder")
-    for path in environ.get("LD_PRELOAD", "").replace(":", " ").split():
-        if "/" in path and not Path(path).is_file():
-            yield MissingFile("LD_PRELOAD", path, "file")
-    yield from _missing_plugins(environ)
+    preloaded = environ.get("LD_PRELOAD", "").replace(":", " ").split()
+    lacking = (path for path in preloaded if "/" in path and not Path(path).is_file())
+    yield from (MissingFile("LD_PRELOAD", path, "file") for path in lacking)
+    for name in filter(environ.get, _PLUGINS):
+        from busbw.machine.plugins import find_plugin, plugin_values
 
-
-def _missing_plugins(environ: Mapping[str, str]) -> Iterator[MissingFile]:
-    asked = [
-        name for name in ("NCCL_NET_PLUGIN", "NCCL_TUNER_PLUGIN", "NCCL_PROFILER_PLUGIN") if environ.get(name)
-    ]
-    if not asked:
-        return
-    from busbw.machine.plugins import find_plugin, plugin_values
-
-    for name in asked:
         for value in plugin_values(environ[name]):
             if not find_plugin(name, value, environ):
                 yield MissingFile(name, value, "plugin")
@@ -188,7 +176,8 @@ def read_node(folder: str = "", *, root: Path = Path("/")) -> NodeFacts:
         memory_bytes=read_memory(sysfs=root / "sys", proc=root / "proc").total_bytes,
         shm_bytes=_shm_bytes(root / "dev" / "shm"),
         devices=tuple(word for word, pattern in DEVICES.items() if any(root.glob(pattern))),
-        sees_folder=_sees(Path(folder)) if folder else None,
+        # The ticket has the run's id, so another host's folder of that name is not taken for it.
+        sees_folder=read_text(Path(folder) / _TICKET) == Path(folder).name if folder else None,
     )
 
 
@@ -230,8 +219,3 @@ def _shm_bytes(folder: Path) -> int | None:
     except OSError:
         return None
     return found.f_blocks * found.f_frsize
-
-
-def _sees(folder: Path) -> bool:
-    """The ticket has the run's id, so another host's folder of that name is not taken for it."""
-    return read_text(folder / _TICKET) == folder.name

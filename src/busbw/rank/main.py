@@ -26,7 +26,7 @@ from busbw.rank.process import Deadline
 from busbw.rank.retain import rule
 from busbw.rank.summarize import statistics_in
 from busbw.rank.world.base import World, agreed, gathered, members_here, of_rank_0
-from busbw.rank.world.clock import GlobalClock, synchronise
+from busbw.rank.world.clock import synchronise
 from busbw.rank.world.mpi import MpiWorld
 from busbw.stats.percentile import least_samples
 from busbw.units import ranges
@@ -80,7 +80,9 @@ def run(world: World, plan: Plan, observer: Lead | None, deadline: Deadline | No
     code = _measured(plan, backend, given, deadline, observer, info)
     progress.phase(Phase.END)
     if "counters" in plan.evidence:
-        _watch_links(Session(plan, backend, given, deadline, observer), observer)
+        for burst in Session(plan, backend, given, deadline, observer).bursts():
+            if observer is not None:  # the others only take part
+                observer.carried(burst)
     memory_bytes = _most(backend.memory_report(), world)
     if observer is not None:
         observer.used(memory_bytes)
@@ -137,13 +139,6 @@ def _connect(backend: Backend, plan: Plan, world: World) -> dict[str, str]:
     return {"ras": address}
 
 
-def _watch_links(session: Session, observer: Lead | None) -> None:
-    """What links carry. Collective."""
-    for burst in session.bursts():  # on rank 0; the others only take part
-        if observer is not None:
-            observer.carried(burst)
-
-
 def _dump(plan: Plan, observer: Lead | None) -> NcclDump | None:
     """Ready on every rank before NCCL reads its variables."""
     if not plan.nccl_topology or plan.backend != "nccl":
@@ -156,8 +151,20 @@ def _dump(plan: Plan, observer: Lead | None) -> NcclDump | None:
 def _conditions(plan: Plan, backend: Backend, world: World) -> Conditions:
     """What all ranks agree on before the first case. Collective."""
     # Each rank measured its own cost of timing; k follows from it, and must be the same everywhere.
-    own = (backend.timing_cost_ns, float(_shares_cores(world)), float(bool(plan.profile) or is_profiled()))
+    # A pod with a limit of 2 on a host of 64 cores has 2.
+    cores, quota = (
+        world.local_cores if isinstance(world, MpiWorld) else os.cpu_count() or 1,
+        read_processors().quota_cores,
+    )
+    shares_cores = len(members_here(world)) > (cores if quota is None else min(cores, quota))
+    own = (backend.timing_cost_ns, float(shares_cores), float(bool(plan.profile) or is_profiled()))
     timing_cost_ns, contended, profiled = world.max(np.array(own)).tolist()
+    # On one host NCCL refuses two ranks on a GPU; hosts that are pods or namespaces of one machine do not
+    # know of each other, and there it starts.
+    uuids = [uuid for uuid in gathered(world, backend.identity.device_uuid) or () if uuid]
+    shares_gpu = bool(of_rank_0(world, len(set(uuids)) < len(uuids)))
+    # Synchronised clocks, where something is read from them: single calls that the host times.
+    reads_clocks = plan.timing.mode == "latency" and plan.backend == "mpi" and world.size > 1
     return Conditions(
         world=world,
         limits=plan.limits,
@@ -165,9 +172,9 @@ def _conditions(plan: Plan, backend: Backend, world: World) -> Conditions:
         timing_cost_ns=timing_cost_ns,
         max_samples_per_look=backend.max_samples_per_look,
         contended=bool(contended) and plan.backend == "mpi",
-        shares_gpu=_shares_gpu(backend, world),
+        shares_gpu=shares_gpu,
         profiled=bool(profiled),
-        clock=_common_clock(plan, world),
+        clock=synchronise(world) if reads_clocks and isinstance(world, MpiWorld) else None,
         singles=_single_calls(plan),
         graph_launches=plan.options.graph,
         seed=plan.seed,
@@ -192,28 +199,6 @@ def _single_calls(plan: Plan) -> int:
         return 0
     needed = max(row.least_samples for row in rows)
     return max(SINGLE_CALLS, math.ceil(needed * SINGLE_CALLS / least_samples(99)))
-
-
-def _shares_cores(world: World) -> bool:
-    """Whether this host has more ranks than cores that they may use."""
-    ranks = len(members_here(world))
-    cores = world.local_cores if isinstance(world, MpiWorld) else os.cpu_count() or 1
-    quota = read_processors().quota_cores  # a pod with a limit of 2 on a host of 64 cores has 2
-    return ranks > (cores if quota is None else min(cores, quota))
-
-
-def _shares_gpu(backend: Backend, world: World) -> bool:
-    """Whether a GPU has two ranks or more. On one host NCCL refuses it; hosts that are pods or namespaces of
-    one machine do not know of each other, and there it starts. Collective.
-    """
-    uuids = [uuid for uuid in gathered(world, backend.identity.device_uuid) or () if uuid]
-    return bool(of_rank_0(world, len(set(uuids)) < len(uuids)))
-
-
-def _common_clock(plan: Plan, world: World) -> GlobalClock | None:
-    """Synchronised clocks, where something is read from them: single calls that the host times."""
-    wanted = plan.timing.mode == "latency" and plan.backend == "mpi" and world.size > 1
-    return synchronise(world) if wanted and isinstance(world, MpiWorld) else None
 
 
 def _most(own: dict[str, int], world: World) -> dict[str, int]:
@@ -268,21 +253,18 @@ def share(cpus: list[int], ranks: int, number: int) -> list[int]:
     """The CPUs of rank ``number`` of ``ranks`` on one host: neighbouring ones, as many for each as there are
     for all; one that is shared where ranks outnumber them.
     """
-    if ranks >= len(cpus):
-        return [cpus[number % len(cpus)]]
-    each = len(cpus) // ranks
-    return cpus[number * each : (number + 1) * each]
+    each = max(1, len(cpus) // ranks)
+    first = number * each % len(cpus)
+    return cpus[first : first + each]
 
 
 def pin(world: World) -> str:
     """Pin this process; the CPUs in words. A rank that its launcher has bound to no more than its share keeps
     what it has. Local to the rank.
     """
-    member = world.members[world.rank]
-    here = len(members_here(world))
+    here, every = len(members_here(world)), os.cpu_count() or 1
     cpus = sorted(os.sched_getaffinity(0))
-    if len(cpus) < (os.cpu_count() or 1) and len(cpus) <= (os.cpu_count() or 1) // here:
-        return ranges(cpus)
-    own = share(cpus, here, member.local_rank)
-    os.sched_setaffinity(0, own)
-    return ranges(own)
+    if len(cpus) >= every or len(cpus) > every // here:
+        cpus = share(cpus, here, world.members[world.rank].local_rank)
+        os.sched_setaffinity(0, cpus)
+    return ranges(cpus)

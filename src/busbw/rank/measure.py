@@ -8,10 +8,9 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from busbw.model.neighbour import Beside
 from busbw.model.plan import Limits, Timing
@@ -19,14 +18,14 @@ from busbw.model.progress import Phase
 from busbw.model.result import StopReason
 from busbw.model.sample import EXCLUDING, SampleFlag
 from busbw.rank import progress
-from busbw.rank.backends.base import Look, PreparedCase
+from busbw.rank.backends.base import Int64Array, Look, PreparedCase
 from busbw.rank.delays import delays_ns, latest_ns
 from busbw.rank.descheduled import CoreClock, flag_lost
 from busbw.rank.reduce_samples import Across, Grouping, across_ranks
 from busbw.rank.world.base import World
 from busbw.rank.world.clock import GlobalClock
 from busbw.stats import stopping
-from busbw.stats.interval import median
+from busbw.stats.interval import Float64Array, median
 from busbw.stats.outliers import exclude
 from busbw.stats.stopping import PacedBy
 
@@ -47,9 +46,8 @@ LEAST_LOOP_CALLS: Final = 20
 # Single calls for percentiles up to p99, which needs 299 (stats.percentile).
 SINGLE_CALLS: Final = 320
 
-Int64Array = npt.NDArray[np.int64]
-Float64Array = npt.NDArray[np.float64]
 NO_SAMPLES: Final[Int64Array] = np.empty(0, np.int64)
+Lead = int | None  # untimed calls before a look; None: as many as its kind of calls takes
 
 
 @dataclass(frozen=True)
@@ -110,12 +108,8 @@ class Taken:
         """No samples yet."""
         return cls(k, NO_SAMPLES, NO_SAMPLES, Across.empty())
 
-    def extended(self, look: Look, across: Across) -> Taken:
-        """With one look more."""
-        return self.joined(Taken(self.k, look.elapsed_ns, look.issue_ns, across))
-
     def joined(self, more: Taken) -> Taken:
-        """With the samples of a later pass."""
+        """With the samples of a later look or pass."""
         own, issue = (self.own_ns, more.own_ns), (self.issue_ns, more.issue_ns)
         return Taken(self.k, np.concatenate(own), np.concatenate(issue), self.across.extended(more.across))
 
@@ -185,6 +179,11 @@ class Samples:
     neighbours: tuple[Beside, ...] = ()
     overlap: float | None = None
 
+    @classmethod
+    def of_pass(cls, taken: Taken, warmup_calls: int, stop: StopReason, **more: Any) -> Samples:  # noqa: ANN401
+        """Those of one pass, and other fields."""
+        return cls(taken, warmup_calls, (stop,), (len(taken.across),), **more)
+
     @property
     def complete(self) -> bool:
         """Whether no pass is left."""
@@ -226,7 +225,7 @@ class Sampling:
         self.calls_per_issue = prepared.calls_per_issue
         self.lost_ns = 0
 
-    def add(self, taken: Taken, samples: int, *, single: bool = False, lead: int | None = None) -> Taken:
+    def add(self, taken: Taken, samples: int, *, single: bool = False, lead: Lead = None) -> Taken:
         """One look more: collective, and its only control message is one reduction, after which all ranks
         begin the next look together. ``single``: calls one by one also where the headline is of loops.
         ``lead`` untimed calls come first; by default those of one sample, for LEAD_NS at most, where calls
@@ -249,10 +248,19 @@ class Sampling:
         clock = given.clock if look.entry_ns is not None or not look.took_part else None
         time = "max" if given.loops and single else given.timing.time
         across = across_ranks(look, flags, time, given.world, clock, given.grouping)
-        extended = taken.extended(look, across)
+        longer = taken.joined(Taken(taken.k, look.elapsed_ns, look.issue_ns, across))
         if given.on_look is not None and not single:
-            given.on_look(extended)
-        return extended
+            given.on_look(longer)
+        return longer
+
+    def until(
+        self, wanted: int, taken: Taken, lead: Lead = None, then: Lead = None, *, single: bool = False
+    ) -> Taken:
+        """Looks until there are so many samples; ``then`` is the lead of all looks but the first."""
+        while (missing := wanted - len(taken.across)) > 0:
+            samples = min(missing, self._given.max_samples_per_look)
+            taken, lead = self.add(taken, samples, single=single, lead=lead), then
+        return taken
 
     def _take(self, taken: Taken, samples: int, lead: int | None) -> Look:
         timing, first, k = self._given.timing, self._earlier + len(taken.across), taken.k
@@ -279,9 +287,7 @@ class Sampling:
 
 
 def measure(prepared: PreparedCase, given: Conditions, limits: Limits) -> Samples:
-    """The first pass of one case. Collective over the world; ``limits`` are the run's, cut to the case's
-    share of it.
-    """
+    """The first pass of one case. Collective; ``limits`` are the run's, cut to the case's share."""
     pace = warm_up(prepared, given, limits)
     sampling = Sampling(prepared, given, pace.call_ns)
     wanted, k = first_look(limits, pace, given, prepared)
@@ -290,9 +296,7 @@ def measure(prepared: PreparedCase, given: Conditions, limits: Limits) -> Sample
     taken, passes = Taken.none(k), 1
     stop: StopReason | None = None
     while stop is None:
-        taken = sampling.add(taken, min(wanted - len(taken.across), given.max_samples_per_look))
-        if len(taken.across) < wanted:
-            continue
+        taken = sampling.until(wanted, taken)
         call_ns = max(1.0, float(taken.across.worst.min()) / k)
         better = Pace(_calls_per_sample(call_ns, given, limits), 0, call_ns)
         better_look = first_look(limits, better, given, prepared)
@@ -308,17 +312,9 @@ def measure(prepared: PreparedCase, given: Conditions, limits: Limits) -> Sample
         stop = _enough(taken, limits, passes, taken.paced)
         own_limits = stopping.of_pass(limits, passes, taken.median_ns, taken.paced)
         wanted = _next_look(taken, own_limits, passes)
-    samples = Samples(
-        taken,
-        warmup_calls,
-        (stop,),
-        (len(taken.across),),
-        passes=passes,
-        lost_ns=sampling.lost_ns,
-        latest_ns=latest_ns(given.timing, pace.call_ns),
-        call_ns=pace.call_ns,
-    )
-    return _with_singles(samples, sampling, given, limits)
+    latest, lost_ns = latest_ns(given.timing, pace.call_ns), sampling.lost_ns
+    own = {"passes": passes, "lost_ns": lost_ns, "latest_ns": latest, "call_ns": pace.call_ns}
+    return _with_singles(Samples.of_pass(taken, warmup_calls, stop, **own), sampling, given, limits)
 
 
 def measure_again(samples: Samples, prepared: PreparedCase, given: Conditions, limits: Limits) -> Samples:
@@ -328,23 +324,19 @@ def measure_again(samples: Samples, prepared: PreparedCase, given: Conditions, l
     passes, earlier, k = samples.passes, len(samples.taken.across), samples.taken.k
     sampling = Sampling(prepared, given, samples.call_ns, earlier)
     call_ns = max(1.0, median(samples.taken.across.worst) / k)
-    lead: int | None = _calls_in(LEAD_NS, call_ns, sampling)
+    lead = _calls_in(LEAD_NS, call_ns, sampling)
     paced = samples.taken.paced
     own_limits = stopping.of_pass(limits, passes, call_ns, paced)
     most = min(stopping.first_look(passes), own_limits.max_samples)
-    wanted = max(1, min(most, _fitting(own_limits.case_seconds * 1e9, k * call_ns)))
+    wanted = max(1, min(most, int(own_limits.case_seconds * 1e9 / (k * call_ns))))
     progress.phase(Phase.TIMING, k * call_ns / 1e9)
-    warmup_calls, taken, stop = samples.warmup_calls + (lead or 0), Taken.none(k), None
-    while stop is None:
-        look = min(wanted - len(taken.across), given.max_samples_per_look)
-        taken, lead = sampling.add(taken, look, lead=lead), None
-        if len(taken.across) == wanted:
-            stop = _enough(taken, limits, passes, paced)
-            wanted = _next_look(taken, own_limits, passes)
+    taken = sampling.until(wanted, Taken.none(k), lead)
+    while (stop := _enough(taken, limits, passes, paced)) is None:
+        taken = sampling.until(_next_look(taken, own_limits, passes), taken)
     more = replace(
         samples,
         taken=samples.taken.joined(taken),
-        warmup_calls=warmup_calls,
+        warmup_calls=samples.warmup_calls + lead,
         stops=(*samples.stops, stop),
         ends=(*samples.ends, earlier + len(taken.across)),
         lost_ns=samples.lost_ns + sampling.lost_ns,
@@ -439,12 +431,7 @@ def first_look(limits: Limits, pace: Pace, given: Conditions, prepared: Prepared
     # shows the pace before more are asked for.
     most = 1 if given.contended else stopping.first_look(passes)
     own_limits = stopping.of_pass(limits, passes, pace.call_ns)
-    return max(1, min(most, own_limits.max_samples, _fitting(own_limits.case_seconds * 1e9, sample_ns))), k
-
-
-def _fitting(left_ns: float, sample_ns: float) -> int:
-    """How many samples fit into the time."""
-    return int(left_ns / sample_ns)
+    return max(1, min(most, own_limits.max_samples, int(own_limits.case_seconds * 1e9 / sample_ns))), k
 
 
 def _multiple(calls: int, group: int) -> int:
@@ -460,7 +447,7 @@ def _next_look(taken: Taken, limits: Limits, passes: int) -> int:
     if samples >= stopping.first_look(passes):
         return wanted
     left_ns = limits.case_seconds * 1e9 - taken.spent_ns
-    return min(wanted, samples + max(1, _fitting(left_ns, median(taken.across.worst))))
+    return min(wanted, samples + max(1, int(left_ns / median(taken.across.worst))))
 
 
 def _enough(taken: Taken, limits: Limits, passes: int, paced: PacedBy) -> StopReason | None:
@@ -474,7 +461,7 @@ def _with_singles(samples: Samples, sampling: Sampling, given: Conditions, limit
     group, passes = sampling.calls_per_issue, samples.passes
     if wanted == 0 or samples.taken.k == group or (given.loops and not given.whole_loops):
         return samples
-    call_ns = max(1.0, median(samples.times_ns) + given.timing_cost_ns)
+    call_ns = max(1.0, samples.taken.median_ns + given.timing_cost_ns)
     own_limits = stopping.of_pass(limits, passes, call_ns)
     wanted = min(-(-wanted // passes), int(own_limits.case_seconds * 1e9 / call_ns))
     if wanted == 0:
@@ -482,10 +469,8 @@ def _with_singles(samples: Samples, sampling: Sampling, given: Conditions, limit
     # Where nothing is adaptive the calls are counted, and one comes before each look as elsewhere.
     most = _calls_in(WARMUP_NS, call_ns, sampling)
     lead = None if limits.calls is not None else min(_multiple(SINGLE_LEAD_CALLS, group), most)
-    lost_ns, singles = sampling.lost_ns, Taken.none(group)
-    while (missing := wanted - len(singles.across)) > 0:
-        look = min(missing, given.max_samples_per_look)
-        singles = sampling.add(singles, look, single=True, lead=lead)
+    lost_ns = sampling.lost_ns
+    singles = sampling.until(wanted, Taken.none(group), lead, lead, single=True)
     both = singles if samples.singles is None else samples.singles.joined(singles)
     return replace(samples, singles=both, lost_ns=samples.lost_ns + sampling.lost_ns - lost_ns)
 
@@ -513,15 +498,9 @@ def measure_window(prepared: PreparedCase, given: Conditions, limits: Limits) ->
     while (left_ns := window_ns - taken.spent_ns) > 0:
         taken = sampling.add(taken, max(1, min(wanted, given.max_samples_per_look)))
         sample_ns = taken.spent_ns / len(taken.across)
-        wanted = min(2 * len(taken.across), _fitting(min(left_ns, look_ns), sample_ns))
-    return Samples(
-        taken,
-        pace.warmup_calls,
-        (StopReason.CASE_TIME,),
-        (len(taken.across),),
-        lost_ns=sampling.lost_ns,
-        call_ns=pace.call_ns,
-    )
+        wanted = min(2 * len(taken.across), int(min(left_ns, look_ns) / sample_ns))
+    own = {"lost_ns": sampling.lost_ns, "call_ns": pace.call_ns}
+    return Samples.of_pass(taken, pace.warmup_calls, StopReason.CASE_TIME, **own)
 
 
 # ---- two-level iterations (nccom-test) --------------------------------------------------------------
@@ -546,20 +525,10 @@ def measure_repeated(prepared: PreparedCase, given: Conditions, limits: Limits) 
             call_ns, lead = agreed_call_ns(prepared, given.world, untimed), 0
         if repetition == 0:
             taken = Taken.none(group * _issues_per_sample(timed // group, call_ns / group, given))
-        taken = _one_repetition(sampling, taken, timed // taken.k, lead, given)
+        # As many looks as the events of a look allow, the first behind the untimed calls.
+        taken = sampling.until((repetition + 1) * (timed // taken.k), taken, lead, then=0)
         run += untimed
-    ends = (len(taken.across),)
-    return Samples(taken, run, (StopReason.CALLS,), ends, lost_ns=sampling.lost_ns)
-
-
-def _one_repetition(sampling: Sampling, taken: Taken, samples: int, lead: int, given: Conditions) -> Taken:
-    """One repetition: as many looks as the events of a look allow, the first behind the untimed calls."""
-    wanted = len(taken.across) + samples
-    while len(taken.across) < wanted:
-        look = min(wanted - len(taken.across), given.max_samples_per_look)
-        taken = sampling.add(taken, look, lead=lead)
-        lead = 0
-    return taken
+    return Samples.of_pass(taken, run, StopReason.CALLS, lost_ns=sampling.lost_ns)
 
 
 def _issues_per_sample(issues: int, issue_ns: float, given: Conditions) -> int:

@@ -113,9 +113,7 @@ def _lines(fd: int) -> Iterator[bytes]:
 
 
 def _expanded(path: str) -> str:
-    """As NCCL names the file (debug.cc): %h is the host up to its first dot, %p the process, %% a percent
-    sign.
-    """
+    """As NCCL names the file (debug.cc): %h is the host up to its first dot, %p the process, %% a percent."""
     host, process = socket.gethostname().partition(".")[0], str(os.getpid())
     return "%".join(part.replace("%h", host).replace("%p", process) for part in path.split("%%"))
 
@@ -126,18 +124,14 @@ class NcclDump:
     """
 
     def __init__(self, environ: MutableMapping[str, str], folder: Path | None) -> None:
-        self._files = (
-            {}
-            if folder is None
-            else {name: folder / file for name, file in zip(_DUMP_VARIABLES, NCCL_FILES, strict=True)}
-        )
+        both = zip(_DUMP_VARIABLES, NCCL_FILES, strict=True)
+        self._files = {} if folder is None else {name: folder / file for name, file in both}
         self._users = {name: environ[name] for name in _DUMP_VARIABLES if name in environ}
-        paths = {name: self._files.get(name, Path(os.devnull)) for name in _DUMP_VARIABLES}
         for path in self._files.values():
             path.parent.mkdir(exist_ok=True)
         self._lent = contextlib.ExitStack()
-        values = {name: self._users.get(name, str(path)) for name, path in paths.items()}
-        self._lent.enter_context(exchanged(environ, values))
+        ours = {name: str(self._files.get(name, os.devnull)) for name in _DUMP_VARIABLES}
+        self._lent.enter_context(exchanged(environ, ours | self._users))
 
     def finish(self) -> tuple[Finding, ...]:
         """What NCCL did not write, on rank 0. The variables are as they were before."""
@@ -149,14 +143,7 @@ class NcclDump:
                     shutil.copyfile(self._users[name], path)
                 path.stat()
             except OSError as error:
-                missing.append(_missing(name, path.name, error))
+                claim = f"NCCL wrote no {path.name} ({name}: {error.strerror})"
+                hint = f"unset {name}_RANK, or set it to 0"
+                missing.append(Finding(Severity.WARNING, claim, hint=hint, check="nccl-topology"))
         return tuple(missing)
-
-
-def _missing(name: str, file: str, error: OSError) -> Finding:
-    return Finding(
-        Severity.WARNING,
-        f"NCCL wrote no {file} ({name}: {error.strerror})",
-        hint=f"unset {name}_RANK, or set it to 0",
-        check="nccl-topology",
-    )

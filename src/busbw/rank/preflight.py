@@ -7,21 +7,19 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from busbw.errors import ExitCode
-from busbw.machine.preflight.facts import decode, encode
+from busbw.machine.preflight.facts import Gathered, decode, encode
 from busbw.model.finding import Finding, errors
 from busbw.model.network import FACT
 from busbw.model.plain import from_bytes, to_bytes
+from busbw.model.plan import Plan
 from busbw.rank.facts import read_rank
-from busbw.rank.world.base import RefusedTogether, agreed, speaks_for_host
+from busbw.rank.world.base import RefusedTogether, World, agreed, speaks_for_host
 from busbw.units import counted
 
 if TYPE_CHECKING:
-    from busbw.machine.preflight.facts import Gathered
-    from busbw.model.plan import Plan
     from busbw.rank.backends.base import Backend
     from busbw.rank.nccl_output import NcclEar
     from busbw.rank.rank0 import Lead
-    from busbw.rank.world.base import World
 
 
 Judge = Callable[[list[bytes]], tuple[Finding, ...]]
@@ -49,11 +47,9 @@ def refusal_of(findings: tuple[Finding, ...]) -> RefusedTogether | None:
     if not bad:
         return None
     first, others = bad[0], len(bad) - 1
-    more = f" (and {counted(others, 'more error')})" if others else ""
+    claim = f"{first.claim} (and {counted(others, 'more error')})" if others else first.claim
     code = ExitCode.ENVIRONMENT
-    return RefusedTogether(
-        first.claim + more, hint=first.hint, exit_code=code, rank=first.rank, host=first.host
-    )
+    return RefusedTogether(claim, hint=first.hint, exit_code=code, rank=first.rank, host=first.host)
 
 
 class CheckFirst:
@@ -64,14 +60,15 @@ class CheckFirst:
     def __init__(self, world: World, plan: Plan, observer: Lead | None) -> None:
         self._world, self._plan, self._observer = world, plan, observer
         self._level = plan.preflight.level
-        self._gathered: Gathered | None = None  # rank 0's
+        self._gathered: Gathered | None = None  # of ``compare``, on rank 0
         self._ear: NcclEar | None = None
         self.said: dict[str, Any] = {}  # facts of this rank: what its NCCL said of the network
 
     def compare(self) -> None:
         """Are the ranks alike, and is what they need there?"""
         if self._level != "off":
-            self._judge(encode(read_rank(self._world, self._plan)), self._judged_ranks)
+            own = encode(read_rank(self._world, self._plan))
+            judged_together(self._world, own, self._judged_ranks, self._observer)
 
     def listen(self) -> None:
         """To what NCCL says while it connects."""
@@ -91,17 +88,22 @@ class CheckFirst:
         use = read_use(self._ear.lines(), hosts)
         if speaks_for_host(self._world) and (said := said_of(use)):
             self.said = {FACT: said}
-        self._judge(to_bytes(use), self._judged_use)
+
+        def judge(parts: list[bytes]) -> tuple[Finding, ...]:
+            from busbw.machine.preflight.nccl_log import NcclUse
+            from busbw.machine.preflight.requested_vs_used import Used, judge_use
+
+            assert self._gathered is not None, "compare comes first"
+            return judge_use(Used(self._gathered, tuple(from_bytes(NcclUse, part) for part in parts)))
+
+        judged_together(self._world, to_bytes(use), judge, self._observer)
 
     def go_deep(self, backend: Backend) -> None:
         """Copy, and run the tools that are there, where that was asked for."""
         if self._level == "deep":
             from busbw.rank.deep import examine
 
-            self._judge(*examine(self._world, self._plan, backend))
-
-    def _judge(self, own: bytes, judge: Judge) -> None:
-        judged_together(self._world, own, judge, self._observer)
+            judged_together(self._world, *examine(self._world, self._plan, backend), self._observer)
 
     def _judged_ranks(self, parts: list[bytes]) -> tuple[Finding, ...]:
         # Rank 0 alone needs the rules.
@@ -111,10 +113,3 @@ class CheckFirst:
         ranks = tuple(decode(part) for part in parts)
         self._gathered = Gathered(ranks, self._plan.backend, self._plan.preflight)
         return rules.judge(self._gathered)
-
-    def _judged_use(self, parts: list[bytes]) -> tuple[Finding, ...]:
-        from busbw.machine.preflight.nccl_log import NcclUse
-        from busbw.machine.preflight.requested_vs_used import Used, judge_use
-
-        assert self._gathered is not None, "compare comes first"
-        return judge_use(Used(self._gathered, tuple(from_bytes(NcclUse, part) for part in parts)))

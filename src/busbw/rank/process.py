@@ -23,11 +23,10 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from busbw.errors import ExitCode, RankFailed, UndecidedError
+from busbw.errors import BusbwError, ExitCode, RankFailed, UndecidedError
 from busbw.model.event import Event, encode_parts
 
 if TYPE_CHECKING:
-    from busbw.errors import BusbwError
     from busbw.model.case import Case
 
 # Set by busbw for ranks that it starts with its own MPI: hydra's -bind-to leaves files in /tmp when it is
@@ -101,9 +100,7 @@ def exit_on_signal(last_words: Callable[[signal.Signals], None]) -> Callable[[],
 
 
 def emit(item: Event) -> None:
-    """Print an event. Each line is one write, so that launchers which merge the ranks' output cannot mix it
-    with another.
-    """
+    """Print an event. Each line is one write: launchers that merge the ranks' output cannot mix it."""
     for line in encode_parts(item):
         sys.stdout.write(line + "\n")
         sys.stdout.flush()
@@ -149,38 +146,31 @@ class Deadline:
         self._seconds, self._stop = seconds, stop
 
     def for_case(self, case: Case) -> AbstractContextManager[None]:
-        """Watch over one case."""
-        return _timer(self._seconds, lambda: self._stop(_expired(case, self._seconds)))
+        """Watch over one case, which takes longer on this rank and soon on all."""
+        doing = f"{case.collective} {case.dtype} {case.size_bytes} B {case.placement}"
+        text = f"{doing}: did not end within {self._seconds:g} s (-T)"
+        hint = "give -T more seconds, or look for a rank or link that hangs"
+        return self._timer(self._seconds, RankFailed(text, hint=hint))
 
     def watch(self, seconds: float, doing: str) -> AbstractContextManager[None]:
-        """Watch over what this rank is ``doing``."""
-        return _timer(seconds, lambda: self._stop(_stuck(doing, seconds)))
+        """Watch over what this rank is ``doing`` in a round of a hunt."""
+        error = UndecidedError(
+            f"{doing}: did not end within {seconds:g} s (--round-timeout)",
+            hint="give a smaller -b or a longer --round-timeout, or look for a link that carries next to"
+            " nothing",
+        )
+        return self._timer(seconds, error)
 
-
-def _expired(case: Case, seconds: float) -> RankFailed:
-    """A case takes longer than -T allows, on this rank and soon on all."""
-    text = f"{case.collective} {case.dtype} {case.size_bytes} B {case.placement}"
-    hint = "give -T more seconds, or look for a rank or link that hangs"
-    return RankFailed(f"{text}: did not end within {seconds:g} s (-T)", hint=hint)
-
-
-def _stuck(doing: str, seconds: float) -> UndecidedError:
-    """A round of a hunt does not end."""
-    text = f"{doing}: did not end within {seconds:g} s (--round-timeout)"
-    hint = "give a smaller -b or a longer --round-timeout, or look for a link that carries next to nothing"
-    return UndecidedError(text, hint=hint)
-
-
-@contextmanager
-def _timer(seconds: float, act: Callable[[], None]) -> Iterator[None]:
-    if seconds <= 0:
-        yield
-        return
-    timer = threading.Timer(seconds, act)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        timer.join()  # once it has begun to act, what ends after all is too late
+    @contextmanager
+    def _timer(self, seconds: float, error: BusbwError) -> Iterator[None]:
+        if seconds <= 0:
+            yield
+            return
+        timer = threading.Timer(seconds, self._stop, (error,))
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            timer.join()  # once it has begun to act, what ends after all is too late

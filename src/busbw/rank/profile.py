@@ -57,9 +57,7 @@ def profiler_environ(profile: str, more: str) -> dict[str, str]:
 
 
 def option(arguments: Iterable[str], name: str) -> str:
-    """The value of a flag among words that were not parsed yet, or in the settings of a job; empty where it
-    is not there.
-    """
+    """The value of a flag among words that are not parsed yet, or in the settings of a job; or empty."""
     words = list(arguments)
     found = ""
     for word, following in zip(words, [*words[1:], ""], strict=True):
@@ -79,14 +77,21 @@ def is_asked(profile: str, environ: Mapping[str, str]) -> bool:
 
 
 def enter(folder: Path, identity: Identity | None, words: Sequence[str], more: str) -> int:
-    """Become nsys, which starts ``python -m`` with these words. Where that cannot be, this rank reports why;
-    its exit code.
-    """
+    """Become nsys, which starts ``python -m`` with these words. Where that cannot be: the exit code."""
     rank, local_rank = (identity.rank, identity.local_rank) if identity is not None else (0, 0)
-    host = socket.gethostname()
-    argv, has_efa = (sys.executable, "-m", *words), local_rank == 0 and _has_efa()
+    from busbw.record.folder import NSYS_FOLDER
+
+    host, program, reports = socket.gethostname(), shutil.which(TOOL), folder / NSYS_FOLDER
+    argv, output = (sys.executable, "-m", *words), str(reports / report_name(rank, host))
+    devices = _INFINIBAND.iterdir() if local_rank == 0 and _INFINIBAND.is_dir() else ()
+    has_efa = any((device / "device" / "driver").resolve().name == "efa" for device in devices)
     try:
-        program, output = _program(), str(_reports(folder) / report_name(rank, host))
+        if program is None:
+            raise SiteError(
+                f"--profile nsys, and there is no nsys on PATH ({os.environ.get('PATH', '')})",
+                hint="load Nsight Systems' module on the ranks' hosts, or put its folder into PATH there",
+            )
+        _make(reports)
         become = profile_words(program, output, argv, more, samples_efa=has_efa)
         os.execve(program, become, {**os.environ, _INSIDE: "1"})
     except SiteError as error:
@@ -95,20 +100,7 @@ def enter(folder: Path, identity: Identity | None, words: Sequence[str], more: s
         return int(error.exit_code)
 
 
-def _program() -> str:
-    program = shutil.which(TOOL)
-    if program is None:
-        raise SiteError(
-            f"--profile nsys, and there is no nsys on PATH ({os.environ.get('PATH', '')})",
-            hint="load Nsight Systems' module on the ranks' hosts, or put its folder into PATH there",
-        )
-    return program
-
-
-def _reports(folder: Path) -> Path:
-    from busbw.record.folder import NSYS_FOLDER
-
-    reports = folder / NSYS_FOLDER
+def _make(reports: Path) -> None:
     try:
         reports.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -116,11 +108,3 @@ def _reports(folder: Path) -> Path:
             f"cannot make {reports} for reports of nsys: {error.strerror}",
             hint="set BUSBW_HOME to a folder that the ranks' hosts share",
         ) from error
-    return reports
-
-
-def _has_efa() -> bool:
-    return any(
-        os.path.basename(os.path.realpath(device / "device" / "driver")) == "efa"  # noqa: PTH119
-        for device in (_INFINIBAND.iterdir() if _INFINIBAND.is_dir() else ())
-    )

@@ -7,26 +7,26 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec
 
 from busbw._version import __version__
 from busbw.errors import BusbwError, ExitCode
+from busbw.model.case import Case
 from busbw.model.event import Emit, EventKind, error_event, event, now_utc
 from busbw.model.finding import Finding
-from busbw.model.record import SCHEMA_VERSION, Method, RunRecord, RunStatus, WorldInfo
+from busbw.model.hunt import RoundResult
+from busbw.model.plan import Plan
+from busbw.model.record import SCHEMA_VERSION, HostInfo, Method, RunRecord, RunStatus, WorldInfo
 from busbw.model.result import CaseResult, Status
 from busbw.model.soak import SOAK_CHECK
+from busbw.model.traffic import Burst
 from busbw.record.results import append_round
 from busbw.record.write import RunWriter
 
 if TYPE_CHECKING:
     from busbw.hunt.field import Field
-    from busbw.model.case import Case
-    from busbw.model.hunt import RoundResult
-    from busbw.model.plan import Plan
-    from busbw.model.record import HostInfo
-    from busbw.model.traffic import Burst
     from busbw.rank.retain import Kept
     from busbw.rank.soak_log import State
 
@@ -37,9 +37,7 @@ WRONG_FOLDER: Final = "wrong"  # what failed checks found (--save-wrong)
 
 @dataclass(frozen=True)
 class Request:
-    """Which run this is, in plain values: what a front process hands to rank 0, or rank 0 makes for
-    itself.
-    """
+    """Which run this is, in plain values: a front process hands it to rank 0, or rank 0 makes it."""
 
     run_id: str
     folder: str
@@ -65,8 +63,7 @@ class _Pace:
         share = 1.0 if final else min(1.0, len(result.pass_samples) / result.passes)
         self._work += share - self._shares.get(result.case, 0.0)
         self._shares[result.case] = share
-        if final:
-            self._finished += 1
+        self._finished += final
         if self._work > self._recent[-1][1]:
             self._recent.append((now_s, self._work))
         return self.fields(now_s)
@@ -106,6 +103,21 @@ def _begun_reading() -> Callable[[], dict[str, Any]]:
     return result
 
 
+P = ParamSpec("P")
+
+
+def _unless_ended(act: Callable[Concatenate[Lead, P], None]) -> Callable[Concatenate[Lead, P], None]:
+    """One thread at a time, and nothing once the record is closed."""
+
+    @wraps(act)
+    def method(lead: Lead, /, *args: P.args, **fields: P.kwargs) -> None:
+        with lead._lock:
+            if not lead._ended:
+                act(lead, *args, **fields)
+
+    return method
+
+
 class Lead:
     """Observes the run on rank 0. ``end`` may be called from another thread (a lost peer, a signal): the
     first call wins, and nothing is written or emitted after it.
@@ -133,88 +145,65 @@ class Lead:
         self._writer = RunWriter(Path(request.folder), record)
         self._hardware = _begun_reading()
 
+    @_unless_ended
     def found(self, findings: tuple[Finding, ...]) -> None:
         """What was noticed, the worst first."""
-        with self._lock:
-            if self._ended:
-                return
-            self._writer.describe(findings=(*self._writer.record.findings, *findings))
-            for finding in findings:
-                self._emit(event(EventKind.FINDING, finding=finding))
+        self._writer.describe(findings=(*self._writer.record.findings, *findings))
+        for finding in findings:
+            self._emit(event(EventKind.FINDING, finding=finding))
 
     def started(self, world: WorldInfo, method: Method) -> None:
         """Everybody is there and connected."""
         from busbw.machine.machine import read_environment_record, with_libraries
 
         machine = with_libraries(self._hardware())
-        with self._lock:
-            if self._ended:
-                return
-            self._writer.describe(
-                world=world, method=method, machine=machine, environment=read_environment_record()
-            )
-            record = self._writer.record
-            self._pace = _Pace(len(record.plan.cases), time.monotonic())
-            self._emit(
-                event(
-                    EventKind.HEADER,
-                    run_id=record.run_id,
-                    folder=str(self._writer.folder),
-                    busbw_version=__version__,
-                    plan=record.plan,
-                    world=world,
-                    method=method,
-                    machine=record.machine,
-                    environment=record.environment,
-                )
-            )
+        environment = read_environment_record()
+        self._started({"world": world, "method": method, "machine": machine, "environment": environment})
 
+    @_unless_ended
+    def _started(self, told: dict[str, Any]) -> None:
+        self._writer.describe(**told)
+        record = self._writer.record
+        self._pace = _Pace(len(record.plan.cases), time.monotonic())
+        run = {"run_id": record.run_id, "folder": str(self._writer.folder), "busbw_version": __version__}
+        self._emit(event(EventKind.HEADER, **run, plan=record.plan, **told))
+
+    @_unless_ended
     def passed(self, result: CaseResult) -> None:
         """What is known of a case so far; ``finished`` follows, unless the run ends before."""
-        with self._lock:
-            if self._ended:
-                return
-            self._writer.note(result)
-            self._emit(event(EventKind.PASS, result=result))
-            self._emit(event(EventKind.PROGRESS, **self._pace.after(result, time.monotonic(), final=False)))
+        self._writer.note(result)
+        self._emit(event(EventKind.PASS, result=result))
+        self._emit(event(EventKind.PROGRESS, **self._pace.after(result, time.monotonic(), final=False)))
 
+    @_unless_ended
     def visits(self, case: Case) -> None:
         """The arm of a race that comes next: ranks that die in it can say no more."""
-        with self._lock:
-            if not self._ended:
-                fields = self._pace.fields(time.monotonic())
-                self._emit(event(EventKind.PROGRESS, **fields, case=case.index))
+        self._emit(event(EventKind.PROGRESS, **self._pace.fields(time.monotonic()), case=case.index))
 
+    @_unless_ended
     def finished(self, result: CaseResult, kept: Kept) -> None:
-        with self._lock:
-            if self._ended:
-                return
-            self._cases[result.status] += 1
-            result = replace(result, finished=now_utc())
-            self._writer.append(result, kept.samples, kept.digests)
-            self._emit(event(EventKind.CASE, result=result))
-            self._emit(event(EventKind.PROGRESS, **self._pace.after(result, time.monotonic(), final=True)))
+        self._cases[result.status] += 1
+        result = replace(result, finished=now_utc())
+        self._writer.append(result, kept.samples, kept.digests)
+        self._emit(event(EventKind.CASE, result=result))
+        self._emit(event(EventKind.PROGRESS, **self._pace.after(result, time.monotonic(), final=True)))
 
     def soaking(self, cut_short: Callable[[], State]) -> None:
-        """A soak begins. ``cut_short`` is what it comes to where it is ended in a window; any thread may
-        ask.
-        """
+        """A soak begins. ``cut_short``: what it comes to where it ends in a window; any thread may ask."""
         self._cut_short = cut_short
 
+    @_unless_ended
     def soaked(
         self, window: CaseResult, notes: tuple[str, ...], elapsed_s: float, state: State | None
     ) -> None:
         """A window is over; its ``notes`` are for people. ``state`` is what the soak comes to so far, once a
         second at most: what a kill leaves is so much older than the newest window.
         """
-        with self._lock:
-            if self._ended:
-                return
-            if state is not None:
-                self._verdict = state.code
-                self._store_soak(state)
-            said = {"elapsed_s": round(elapsed_s, 3), "notes": list(notes)}
-            self._emit(event(EventKind.WINDOW, result=window, **said))
+        if state is not None:
+            self._verdict = state.code
+            self._store_soak(state)
+        said = {"elapsed_s": round(elapsed_s, 3), "notes": list(notes)}
+        self._emit(event(EventKind.WINDOW, result=window, **said))
 
     def _store_soak(self, state: State) -> None:
         """All of it: launchers may kill this process without a word."""
@@ -224,33 +213,30 @@ class Lead:
         for result in results:
             self._writer.hold(result)
 
+    @_unless_ended
     def carried(self, burst: Burst) -> None:
         """What links carried in an untimed burst."""
-        with self._lock:
-            if not self._ended:
-                self._writer.describe(bursts=(*self._writer.record.bursts, burst))
+        self._writer.describe(bursts=(*self._writer.record.bursts, burst))
 
+    @_unless_ended
     def tested(self, field: Field, found: RoundResult) -> None:
         """A round of a hunt was run."""
-        with self._lock:
-            if self._ended:
-                return
-            told = {"kind": field.kind, "names": field.names, **asdict(found)}
-            append_round(self._writer.folder, told)
-            self._emit(event(EventKind.ROUND, tested=told))
+        told = {"kind": field.kind, "names": field.names, **asdict(found)}
+        append_round(self._writer.folder, told)
+        self._emit(event(EventKind.ROUND, tested=told))
 
     def switches(self, places: Sequence[HostInfo]) -> dict[str, str]:
         return lowest_switches(self._writer.record.settings, places)
 
     def judged(self, verdict: dict[str, Any], findings: tuple[Finding, ...], code: ExitCode) -> None:
         self.found(findings)
-        with self._lock:
-            if self._ended:
-                return
-            self._verdict = code
-            told = {**verdict, "exit_code": int(code)}
-            self._writer.describe(hunt=told)
-            self._emit(event(EventKind.VERDICT, hunt=told))
+        self._judged({**verdict, "exit_code": int(code)}, code)
+
+    @_unless_ended
+    def _judged(self, told: dict[str, Any], code: ExitCode) -> None:
+        self._verdict = code
+        self._writer.describe(hunt=told)
+        self._emit(event(EventKind.VERDICT, hunt=told))
 
     def saved(self, name: str, content: bytes) -> None:
         """A file of what a failed check found; into wrong/ of the run folder."""
@@ -262,14 +248,14 @@ class Lead:
     def folder(self) -> Path:
         return self._writer.folder
 
+    @_unless_ended
     def used(self, memory_bytes: dict[str, int]) -> None:
         """What the run took of memory: the most of any rank."""
-        with self._lock:
-            if self._ended or not memory_bytes:
-                return
+        if memory_bytes:
             self._writer.describe(memory_bytes=memory_bytes)
             self._emit(event(EventKind.MEMORY, most_bytes=memory_bytes))
 
+    @_unless_ended
     def end(
         self,
         status: RunStatus,
@@ -279,29 +265,20 @@ class Lead:
         waits: bool = False,
     ) -> None:
         """Close the record and say so. ``waits``: this rank waits for others. Later calls do nothing."""
-        with self._lock:
-            if self._ended:
-                return
-            self._ended = True
-            if self._cut_short is not None and status is not RunStatus.COMPLETE:
-                self._store_soak(self._cut_short())
-            for result in self._writer.unfinished:
-                self._cases[result.status] += 1
-                self._emit(event(EventKind.CASE, result=result))
-            if error is not None:
-                said = error_event(error, peer_lost=peer_lost or waits)
-                self._emit({**said, "waits": True} if waits else said)
-            text = error.message if error is not None else ""
-            self._writer.finish(status, now_utc(), error=text, hint=error.hint if error is not None else "")
-            self._emit(
-                event(
-                    EventKind.END,
-                    status=status.value,
-                    exit_code=int(self._exit_code(status, error)),
-                    wrong_cases=self._cases[Status.WRONG],
-                    folder=str(self._writer.folder),
-                )
-            )
+        self._ended = True
+        if self._cut_short is not None and status is not RunStatus.COMPLETE:
+            self._store_soak(self._cut_short())
+        for result in self._writer.unfinished:
+            self._cases[result.status] += 1
+            self._emit(event(EventKind.CASE, result=result))
+        if error is not None:
+            said = error_event(error, peer_lost=peer_lost or waits)
+            self._emit({**said, "waits": True} if waits else said)
+        text, hint = ("", "") if error is None else (error.message, error.hint)
+        self._writer.finish(status, now_utc(), error=text, hint=hint)
+        fields = {"status": status.value, "exit_code": int(self._exit_code(status, error))}
+        wrong, folder = self._cases[Status.WRONG], str(self._writer.folder)
+        self._emit(event(EventKind.END, **fields, wrong_cases=wrong, folder=folder))
 
     def _exit_code(self, status: RunStatus, error: BusbwError | None) -> ExitCode:
         if error is not None:

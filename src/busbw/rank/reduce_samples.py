@@ -10,13 +10,10 @@ from dataclasses import dataclass, field, fields
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from busbw.rank.backends.base import Look
+from busbw.rank.backends.base import Int64Array, Look
 from busbw.rank.world.base import World
 from busbw.rank.world.clock import GlobalClock
-
-Int64Array = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from busbw.model.sample import (
     SAMPLE_DTYPE,
     SampleFlag,
 )
+from busbw.rank.backends.base import Int64Array
 from busbw.rank.measure import Samples, Taken
 from busbw.rank.world.base import World
 
@@ -73,31 +74,26 @@ def retain(
 
 def _raw(case: int, rank: int, samples: Samples) -> bytes:
     """This rank's own samples."""
-    parts = (
-        _rows(case, rank, part, part.own_ns, part.issue_ns, single=part is samples.singles)
-        for part in _parts(samples)
-    )
+    parts = (_rows(case, rank, part, part.own_ns, part.issue_ns, flag) for part, flag in _parts(samples))
     return b"".join(rows.tobytes() for rows in parts)
 
 
-def _parts(samples: Samples) -> tuple[Taken, ...]:
-    return (samples.taken,) if samples.singles is None else (samples.taken, samples.singles)
+def _parts(samples: Samples) -> list[tuple[Taken, int]]:
+    """Samples, and what their flags say of how they were taken."""
+    single = [] if samples.singles is None else [(samples.singles, int(SampleFlag.SINGLE_CALL))]
+    return [(samples.taken, 0), *single]
 
 
 def shared_rows(case: int, samples: Samples) -> list[npt.NDArray[np.void]]:
     """What all ranks have in common: maximum, minimum, and the headline where it is neither."""
-    return [rows for part in _parts(samples) for rows in _of_part(case, part, part is samples.singles)]
-
-
-def _of_part(case: int, taken: Taken, single: bool) -> list[npt.NDArray[np.void]]:
-    across = taken.across
-    rows = [
-        _rows(case, MAX_OVER_RANKS, taken, across.worst, across.issue, single=single),
-        _rows(case, MIN_OVER_RANKS, taken, across.best, across.issue, single=single),
-    ]
-    if across.headline is not across.worst and not np.array_equal(across.headline, across.worst):
-        rows.append(_rows(case, HEADLINE, taken, across.headline, across.issue, single=single))
-    return rows
+    found = []
+    for part, flag in _parts(samples):
+        across = part.across
+        found.append(_rows(case, MAX_OVER_RANKS, part, across.worst, across.issue, flag))
+        found.append(_rows(case, MIN_OVER_RANKS, part, across.best, across.issue, flag))
+        if not np.array_equal(across.headline, across.worst):
+            found.append(_rows(case, HEADLINE, part, across.headline, across.issue, flag))
+    return found
 
 
 def _speakers(digests: list[bytes] | None, world: World) -> list[int]:
@@ -119,17 +115,11 @@ def _digest(case: int, rank: int, samples: Samples) -> npt.NDArray[np.void]:
 
 
 def _rows(
-    case: int,
-    rank: int,
-    taken: Taken,
-    elapsed_ns: npt.NDArray[np.int64],
-    issue_ns: npt.NDArray[np.int64],
-    *,
-    single: bool,
+    case: int, rank: int, taken: Taken, elapsed_ns: Int64Array, issue_ns: Int64Array, flag: int
 ) -> npt.NDArray[np.void]:
     rows = np.zeros(len(elapsed_ns), SAMPLE_DTYPE)
     rows["case"], rows["rank"], rows["k"] = case, rank, taken.k
-    rows["flags"] = taken.across.flags | (SampleFlag.SINGLE_CALL if single else 0)
+    rows["flags"] = taken.across.flags | flag
     rows["sample"] = np.arange(len(elapsed_ns))
     rows["elapsed_ns"], rows["issue_ns"] = elapsed_ns, issue_ns
     return rows

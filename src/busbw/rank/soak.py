@@ -17,7 +17,7 @@ from busbw.errors import ExitCode
 from busbw.model.result import CaseResult, Status, StopReason
 from busbw.model.sample import DIGEST_DTYPE
 from busbw.rank.cases import Looked, Session
-from busbw.rank.measure import Samples
+from busbw.rank.measure import Conditions, Samples
 from busbw.rank.retain import Kept, shared_rows
 from busbw.rank.soak_log import SoakLog, State
 from busbw.rank.summarize import summarize
@@ -26,9 +26,7 @@ if TYPE_CHECKING:
     from busbw.model.case import Case
     from busbw.model.plan import Plan
     from busbw.model.record import RankInfo
-    from busbw.model.soak import Soak
     from busbw.rank.backends.base import Backend
-    from busbw.rank.measure import Conditions
     from busbw.rank.process import Deadline
     from busbw.rank.rank0 import Lead
 
@@ -61,7 +59,9 @@ def go_soaking(
             wrong += result.status is Status.WRONG
             elapsed_s = float(world.max(np.array([time.monotonic() - began_s]))[0])
             through = sweep + (result.case == len(plan.cases) - 1)  # whole sweeps
-            is_over = _is_over(soak, elapsed_s, through, wrong)
+            is_late = soak.seconds is not None and elapsed_s >= soak.seconds
+            is_through = soak.cycles is not None and through >= soak.cycles
+            is_over = is_late or is_through or (wrong > 0 and not soak.keep_going)
             code = ExitCode.OK
             if ear is not None:
                 code = ear.window(result, kept, elapsed_s, last=is_over)
@@ -70,14 +70,6 @@ def go_soaking(
         if not measured:
             break  # no rank's library has any of the cases
     return ExitCode.OK
-
-
-def _is_over(soak: Soak, elapsed_s: float, sweeps: int, wrong: int) -> bool:
-    return (
-        (soak.seconds is not None and elapsed_s >= soak.seconds)
-        or (soak.cycles is not None and sweeps >= soak.cycles)
-        or (wrong > 0 and not soak.keep_going)
-    )
 
 
 class _Ear:
@@ -122,7 +114,7 @@ class _Ear:
             if self._open is not None:
                 (looked, elapsed_s, ended_s), self._open = self._open, None
                 taken, case = looked.taken, looked.case
-                samples = Samples(taken, 0, (StopReason.CASE_TIME,), (len(taken.across),))
+                samples = Samples.of_pass(taken, 0, StopReason.CASE_TIME)
                 checked, conditions = looked.verdict
                 result = summarize(case, samples, checked, looked.given, show=self._plan.show)
                 rows = np.concatenate(shared_rows(case.index, samples))

@@ -7,6 +7,7 @@ from __future__ import annotations
 import io
 import math
 from collections import defaultdict, deque
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -15,17 +16,17 @@ import numpy as np
 
 from busbw.errors import ExitCode
 from busbw.model.finding import Finding, Severity
+from busbw.model.plan import Plan
+from busbw.model.record import RankInfo
 from busbw.model.result import CaseResult, Status, StopReason, WrongData
 from busbw.model.sample import MAX_OVER_RANKS
 from busbw.model.soak import SOAK_CHECK, LevelChange, SlowCall, Window, WrongElement, kept
-from busbw.rank.summarize import bandwidths
+from busbw.rank.summarize import bandwidths, interval
 from busbw.stats.interval import estimate
 from busbw.stats.levels import BLIND, Change, LevelWatch
 from busbw.units import counted, first_of, format_gb_per_s, format_share
 
 if TYPE_CHECKING:
-    from busbw.model.plan import Plan
-    from busbw.model.record import RankInfo
     from busbw.rank.retain import Kept
 
 # A slow call takes this much more than its window's median, and at least twice as long.
@@ -42,19 +43,6 @@ _SHOWN: Final = 3
 _LASTED: Final = 64
 _LEAST_LASTED: Final = 3
 _CONFIDENCE: Final = 0.95
-
-
-@dataclass(frozen=True)
-class Power:
-    """A loss of ``loss`` that begins after ``blind_s`` and lasts ``seconds`` would have been seen with
-    ``probability``; None where no loss in LOSSES would have been.
-    """
-
-    case: int
-    loss: float | None
-    seconds: float | None
-    blind_s: float
-    probability: float = PROBABILITY
 
 
 @dataclass(frozen=True)
@@ -103,11 +91,14 @@ class SoakLog:
         series.last = result
         notes: list[str] = []
         if result.time_ns:
-            slow = self._slow_calls(series, result, kept_rows)
-            slow += self._long_window(
-                series, result, kept_rows, elapsed_s, sum(each.excess_s for each in slow)
-            )
-            notes += self._took_slow(slow)
+            slow = list(self._slow_calls(series, result, kept_rows))
+            known_s = sum(each.excess_s for each in slow)
+            slow += self._long_window(series, result, kept_rows, elapsed_s, known_s)
+            self._slow_count += len(slow)
+            self._slow = sorted((*self._slow, *slow), key=lambda each: -each.excess_s)[:MOST_SLOW]
+            if slow:
+                worst = max(slow, key=lambda each: each.excess_s)
+                notes.append(f"{counted(len(slow), 'slow call')} in this window: {slow_words(worst)}")
             notes += self._took_window(series, result, kept_rows, elapsed_s)
         if result.wrong is not None:
             self._checks += checks
@@ -131,17 +122,9 @@ class SoakLog:
         calls = int(rows["k"].sum())
         assert result.time_ns is not None
         begin_s = max(0.0, elapsed_s - float(rows["elapsed_ns"].sum()) / 1e9)
-        wrong = int(result.status is Status.WRONG)
-        window = Window(
-            result.case,
-            round(begin_s, 3),
-            round(elapsed_s - begin_s, 3),
-            calls,
-            result.time_ns,
-            float(times.min()),
-            float(times.max()),
-            wrong,
-        )
+        when = (round(begin_s, 3), round(elapsed_s - begin_s, 3))
+        of_calls = (result.time_ns, float(times.min()), float(times.max()))
+        window = Window(result.case, *when, calls, *of_calls, int(result.status is Status.WRONG))
         series.windows = kept(series.windows, window)
         series.begins[series.count] = begin_s
         series.begins.pop(series.count - 2 * len(series.windows), None)
@@ -160,14 +143,6 @@ class SoakLog:
             series.changes[change.first] = found
         return self._change_words(found)
 
-    def _took_slow(self, found: list[SlowCall]) -> list[str]:
-        self._slow_count += len(found)
-        self._slow = sorted((*self._slow, *found), key=lambda each: -each.excess_s)[:MOST_SLOW]
-        if not found:
-            return []
-        worst = max(found, key=lambda each: each.excess_s)
-        return [f"{counted(len(found), 'slow call')} in this window: {slow_words(worst)}"]
-
     def _long_window(
         self, series: _Series, result: CaseResult, kept_rows: Kept, elapsed_s: float, known_s: float
     ) -> list[SlowCall]:
@@ -180,11 +155,17 @@ class SoakLog:
         series.lasted_s.append(lasted_s)
         if excess_s < SLOW_NS / 1e9 or excess_s < usual_s:
             return []
-        at, rank = self._at(self._elapsed_s), _without_core(kept_rows, excess_s)
-        host = "" if rank is None else self._ranks[rank].host
-        return [SlowCall(result.case, at, series.calls, round(excess_s, 4), rank, host, timed=False)]
+        slow = self._slow_call(result, self._at(self._elapsed_s), series.calls, excess_s, kept_rows)
+        return [replace(slow, timed=False)]
 
-    def _slow_calls(self, series: _Series, result: CaseResult, kept_rows: Kept) -> list[SlowCall]:
+    def _slow_call(
+        self, result: CaseResult, at: str, call: int, excess_s: float, kept_rows: Kept
+    ) -> SlowCall:
+        rank = _without_core(kept_rows, excess_s)
+        host = "" if rank is None else self._ranks[rank].host
+        return SlowCall(result.case, at, call, round(excess_s, 4), rank, host)
+
+    def _slow_calls(self, series: _Series, result: CaseResult, kept_rows: Kept) -> Iterator[SlowCall]:
         """Of the samples of a window, those that are slow."""
         rows = _worst(kept_rows)
         taken_ns = rows["elapsed_ns"].astype(float)
@@ -192,36 +173,19 @@ class SoakLog:
         places = np.flatnonzero((excess >= SLOW_NS) & (excess >= taken_ns / 2))
         after_s = (taken_ns.sum() - np.cumsum(taken_ns)) / 1e9
         calls = series.calls + np.cumsum(rows["k"])
-        found = []
         for place in places.tolist():
-            excess_s = float(excess[place]) / 1e9
-            rank = _without_core(kept_rows, excess_s)
-            at = _utc(kept_rows.ended_s - float(after_s[place]))
-            host = "" if rank is None else self._ranks[rank].host
-            found.append(SlowCall(result.case, at, int(calls[place]), round(excess_s, 4), rank, host))
-        return found
+            at, excess_s = _utc(kept_rows.ended_s - float(after_s[place])), float(excess[place]) / 1e9
+            yield self._slow_call(result, at, int(calls[place]), excess_s, kept_rows)
 
     def _took_wrong(self, result: CaseResult, files: dict[str, bytes], elapsed_s: float) -> list[str]:
         self._wrong_windows += 1
         found = []
         for place in result.wrong_at:
             own = (content for name, content in files.items() if name.endswith(f"-rank-{place.rank}.npz"))
-            expected, was = _first_element(next(own, b""))
-            device = self._ranks[place.rank].device
-            found.append(
-                WrongElement(
-                    result.case,
-                    self._at(elapsed_s),
-                    place.rank,
-                    place.host,
-                    device,
-                    place.first_offset,
-                    place.wrong,
-                    expected,
-                    was,
-                    place.fault,
-                )
-            )
+            values = _first_element(next(own, b""))
+            where = (place.rank, place.host, self._ranks[place.rank].device, place.first_offset)
+            at = self._at(elapsed_s)
+            found.append(WrongElement(result.case, at, *where, place.wrong, *values, place.fault))
         self._wrong = [*self._wrong, *found][:MOST_WRONG]
         return [wrong_words(each) for each in found]
 
@@ -235,6 +199,12 @@ class SoakLog:
         medians = np.array([window.median_ns for window in series.windows])
         found = estimate(medians, _CONFIDENCE)
         wrong = sum(window.wrong for window in series.windows) > 0
+        elements = [each for each in self._wrong if each.case == case]
+        first = {each.rank: each for each in reversed(elements)}
+        wrong_at = tuple(
+            WrongData(each.rank, each.host, each.wrong, each.offset, each.fault)
+            for _, each in sorted(first.items())
+        )
         algbw, busbw = series.last.algbw_gb_per_s, series.last.busbw_gb_per_s
         if not series.last.groups:
             time_ns = None if wrong else found.median
@@ -242,10 +212,7 @@ class SoakLog:
         return replace(
             series.last,
             status=Status.WRONG if wrong else Status.GOOD,
-            time_ns=found.median,
-            low_ns=found.low if found.attained else None,
-            high_ns=found.high if found.attained else None,
-            mean_ns=found.mean,
+            **interval(found),
             tau=found.tau,
             algbw_gb_per_s=algbw,
             busbw_gb_per_s=busbw,
@@ -255,18 +222,9 @@ class SoakLog:
             stats={},
             marks=(),
             evidence={},
-            wrong_at=self._wrong_at(case) or series.last.wrong_at,
-            wrong=sum(each.wrong for each in self._wrong if each.case == case)
-            if series.last.wrong is not None
-            else None,
+            wrong_at=wrong_at or series.last.wrong_at,
+            wrong=sum(each.wrong for each in elements) if series.last.wrong is not None else None,
             pass_samples=(len(medians),),
-        )
-
-    def _wrong_at(self, case: int) -> tuple[Any, ...]:
-        first = {each.rank: each for each in reversed(self._wrong) if each.case == case}
-        return tuple(
-            WrongData(each.rank, each.host, each.wrong, each.offset, each.fault)
-            for _, each in sorted(first.items())
         )
 
     def _fields(self, elapsed_s: float) -> dict[str, Any]:
@@ -283,16 +241,18 @@ class SoakLog:
             "slow": [asdict(each) for each in self._slow],
             "changes": [asdict(each) for each in self._level_changes()],
             "wrong": [asdict(each) for each in self._wrong],
-            "power": [asdict(each) for each in self._powers(elapsed_s)],
+            "power": self._powers(elapsed_s),
         }
 
     def _level_changes(self) -> list[LevelChange]:
         every = [change for series in self._series.values() for change in series.changes.values()]
         return sorted(every, key=lambda each: each.began)
 
-    def _powers(self, elapsed_s: float) -> list[Power]:
-        """What would have been seen of each case that was timed, by the formula of ``LevelWatch.power``. A
-        loss moves the median of a window that it covers by more than half: as many as it is windows long.
+    def _powers(self, elapsed_s: float) -> list[dict[str, Any]]:
+        """What would have been seen of each case that was timed, by the formula of ``LevelWatch.power``: with
+        ``probability`` a loss of ``loss`` (None: of none in LOSSES) that begins after ``blind_s`` and lasts
+        ``seconds``. It moves the median of a window that it covers by more than half: as many as it is
+        windows long.
         """
         found = []
         for case, series in sorted(self._series.items()):
@@ -305,7 +265,8 @@ class SoakLog:
             loss, windows = next(seen, (None, 0))
             if series.windows:
                 seconds = None if loss is None else windows * period_s
-                found.append(Power(case, loss, seconds, BLIND * period_s))
+                seen_of = {"case": case, "loss": loss, "seconds": seconds, "blind_s": BLIND * period_s}
+                found.append({**seen_of, "probability": PROBABILITY})
         return found
 
     def _findings(self) -> list[Finding]:

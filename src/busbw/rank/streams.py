@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from busbw.model.plan import Limits, Stream
 from busbw.model.result import StopReason
@@ -25,6 +24,7 @@ from busbw.rank.descheduled import CoreClock, flag_lost
 from busbw.rank.measure import Conditions, Samples, Taken
 from busbw.rank.reduce_samples import across_ranks
 from busbw.stats import stopping
+from busbw.stats.interval import Float64Array
 
 MOST_CALIBRATIONS: Final = 3
 LEAST_ROUNDS: Final = 3
@@ -35,7 +35,6 @@ _DRIFT: Final = 0.1
 _NO_OVERLAP: Final = 2.0  # of a rank that has no other stream
 _ALONE: Final = -1.0  # another stream of the rank has stopped: it has done its iterations
 
-Float64Array = npt.NDArray[np.float64]
 Calls = tuple[int, ...]  # of each stream
 Iterations = tuple[int, ...]  # of each stream
 
@@ -55,12 +54,15 @@ class _Pace:
         """How long an iteration of the slowest stream takes; one call of it where it is balanced."""
         return float(max(ns * max(1, count) for ns, count in zip(self.call_ns, self.fixed, strict=True)))
 
-    def calls(self, iterations: int) -> Calls:
-        """Calls of each stream: as given, or as many as take as long as the slowest stream's."""
-        return self.calls_of((iterations,) * len(self.fixed))
+    @property
+    def sample_calls(self) -> Calls:
+        """Of each stream, in a sample."""
+        return self.calls((self.repeat,) * len(self.fixed))
 
-    def calls_of(self, iterations: Iterations) -> Calls:
-        """Calls of each stream in so many iterations of its own; none in no iteration."""
+    def calls(self, iterations: Iterations) -> Calls:
+        """Calls of each stream in so many iterations of its own, none in no iteration: as given, or as many
+        as take as long as the slowest stream's.
+        """
         return tuple(
             own and (own * count or max(1, round(own * self.iteration_ns / ns)))
             for own, ns, count in zip(iterations, self.call_ns, self.fixed, strict=True)
@@ -86,10 +88,7 @@ class _Step:
     """A step while it is measured: what the ranks have agreed on, and the samples so far."""
 
     def __init__(
-        self,
-        prepared: PreparedStep,
-        givens: Sequence[Conditions],
-        streams: Sequence[Stream],
+        self, prepared: PreparedStep, givens: Sequence[Conditions], streams: Sequence[Stream]
     ) -> None:
         self._prepared, self._given, self._givens = prepared, givens[0], tuple(givens)
         self._fixed = tuple(stream.calls for stream in streams)
@@ -106,7 +105,7 @@ class _Step:
     def agreed(self, calls: Calls) -> _Pace:
         """Run one round untimed; the pace that it shows, on the slowest rank. Collective."""
         self._given.world.barrier()
-        looks = self._prepared.time(calls, 0, 1).looks
+        looks, _ = self._prepared.time(calls, 0, 1)
         slowest = self._given.world.max(np.concatenate([look.elapsed_ns for look in looks]))
         self.warmup_calls += calls
         own = np.array(calls)
@@ -128,7 +127,7 @@ class _Step:
             iterations = max(1, min(left, measure.MOST_CALLS_A_ROUND, 2 ** (rounds + 1)))
             needed = spent_ns < least_ns or not fixed
             wanted = [iterations if needed else min(iterations, max(0, count - done)) for count in own]
-            pace = self.agreed(pace.calls_of(tuple(wanted)))
+            pace = self.agreed(pace.calls(tuple(wanted)))
             done, spent_ns, rounds = done + iterations, spent_ns + iterations * pace.iteration_ns, rounds + 1
         return pace.timed(self._given.timing_cost_ns, limits)
 
@@ -136,37 +135,36 @@ class _Step:
         """Forget what was sampled at another pace: it is warm-up."""
         for number, taken in enumerate(self.taken):
             self.warmup_calls[number] += len(taken.across) * taken.k
-        self.taken = tuple(Taken.none(k) for k in pace.calls(pace.repeat))
+        self.taken = tuple(map(Taken.none, pace.sample_calls))
         self._overlap = (np.empty(0),) * len(self.taken)
 
     def add(self, wanted: Sequence[int], lead: int = 1) -> None:
-        """One look more, behind ``lead`` untimed samples, of the streams that have less than so many samples.
-        Collective.
-        """
+        """One look more, behind ``lead`` untimed samples, of streams with fewer than wanted. Collective."""
         given = self._given
         left = [count - len(taken.across) for count, taken in zip(wanted, self.taken, strict=True)]
         samples = min(given.max_samples_per_look, *(count for count in left if count > 0))
         given.world.barrier()
         before = CoreClock.now()
         calls = [taken.k if count > 0 else 0 for count, taken in zip(left, self.taken, strict=True)]
-        look = self._prepared.time(calls, lead, samples)
+        looks, overlaps = self._prepared.time(calls, lead, samples)
         after = CoreClock.now()
         lost = 0 if given.contended else after.lost_since(before)
         self.lost_ns += lost
         stepped = SampleFlag.CLOCK_STEP if after.stepped_since(before) else 0
-        smallest = -given.world.max(-np.nan_to_num(look.overlap, nan=_NO_OVERLAP).reshape(-1))
-        shares = smallest.reshape(look.overlap.shape)
+        smallest = -given.world.max(-np.nan_to_num(overlaps, nan=_NO_OVERLAP).reshape(-1))
+        shares = smallest.reshape(overlaps.shape)
         if 0 in calls:
             shares[shares == 0] = _ALONE
         taken, overlap = list(self.taken), list(self._overlap)
         for number in np.flatnonzero(calls).tolist():
             of_stream = self._givens[number]
-            own = replace(look.looks[number], took_part=look.looks[number].took_part and not of_stream.idle)
+            own = replace(looks[number], took_part=looks[number].took_part and not of_stream.idle)
             flags = np.full(samples, stepped, np.int64)
             if lost and own.took_part:
                 flags |= flag_lost(own.elapsed_ns, lost)
             across = across_ranks(own, flags, given.timing.time, given.world, None, of_stream.grouping)
-            taken[number] = taken[number].extended(own, across)
+            longer = Taken(taken[number].k, own.elapsed_ns, own.issue_ns, across)
+            taken[number] = taken[number].joined(longer)
             overlap[number] = np.concatenate((overlap[number], shares[number]))
         self.taken, self._overlap = tuple(taken), tuple(overlap)
 
@@ -190,16 +188,15 @@ class _Step:
 
     def results(self, stops: Sequence[StopReason], first_ns: Float64Array) -> list[Samples]:
         """What the ranks know of every stream."""
+        warmup_calls, own = self.warmup_calls.tolist(), {"lost_ns": self.lost_ns, "ended_s": time.time()}
         return [
-            Samples(
+            Samples.of_pass(
                 taken,
-                int(self.warmup_calls[number]),
-                (stops[number],),
-                (len(taken.across),),
-                float(first_ns[number]),
-                lost_ns=self.lost_ns,
+                warmup_calls[number],
+                stops[number],
+                first_call_ns=float(first_ns[number]),
                 overlap=_overlap(self._overlap[number][taken.kept]),
-                ended_s=time.time(),
+                **own,
             )
             for number, taken in enumerate(self.taken)
         ]
@@ -303,7 +300,9 @@ def _is_other(pace: _Pace, better: _Pace) -> bool:
     """Whether samples at the old pace would be of too few calls, or of streams out of balance."""
     drifted = any(
         abs(now - before) > max(1, _DRIFT * before)
-        for before, now in zip(pace.calls(pace.repeat), better.calls(pace.repeat), strict=True)
+        for before, now in zip(
+            pace.sample_calls, replace(better, repeat=pace.repeat).sample_calls, strict=True
+        )
     )
     return drifted or better.repeat > 2 * pace.repeat
 
@@ -317,11 +316,11 @@ def _repeated(
     counts = replace(counts, untimed=untimed)
     pace = step.paced(first_ns)
     for _ in range(limits.outer_warmup_iters):
-        pace = step.agreed(pace.calls_of(counts.both))
+        pace = step.agreed(pace.calls(counts.both))
     pace = replace(pace, repeat=counts.repeat(pace.timed(given.timing_cost_ns, limits).repeat))
     step.begin(pace)
     for repetition in range(1, limits.outer_iters + 1):
         if any(untimed):
-            step.agreed(pace.calls_of(untimed))
+            step.agreed(pace.calls(untimed))
         _take(step, [repetition * timed // pace.repeat for timed in counts.timed], lead=0)
     return step.results([StopReason.CALLS] * len(step.taken), first_ns)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from busbw.rank.measure import Conditions, Samples, Taken
 from busbw.rank.verify import Verified
 from busbw.rank.world.clock import Recheck
 from busbw.stats import stopping
-from busbw.stats.interval import Estimate, Float64Array, median
+from busbw.stats.interval import Estimate, median
 from busbw.stats.outliers import exclude
 from busbw.stats.passes import estimate_over, no_narrower, range_of
 from busbw.stats.statistic import LAST, OF_ENDS, Series, Statistic, parse_statistics
@@ -56,14 +56,19 @@ def summarize(
     """
     passes = samples.times_by_pass
     # What -n gives is one look; all others ended by their own numbers.
-    own = _estimate(passes, samples, given)
+    found = estimate_over(passes, stopping.reported_confidence(samples.stops[0]))
+    half_width = stopping.floor(given.limits, found.median, len(passes))
+    own = no_narrower(found, 1 - half_width, 1 + half_width)
     headline = no_narrower(own, *reach)
     target = stopping.target(given.limits, headline.median)
     stop = stopping.over_passes(samples.stops, samples.passes, headline, given.limits)
     wrong = verdict is not None and verdict.wrong > 0
-    ranks = _ranks_of_a_group(given)
+    # How many ranks run the operation together; None where groups differ.
+    sizes = {given.world.size} if given.grouping is None else set(given.grouping.sizes)
+    ranks = sizes.pop() if len(sizes) == 1 else None
     algbw, busbw = bandwidths(case, ranks, None if wrong or ranks is None else headline.median)
     taken = samples.taken
+    skew = taken.across.skew[taken.kept]
     evidence = _evidence(samples, judge(passes, target, headline), given, device, clock)
     stats, at_most_ns = _statistics(show, samples, case)
     if _is_host_bound(taken):
@@ -73,10 +78,7 @@ def summarize(
     return CaseResult(
         case=case.index,
         status=Status.WRONG if wrong else Status.GOOD,
-        time_ns=headline.median,
-        low_ns=headline.low if headline.attained else None,
-        high_ns=headline.high if headline.attained else None,
-        mean_ns=headline.mean,
+        **interval(headline),
         algbw_gb_per_s=algbw,
         busbw_gb_per_s=busbw,
         samples=headline.samples,
@@ -87,7 +89,7 @@ def summarize(
         wrong_at=verdict.wrong_at if verdict is not None else (),
         marks=(*marks, *_marks(stop, given, headline.median, evidence, show)),
         issue_ns=taken.call_issue_ns,
-        skew_ns=_skew_ns(taken),
+        skew_ns=None if len(skew) == 0 or skew[0] < 0 else median(skew),
         first_call_ns=samples.first_call_ns,
         tau=headline.tau,
         excluded=sum(len(part.across) - len(part.kept) for part in (taken, samples.singles) if part),
@@ -113,29 +115,12 @@ def reach_of(
     return dict.fromkeys(paced, range_of([*paced.values()]))
 
 
-def _estimate(passes: Sequence[Float64Array], samples: Samples, given: Conditions) -> Estimate:
-    # What -n gives is one look; all others ended by their own numbers.
-    found = estimate_over(passes, stopping.reported_confidence(samples.stops[0]))
-    half_width = stopping.floor(given.limits, found.median, len(passes))
-    return no_narrower(found, 1 - half_width, 1 + half_width)
-
-
 def bandwidths(case: Case, ranks: int | None, time_ns: float | None) -> tuple[float | None, float | None]:
-    """Algbw and busbw in GB/s of a group of ``ranks``; None where the call moves no data by design, busbw
-    also on one rank.
-    """
+    """Algbw and busbw in GB/s; None where the call moves no data by design, busbw also on one rank."""
     if not time_ns or not case.row.sized or ranks is None:
         return None, None
     algbw = gb_per_s(case.algbw_bytes(ranks), time_ns)
     return algbw, None if ranks == 1 else algbw * case.row.busbw_factor(ranks)
-
-
-def _ranks_of_a_group(given: Conditions) -> int | None:
-    """How many ranks run the operation together; None where groups differ."""
-    if given.grouping is None:
-        return given.world.size
-    sizes = set(given.grouping.sizes)
-    return sizes.pop() if len(sizes) == 1 else None
 
 
 def _group_results(
@@ -151,21 +136,16 @@ def _group_results(
         found = estimate_over(passes, stopping.reported_confidence(samples.stops[0]))
         wrong = None if verdict is None else verdict.of(given.grouping.members[group])
         algbw, busbw = bandwidths(case, ranks, None if wrong else found.median)
-        results.append(
-            GroupResult(
-                group=group,
-                ranks=ranks,
-                size_bytes=case.size_in(ranks),
-                time_ns=found.median,
-                low_ns=found.low if found.attained else None,
-                high_ns=found.high if found.attained else None,
-                mean_ns=found.mean,
-                algbw_gb_per_s=algbw,
-                busbw_gb_per_s=busbw,
-                wrong=wrong,
-            )
-        )
+        rates = {"algbw_gb_per_s": algbw, "busbw_gb_per_s": busbw}
+        size_bytes = case.size_in(ranks)
+        results.append(GroupResult(group, ranks, size_bytes, **interval(found), **rates, wrong=wrong))
     return tuple(results)
+
+
+def interval(found: Estimate) -> dict[str, Any]:
+    """Its fields of a result; no interval where there are too few samples for one."""
+    low, high = (found.low, found.high) if found.attained else (None, None)
+    return {"time_ns": found.median, "low_ns": low, "high_ns": high, "mean_ns": found.mean}
 
 
 def _statistics(
@@ -193,29 +173,19 @@ def statistics_in(show: tuple[str, ...]) -> tuple[Statistic, ...]:
     return parse_statistics(words) if words else ()
 
 
-def _skew_ns(taken: Taken) -> float | None:
-    skew = taken.across.skew[taken.kept]
-    return None if len(skew) == 0 or skew[0] < 0 else median(skew)
-
-
 def _evidence(
-    samples: Samples,
-    shape: Shape,
-    given: Conditions,
-    device: DeviceState | None,
-    clock: Recheck | None,
+    samples: Samples, shape: Shape, given: Conditions, device: DeviceState | None, clock: Recheck | None
 ) -> dict[str, Any]:
     """What stands behind the marks; only what says something."""
     out = _shape(shape)
     out |= _flagged("flagged", samples.taken)
     if samples.singles is not None:
         out |= _flagged("flagged_single_calls", samples.singles)
-    if samples.singles is not None:
         out["single_calls"] = len(samples.singles.across)
         # One by one, or in groups of -m, which are issued as one.
         single_ns = median(samples.singles.across.headline) / samples.singles.k
         out["single_call_ns"] = single_ns
-        out["timing_overhead_ns"] = single_ns - median(samples.times_ns)
+        out["timing_overhead_ns"] = single_ns - samples.taken.median_ns
     if given.clock is not None and given.timing.mode == "latency":
         # Clocks that run evenly were in between no further off than at one of the ends.
         out["clock_error_ns"] = max(given.clock.error_ns, clock.error_ns if clock is not None else 0.0)
@@ -223,10 +193,7 @@ def _evidence(
         out["clock_excess_ns"], out["clock_excess_rank"] = clock.excess_ns, clock.rank
     if samples.latest_ns:
         out["latest_arrival_ns"] = samples.latest_ns
-    if device is not None:
-        out["clock_mhz"] = device.clock_mhz
-        out["throttle_bits"] = device.throttle_bits
-    return out
+    return out | (asdict(device) if device is not None else {})
 
 
 def _shape(shape: Shape) -> dict[str, Any]:
@@ -242,19 +209,13 @@ def _shape(shape: Shape) -> dict[str, Any]:
 
 
 def _flagged(name: str, taken: Taken) -> dict[str, dict[str, int]]:
-    """Samples by what speaks against them, whether they were left out or kept; nothing where there are
-    none.
-    """
+    """Samples by what speaks against them, whether left out or kept; nothing where there are none."""
     reasons = exclude(taken.across.flags, EXCLUDING).reasons
     return {name: {str(SampleFlag(bit).name).lower(): n for bit, n in reasons}} if reasons else {}
 
 
 def _marks(
-    stop: StopReason,
-    given: Conditions,
-    time_ns: float,
-    evidence: dict[str, Any],
-    show: tuple[str, ...],
+    stop: StopReason, given: Conditions, time_ns: float, evidence: dict[str, Any], show: tuple[str, ...]
 ) -> tuple[str, ...]:
     flagged = {**evidence.get("flagged", {}), **evidence.get("flagged_single_calls", {})}
     uses_clocks = given.timing.time == "span" or "skew" in show

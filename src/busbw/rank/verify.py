@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import astuple, dataclass, replace
+from functools import partial
 from typing import Final, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from busbw.model.case import Case
 from busbw.model.result import WrongData
-from busbw.rank.backends.base import CheckOutcome, PreparedCase, Strays
+from busbw.rank.backends.base import CheckOutcome, Int64Array, PreparedCase, Strays
 from busbw.rank.world.base import World
 from busbw.units import counted
 
@@ -30,7 +30,6 @@ KEPT_RANKS: Final = 4  # of one check
 KEPT_CHECKS: Final = 16  # of a run
 OnWrong = Callable[[int, int, int], None]
 Issue = Callable[[int], object] | None
-Int64Array = npt.NDArray[np.int64]
 NOTHING_BESIDE: Final[Int64Array] = np.empty(0, np.int64)
 
 
@@ -114,12 +113,9 @@ def _joined(first: Verified, second: Verified) -> Verified:
     """Both; for each rank, where and what was wrong first."""
     places = {place.rank: place for place in first.wrong_at}
     for place in second.wrong_at:
-        earlier = places.get(place.rank)
-        places[place.rank] = (
-            place
-            if earlier is None
-            else replace(earlier, wrong=max(earlier.wrong, place.wrong), fault=earlier.fault or place.fault)
-        )
+        earlier = places.get(place.rank, place)
+        most, fault = max(earlier.wrong, place.wrong), earlier.fault or place.fault
+        places[place.rank] = replace(earlier, wrong=most, fault=fault)
     wrong = sum(place.wrong for place in places.values())
     return Verified(wrong, tuple(places[rank] for rank in sorted(places)))
 
@@ -191,20 +187,18 @@ class WrongKeeper:
 
     def of(self, case: int, prepared: PreparedCase) -> OnWrong:
         """What ``verify`` calls after a failed check of the case; collective over the world."""
+        return partial(self._keep, case, prepared)
 
-        def keep(seed: int, slot: int, first_wrong: int) -> None:
-            if self._left == 0:
-                return
-            self._left -= 1
-            world = self._world
-            found = np.zeros(world.size, np.int64)
-            found[world.rank] = first_wrong >= 0
-            speakers = np.flatnonzero(world.sum(found))[:KEPT_RANKS].tolist()
-            own = prepared.tensors(seed, slot, first_wrong) if world.rank in speakers else b""
-            gathered = world.gather(own)
-            if gathered is None or self._saves is None:
-                return
+    def _keep(self, case: int, prepared: PreparedCase, seed: int, slot: int, first_wrong: int) -> None:
+        if self._left == 0:
+            return
+        self._left -= 1
+        world = self._world
+        found = np.zeros(world.size, np.int64)
+        found[world.rank] = first_wrong >= 0
+        speakers = np.flatnonzero(world.sum(found))[:KEPT_RANKS].tolist()
+        own = prepared.tensors(seed, slot, first_wrong) if world.rank in speakers else b""
+        gathered = world.gather(own)
+        if gathered is not None and self._saves is not None:
             for rank in speakers:
                 self._saves.saved(f"case-{case}-seed-{seed}-rank-{rank}.npz", gathered[rank])
-
-        return keep

@@ -28,22 +28,15 @@ from pathlib import Path
 from typing import Final
 
 from busbw.errors import BusbwError, RankFailed, SiteError
-from busbw.machine.processes import (
-    STOPPED_SECONDS,
-    cpu_seconds,
-    environ,
-    is_stopped,
-    name,
-    parent,
-    state,
-    waits_in,
-)
-from busbw.model.event import Emit, error_event, now_utc, stall_event
+from busbw.machine import processes
+from busbw.machine.processes import STOPPED_SECONDS, cpu_seconds, is_stopped
+from busbw.model.event import Emit, EventKind, error_event, event, now_utc, stall_event
 from busbw.model.hang import HostSeen, ProcessSeen
 from busbw.model.progress import PAGE_BYTES, HostStill, Page, Phase, RankHere, decode, moving_part
 from busbw.rank import progress
+from busbw.rank.process import emit
 from busbw.rank.world.identity import Identity, identify
-from busbw.rank.world.watched import FRONT_VARIABLE, JOB_VARIABLE, closed_first
+from busbw.rank.world.watched import FRONT_VARIABLE, JOB_VARIABLE, Watched, closed_first
 
 NAME: Final = "busbw-watcher"
 
@@ -71,23 +64,30 @@ def begin(identity: Identity, stall_s: float, tell: Emit) -> None:
     progress.begin(identity.rank, identity.size, stall_s, lambda page_fd: _reach(page_fd, tell))
 
 
+def say_hello(rank: int) -> Watched:
+    """A rank whose events a front process reads: it is here, and that one sees its end from now on."""
+    watched = Watched(rank, os.environ)
+    emit(event(EventKind.HELLO, rank=rank, pid=os.getpid(), host=socket.gethostname()))
+    return watched
+
+
+def exit_code(code: int) -> int:
+    """A front process judges: a rank that ran to its end exits 0, and no engine starts the ranks again."""
+    return 0 if code in (0, 1, 3) else code
+
+
 def _reach(page_fd: int, tell: Emit) -> socket.socket | None:
-    """The connection to the watcher of this host, which has the page from now on; None where there is none to
-    be had.
-    """
+    """The connection to this host's watcher, which has the page from now on; None where there is none."""
     address = _address(os.environ)
     for _ in range(_TRIES):
         _start(address, tell)
-        connection = socket.socket(socket.AF_UNIX)
-        try:
-            connection.connect(address)
-            socket.send_fds(connection, [b"."], [page_fd])
-        except OSError:  # the other rank that starts it does not listen yet
-            connection.close()
-            time.sleep(_AGAIN_SECONDS)
-        else:
-            with connection:
-                return socket.socket(fileno=closed_first(connection.fileno()))
+        with socket.socket(socket.AF_UNIX) as connection:
+            try:
+                connection.connect(address)
+                socket.send_fds(connection, [b"."], [page_fd])
+                return closed_first(connection)
+            except OSError:  # the other rank that starts it does not listen yet
+                time.sleep(_AGAIN_SECONDS)
     return None
 
 
@@ -102,8 +102,8 @@ def launcher() -> int:
     as a script or a profiler around it is, which has the rank's variables too.
     """
     own, pid = _rank_of(dict(os.environ)), os.getppid()
-    while own is not None and _rank_of(environ(pid)) == own:
-        pid = parent(pid)
+    while own is not None and _rank_of(processes.environ(pid)) == own:
+        pid = processes.parent(pid)
     return pid
 
 
@@ -185,19 +185,13 @@ class _Rank:
         """What it publishes now."""
         return decode(self.memory[:])
 
-    def took_leave(self) -> bool:
-        """Whether it has ended in good order, or because others did not answer."""
-        said = b""
-        with contextlib.suppress(OSError):
-            said = self.connection.recv(1, socket.MSG_DONTWAIT)
-        return bool(said) or self.page.phase is Phase.END
-
     def look(self) -> RankHere:
         """Everything that can be seen of it from outside."""
         page = self.page
         if self.has_left:
             return RankHere(page, ProcessSeen(""), is_gone=page.phase is not Phase.END)
-        process = ProcessSeen(state(self.pid), name(self.pid), waits_in(self.pid))
+        pid = self.pid
+        process = ProcessSeen(processes.state(pid), processes.name(pid), processes.waits_in(pid))
         return RankHere(page, process, round(cpu_seconds(self.pid) - self.cpu_s, 3))
 
 
@@ -217,7 +211,9 @@ class _Watcher:
     def watch(self) -> None:
         """Until the ranks have left, or do not move and are ended."""
         while not self._is_over():
-            self._take(self._look_seconds())
+            limit_s = self._limit_seconds()
+            wanted_s = limit_s / _LOOKS if limit_s > 0 else _LONGEST_LOOK_SECONDS
+            self._take(min(_LONGEST_LOOK_SECONDS, max(_SHORTEST_LOOK_SECONDS, wanted_s)))
             quiet_s = self._quiet_seconds()
             if self._alive() and self._is_still(quiet_s):
                 self._report(with_facts(self._seen(round(quiet_s, 1))))
@@ -244,11 +240,6 @@ class _Watcher:
             return True
         is_long = quiet_s >= STOPPED_SECONDS and limit_s >= 0
         return is_long and any(is_stopped(rank.pid, traced=False) for rank in self._alive())
-
-    def _look_seconds(self) -> float:
-        limit_s = self._limit_seconds()
-        wanted_s = limit_s / _LOOKS if limit_s > 0 else _LONGEST_LOOK_SECONDS
-        return min(_LONGEST_LOOK_SECONDS, max(_SHORTEST_LOOK_SECONDS, wanted_s))
 
     def _quiet_seconds(self) -> float:
         """For how long nothing has moved."""
@@ -288,12 +279,13 @@ class _Watcher:
         stopped = (rank.page.rank for rank in self._alive() if is_stopped(rank.pid))
         if (rank := next(stopped, None)) is not None:
             return rank, "is stopped, and the others waited for it"
-        return None if gone.took_leave() else (gone.page.rank, ENDED)
+        said = b""  # where it has ended in good order, or because others did not answer
+        with contextlib.suppress(OSError):
+            said = gone.connection.recv(1, socket.MSG_DONTWAIT)
+        return None if said or gone.page.phase is Phase.END else (gone.page.rank, ENDED)
 
     def _close(self, folder: Path) -> None:
-        """Rank 0 has ended: give its record the end that it had no time for. Whoever hears of a stall does
-        that then.
-        """
+        """Rank 0 has ended: give its record its end, unless it stalled: whoever hears of that closes it."""
         from busbw.model.record import RunStatus
         from busbw.record.arrive import remove_scratch
         from busbw.record.close import close, read_status
@@ -302,9 +294,9 @@ class _Watcher:
             rank, how = self._blamed or (0, ENDED)
             error = first_dead(rank, how, socket.gethostname(), is_only_host=self._has_all())
             close(folder, RunStatus.FAILED, now_utc(), error=error.message, hint=error.hint)
-            event = error_event(error, peer_lost=error.rank is None)
+            told = {**error_event(error, peer_lost=error.rank is None), "folder": str(folder)}
             with contextlib.suppress(OSError):  # nobody reads it any more
-                self._tell({**event, "folder": str(folder)})
+                self._tell(told)
         remove_scratch(folder)
 
     def _has_all(self) -> bool:

@@ -13,7 +13,7 @@ import pytest
 
 from busbw.launch.agent import Watch
 from busbw.launch.witness import Witness
-from busbw.rank.world.watched import report_to
+from busbw.rank.world.watched import FRONT_VARIABLE, Watched
 
 Ends = list[tuple[int, bool]]  # of a rank, and whether it died
 
@@ -38,7 +38,7 @@ def watch(address: str, ends: Ends) -> Iterator[Watch]:
 
 
 def connected(address: str, rank: int) -> socket.socket:
-    found = report_to(address, rank)
+    found = Watched(rank, {FRONT_VARIABLE: address})._connection
     assert found is not None
     return found
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from busbw.machine.libraries import build_id, is_library, library_info, mapped_libraries, wheel_of
+from busbw.machine.libraries import is_library, library_info, mapped_libraries, wheel_of
 
 BuildLibrary = Callable[..., Path]
 ID = "0123456789abcdef0123456789abcdef01234567"
@@ -26,7 +26,7 @@ def test_elf_tells_soname_and_build_id(library: Path) -> None:
         "2.28.9",
         ID,
     )
-    assert build_id(str(library)) == ID
+    assert library_info(str(library)).build_id == ID
 
 
 def test_the_build_id_may_come_after_other_notes(tmp_path: Path) -> None:
@@ -39,7 +39,7 @@ def test_the_build_id_may_come_after_other_notes(tmp_path: Path) -> None:
     segment = struct.pack("<IIQQQQQQ", 4, 4, 120, 0, 0, len(notes), len(notes), 4)
     path = tmp_path / "libnccl.so.2"
     path.write_bytes(header.ljust(64, b"\0") + segment + notes)
-    assert build_id(path) == "0102030405"
+    assert library_info(path).build_id == "0102030405"
 
 
 def test_links_are_followed_and_a_known_version_wins(library: Path, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from busbw.plan.flags.values import Seconds
 from busbw.plan.make import make_plan
 from busbw.rank import main
 from busbw.rank.backends.base import Look
-from busbw.rank.backends.streams import StreamsLook, overlaps
+from busbw.rank.backends.streams import overlaps
 from busbw.rank.descheduled import CoreClock
 from busbw.rank.measure import Samples
 from busbw.rank.reduce_samples import Grouping
@@ -41,7 +41,7 @@ class ScriptedStep:
     log: list[tuple[Calls, int, int]] = field(default_factory=list)
     rounds: int = 0
 
-    def time(self, calls: Sequence[int], lead: int, samples: int) -> StreamsLook:
+    def time(self, calls: Sequence[int], lead: int, samples: int) -> tuple[list[Look], Any]:
         self.log.append((tuple(calls), lead, samples))
         here = [number for number, own in enumerate(self.call_ns) if own is not None]
         present = [number for number in here if calls[number]]
@@ -58,11 +58,11 @@ class ScriptedStep:
         overlap = np.full(elapsed.shape, np.nan)
         if len(here) > 1:
             overlap[present] = overlaps(rounds) if present == here else 0.0
-        looks = tuple(
+        looks = [
             Look(elapsed[number], elapsed[number], took_part=number in present)
             for number in range(len(self.call_ns))
-        )
-        return StreamsLook(looks, overlap)
+        ]
+        return looks, overlap
 
     @property
     def timed(self) -> list[tuple[Calls, int, int]]:

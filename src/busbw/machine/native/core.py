@@ -11,7 +11,7 @@ import ctypes
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -63,11 +63,7 @@ class Region(ctypes.Structure):
 class CheckResult(ctypes.Structure):
     """Wrong elements, the first of them, and an order-independent digest of all that were looked at."""
 
-    _fields_ = (
-        ("wrong", ctypes.c_uint64),
-        ("first_wrong", ctypes.c_uint64),
-        ("digest", ctypes.c_uint64),
-    )
+    _fields_ = (("wrong", ctypes.c_uint64), ("first_wrong", ctypes.c_uint64), ("digest", ctypes.c_uint64))
 
 
 class Rotation(ctypes.Structure):
@@ -285,10 +281,7 @@ _SIGNATURES: Final = {
     "busbw_time_events": (ctypes.c_int32, (_P, ctypes.POINTER(Stream), _U64, _U64, _U64, _P, _P)),
     "busbw_time_loop": (ctypes.c_int32, (_P, ctypes.POINTER(Stream), _U64, _P)),
     "busbw_time_isolated_host": (ctypes.c_int32, (_P, _P, _U64, _P, _P, _P)),
-    "busbw_time_isolated_events": (
-        ctypes.c_int32,
-        (_P, _P, ctypes.POINTER(Stream), _U64, _P, _P, _P),
-    ),
+    "busbw_time_isolated_events": (ctypes.c_int32, (_P, _P, ctypes.POINTER(Stream), _U64, _P, _P, _P)),
     "busbw_time_lanes_host": (ctypes.c_int32, (_P, ctypes.c_int32, _P, _U64, _U64, _P, _P)),
     "busbw_time_lanes_events": (ctypes.c_int32, (_P, ctypes.c_int32, _U64, _U64, _P, _P, _P)),
     "busbw_progress_to": (None, (_P,)),
@@ -296,9 +289,17 @@ _SIGNATURES: Final = {
 }
 
 _core = _load()
+
+
+def exported(name: str, result: Any, *arguments: Any) -> Any:  # noqa: ANN401 (of ctypes)
+    """The function of the native core, with its types."""
+    function = getattr(_core, name)
+    function.restype, function.argtypes = result, arguments
+    return function
+
+
 for _name, (_restype, _argtypes) in _SIGNATURES.items():
-    _function = getattr(_core, _name)
-    _function.restype, _function.argtypes = _restype, _argtypes
+    exported(_name, _restype, *_argtypes)
 
 
 def pattern(seed: int, ranks: int, dtype: int, op: int) -> Pattern:
@@ -383,17 +384,13 @@ def _touched(samples: int) -> Int64Array:
     return np.ones(samples, np.int64)
 
 
+def _address(values: Int64Array | None) -> int | None:
+    return None if values is None else values.ctypes.data
+
+
 def _raise_on(status: int) -> None:
     if status != 0:
         raise CallError(status)
-
-
-def _handle(call: Call | None) -> int | None:
-    return None if call is None else call.handle
-
-
-def _data(values: Int64Array | None) -> int | None:
-    return None if values is None else values.ctypes.data
 
 
 def _taken(parts: Sequence[Call]) -> ctypes.Array[ctypes.c_void_p]:
@@ -467,11 +464,8 @@ class Call:
     def time_events(self, stream: Stream, lead: int, samples: int, k: int) -> tuple[Int64Array, Int64Array]:
         """(elapsed, issue) nanoseconds of each sample: stream time by events, host time of issuing."""
         elapsed, issue = _touched(samples), _touched(samples)
-        _raise_on(
-            _core.busbw_time_events(
-                self.handle, ctypes.byref(stream), lead, samples, k, elapsed.ctypes.data, issue.ctypes.data
-            )
-        )
+        into = elapsed.ctypes.data, issue.ctypes.data
+        _raise_on(_core.busbw_time_events(self.handle, ctypes.byref(stream), lead, samples, k, *into))
         return elapsed, issue
 
     def time_isolated_host(
@@ -479,11 +473,9 @@ class Call:
     ) -> tuple[Int64Array, Int64Array]:
         """Clock readings at entry and exit of single calls, each behind ``barrier`` and this rank's delay."""
         entry, left = _touched(samples), _touched(samples)
-        _raise_on(
-            _core.busbw_time_isolated_host(
-                _handle(barrier), self.handle, samples, _data(delay_ns), entry.ctypes.data, left.ctypes.data
-            )
-        )
+        delays, into = _address(delay_ns), (entry.ctypes.data, left.ctypes.data)
+        before = None if barrier is None else barrier.handle
+        _raise_on(_core.busbw_time_isolated_host(before, self.handle, samples, delays, *into))
         return entry, left
 
     def time_isolated_events(
@@ -491,17 +483,9 @@ class Call:
     ) -> tuple[Int64Array, Int64Array]:
         """Stream time and host time of issuing of single calls, each behind ``barrier`` and the delay."""
         elapsed, issue = _touched(samples), _touched(samples)
-        _raise_on(
-            _core.busbw_time_isolated_events(
-                _handle(barrier),
-                self.handle,
-                ctypes.byref(stream),
-                samples,
-                _data(delay_ns),
-                elapsed.ctypes.data,
-                issue.ctypes.data,
-            )
-        )
+        delays, into = _address(delay_ns), (elapsed.ctypes.data, issue.ctypes.data)
+        calls = (None if barrier is None else barrier.handle, self.handle)
+        _raise_on(_core.busbw_time_isolated_events(*calls, ctypes.byref(stream), samples, delays, *into))
         return elapsed, issue
 
     def time_loop(self, stream: Stream | None, calls: int) -> int:
@@ -540,22 +524,16 @@ def time_lanes_host(lanes: Sequence[Lane], test: int, lead: int, rounds: int) ->
     CallError; also where a call cannot be started by itself.
     """
     begin, end = (_touched(len(lanes) * rounds).reshape(len(lanes), rounds) for _ in range(2))
-    _raise_on(
-        _core.busbw_time_lanes_host(
-            _lanes(lanes), len(lanes), test, lead, rounds, begin.ctypes.data, end.ctypes.data
-        )
-    )
+    into = begin.ctypes.data, end.ctypes.data
+    _raise_on(_core.busbw_time_lanes_host(_lanes(lanes), len(lanes), test, lead, rounds, *into))
     return Rounds(begin, end, end - begin)
 
 
 def time_lanes_events(lanes: Sequence[Lane], lead: int, rounds: int) -> Rounds:
     """Rounds of calls that enqueue, each lane on a stream of its own. Raises CallError."""
     begin, end, issue = (_touched(len(lanes) * rounds).reshape(len(lanes), rounds) for _ in range(3))
-    _raise_on(
-        _core.busbw_time_lanes_events(
-            _lanes(lanes), len(lanes), lead, rounds, begin.ctypes.data, end.ctypes.data, issue.ctypes.data
-        )
-    )
+    into = begin.ctypes.data, end.ctypes.data, issue.ctypes.data
+    _raise_on(_core.busbw_time_lanes_events(_lanes(lanes), len(lanes), lead, rounds, *into))
     return Rounds(begin, end, issue)
 
 

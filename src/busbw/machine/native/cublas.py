@@ -37,9 +37,7 @@ class Cublas:
         return f"{value.value // 10000}.{value.value // 100 % 100}.{value.value % 100}"
 
     def use(self, stream: int, workspace: int) -> None:
-        """Calls go to the stream from now on, and have WORKSPACE_BYTES at an address: a captured call may
-        allocate nothing.
-        """
+        """Calls go to the stream, with WORKSPACE_BYTES at an address: captured calls may allocate nothing."""
         self._call("cublasSetStream_v2", self._handle, c_void_p(stream))
         self._call("cublasSetWorkspace_v2", self._handle, c_void_p(workspace), c_size_t(WORKSPACE_BYTES))
 

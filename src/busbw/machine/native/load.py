@@ -6,7 +6,7 @@ import ctypes
 import threading
 from collections.abc import Callable
 
-from busbw.machine.native.core import LIBRARY_PATH, CallError, Stream
+from busbw.machine.native.core import CallError, Stream, exported
 
 
 class HostLoad(ctypes.Structure):
@@ -37,14 +37,10 @@ class LoadDone(ctypes.Structure):
     _fields_ = (("pieces", ctypes.c_uint64), ("at_ns", ctypes.c_int64))
 
 
-_core = ctypes.CDLL(str(LIBRARY_PATH))
-_ARGUMENTS = (ctypes.c_void_p, ctypes.c_void_p)
-for _function, _spec in (
-    (_core.busbw_load_host, HostLoad),
-    (_core.busbw_load_device, DeviceLoad),
-):
-    _function.restype = ctypes.c_int32
-    _function.argtypes = (ctypes.POINTER(_spec), *_ARGUMENTS)
+_FUNCTIONS = {
+    spec: exported(name, ctypes.c_int32, ctypes.POINTER(spec), ctypes.c_void_p, ctypes.c_void_p)
+    for spec, name in ((HostLoad, "busbw_load_host"), (DeviceLoad, "busbw_load_device"))
+}
 
 
 class Worker:
@@ -57,7 +53,7 @@ class Worker:
     def __init__(self, spec: HostLoad | DeviceLoad, begin: Callable[[], None] = lambda: None) -> None:
         """``begin`` is called first by the thread."""
         self._spec, self._begin = spec, begin
-        self._function = _core.busbw_load_host if isinstance(spec, HostLoad) else _core.busbw_load_device
+        self._function = _FUNCTIONS[type(spec)]
         self._stop, self._done = ctypes.c_int32(), LoadDone()
         self._status = 0
         self._wanted, self._ended = threading.Semaphore(0), threading.Event()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ctypes import (
     POINTER,
@@ -92,12 +92,7 @@ class _FieldValue(Structure):
 
 
 class _FabricInfo(Structure):
-    _fields_ = (
-        ("cluster_uuid", c_ubyte * 16),
-        ("status", c_int),
-        ("clique_id", c_uint),
-        ("state", c_ubyte),
-    )
+    _fields_ = (("cluster_uuid", c_ubyte * 16), ("status", c_int), ("clique_id", c_uint), ("state", c_ubyte))
 
 
 _SIGNATURES: Final[dict[str, tuple[Any, ...]]] = {
@@ -130,6 +125,16 @@ class NvLink:
     remote_pci: str
 
 
+def _number(name: str) -> Callable[..., int | None]:
+    """A method that gives the number which the call writes; None where it is not answered."""
+
+    def method(nvml: Nvml, *arguments: int) -> int | None:
+        value = c_uint()
+        return value.value if nvml._ok(name, *arguments, ctypes.byref(value)) else None
+
+    return method
+
+
 class Nvml:
     """An initialised NVML. Made by :func:`open_nvml`; device handles are plain ``int``."""
 
@@ -149,9 +154,11 @@ class Nvml:
         """Undo what open_nvml did."""
         self._ok("nvmlShutdown")
 
-    def driver_version(self) -> str | None:
-        """Version of the kernel driver, for instance ``580.82.07``."""
-        return self._text("nvmlSystemGetDriverVersion")
+    def driver_version(self) -> str:
+        """Version of the kernel driver, for instance ``580.82.07``; empty where NVML does not tell."""
+        buffer = ctypes.create_string_buffer(_TEXT_BYTES)
+        known = self._ok("nvmlSystemGetDriverVersion", buffer, _TEXT_BYTES)
+        return buffer.value.decode(errors="replace") if known else ""
 
     def device(self, *, uuid: str = "", pci_bus_id: str = "") -> int | None:
         """Handle of the GPU with that UUID (``GPU-...``) or, failing that, PCI bus id."""
@@ -164,20 +171,11 @@ class Nvml:
             return handle.value
         return None
 
-    def clock_mhz(self, device: int, clock: int) -> int | None:
-        """Present clock of CLOCK_SM or CLOCK_MEMORY, in MHz."""
-        return self._uint("nvmlDeviceGetClockInfo", device, clock)
-
-    def max_clock_mhz(self, device: int, clock: int) -> int | None:
-        """Highest clock of CLOCK_SM or CLOCK_MEMORY, in MHz."""
-        return self._uint("nvmlDeviceGetMaxClockInfo", device, clock)
-
-    def applications_clock_mhz(self, device: int, clock: int) -> tuple[int | None, int | None]:
-        """(clock of applications, its default) in MHz; `nvidia-smi -ac` sets the first."""
-        return (
-            self._uint("nvmlDeviceGetApplicationsClock", device, clock),
-            self._uint("nvmlDeviceGetDefaultApplicationsClock", device, clock),
-        )
+    # Of a device's CLOCK_SM or CLOCK_MEMORY, in MHz.
+    clock_mhz = _number("nvmlDeviceGetClockInfo")
+    max_clock_mhz = _number("nvmlDeviceGetMaxClockInfo")
+    applications_clock_mhz = _number("nvmlDeviceGetApplicationsClock")  # as `nvidia-smi -ac` sets it
+    default_clock_mhz = _number("nvmlDeviceGetDefaultApplicationsClock")  # of applications
 
     def clock_limits(self, device: int) -> tuple[str, ...] | None:
         """Why the clocks are not higher now (nvmlClocksEventReasons); empty: nothing holds them back. A bit
@@ -223,9 +221,7 @@ class Nvml:
         return NvLink(link, bool(state.value), remote, remote_pci)
 
     def fabric(self, device: int) -> tuple[str, int] | None:
-        """(cluster UUID, clique id) of the NVLink domain over several hosts that the GPU is in; None where it
-        is in none.
-        """
+        """(cluster UUID, clique id) of the NVLink domain over hosts that the GPU is in; None without one."""
         info = _FabricInfo()
         if not self._ok("nvmlDeviceGetGpuFabricInfo", device, ctypes.byref(info)):
             return None
@@ -241,16 +237,6 @@ class Nvml:
             return None
         # Integers of every width are in the low bytes of the union, zero-extended by the zero it started as.
         return int(value.value)
-
-    def _uint(self, name: str, *arguments: int) -> int | None:
-        value = c_uint()
-        return value.value if self._ok(name, *arguments, ctypes.byref(value)) else None
-
-    def _text(self, name: str, *arguments: int) -> str | None:
-        buffer = ctypes.create_string_buffer(_TEXT_BYTES)
-        return (
-            buffer.value.decode(errors="replace") if self._ok(name, *arguments, buffer, _TEXT_BYTES) else None
-        )
 
 
 def open_nvml(path: str = LIBRARY) -> Nvml | None:

@@ -9,7 +9,7 @@ import ctypes
 from collections.abc import Sequence
 from typing import Final
 
-from busbw.machine.native.core import LIBRARY_PATH
+from busbw.machine.native.core import exported
 
 # NCCL's bits of events.
 COLLECTIVE: Final = 2
@@ -37,28 +37,25 @@ class NcclEvent(ctypes.Structure):
     )
 
 
-_core = ctypes.CDLL(str(LIBRARY_PATH))
-_core.busbw_profiler_version.restype = ctypes.c_int32
-_core.busbw_profiler_watch.restype = None
-_core.busbw_profiler_watch.argtypes = (ctypes.c_int32,)
-_core.busbw_profiler_events.restype = ctypes.c_uint64
-_core.busbw_profiler_events.argtypes = (ctypes.c_void_p, ctypes.c_uint64)
+_version = exported("busbw_profiler_version", ctypes.c_int32)
+_watch = exported("busbw_profiler_watch", None, ctypes.c_int32)
+_events = exported("busbw_profiler_events", ctypes.c_uint64, ctypes.c_void_p, ctypes.c_uint64)
 
 
 def version() -> int:
     """Of the interface by which NCCL has loaded the plugin; 0 where no communicator has."""
-    return int(_core.busbw_profiler_version())
+    return int(_version())
 
 
 def watch(mask: int) -> None:
     """Have NCCL tell events of these kinds from the next call on, and forget what it told before; 0 ends it.
     Before, nothing is called and a timed call costs what it does without a plugin.
     """
-    _core.busbw_profiler_watch(mask)
+    _watch(mask)
 
 
 def events() -> tuple[Sequence[NcclEvent], int]:
     """The last events, oldest first, at most EVENTS_KEPT; and how many were told."""
     kept = (NcclEvent * EVENTS_KEPT)()
-    told = int(_core.busbw_profiler_events(kept, EVENTS_KEPT))
+    told = int(_events(kept, EVENTS_KEPT))
     return kept[: min(told, EVENTS_KEPT)], told

@@ -9,10 +9,10 @@ import ctypes
 from dataclasses import dataclass
 from typing import Final
 
-from busbw.machine.native.core import LIBRARY_PATH
+from busbw.machine.native.core import exported
 from busbw.model.choice import NCCL_ALGORITHMS, NCCL_PROTOCOLS
 
-_SITES_OWN: Final = -1
+SITES_OWN: Final = (-1, -1, 0, 0)  # the site's tuner chooses, or NCCL where the site has none
 
 
 class _Choice(ctypes.Structure):
@@ -31,12 +31,9 @@ class _Call(ctypes.Structure):
     )
 
 
-_core = ctypes.CDLL(str(LIBRARY_PATH))
-_core.busbw_tuner_version.restype = ctypes.c_int32
-_core.busbw_tuner_choose.restype = None
-_core.busbw_tuner_choose.argtypes = (_Choice,)
-_core.busbw_tuner_last.restype = None
-_core.busbw_tuner_last.argtypes = (ctypes.POINTER(_Call),)
+_version = exported("busbw_tuner_version", ctypes.c_int32)
+_choose = exported("busbw_tuner_choose", None, _Choice)
+_last = exported("busbw_tuner_last", None, ctypes.POINTER(_Call))
 
 
 @dataclass(frozen=True)
@@ -49,23 +46,18 @@ class Asked:
 
 def version() -> int:
     """Of the interface by which NCCL has loaded the tuner; 0 where no communicator has."""
-    return int(_core.busbw_tuner_version())
+    return int(_version())
 
 
 def choose(algorithm: int, protocol: int, channels: int, chunk_bytes: int) -> None:
     """By NCCL's numbers, for every call that is issued from now on; 0 channels or bytes: what NCCL takes."""
-    _core.busbw_tuner_choose(_Choice(algorithm, protocol, channels, chunk_bytes))
-
-
-def leave_to_site() -> None:
-    """From now on the site's tuner chooses, or NCCL where the site has none."""
-    choose(_SITES_OWN, _SITES_OWN, 0, 0)
+    _choose(_Choice(algorithm, protocol, channels, chunk_bytes))
 
 
 def last() -> Asked:
     """What NCCL asked last, of whatever communicator."""
     call = _Call()
-    _core.busbw_tuner_last(ctypes.byref(call))
+    _last(ctypes.byref(call))
     possible = frozenset(
         (algorithm, protocol)
         for algorithm, costs in enumerate(call.costs)

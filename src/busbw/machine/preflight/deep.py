@@ -11,11 +11,11 @@ import json
 import re
 import statistics
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
-from busbw.machine.preflight.outlier_ranks import few
-from busbw.model.finding import Finding, Severity, strictly, worst_first
+from busbw.machine.preflight.outlier_ranks import few, judged
+from busbw.model.finding import Finding, Severity
 
 # Copies of one kind differ by some per cent between the sockets of a host; a lost lane or a link that was
 # trained down costs a half. In between, who is slower than this is worth a look.
@@ -60,24 +60,19 @@ def read_dcgmi(text: str) -> ToolReport:
     remarks: list[str] = []
     tests = 0
     for test in _tests(found):
-        for result in test.get("results") or ():
-            if not isinstance(result, dict):
-                continue
+        for result in filter(lambda each: isinstance(each, dict), test.get("results") or ()):
             tests += 1
             status = str(result.get("status", "")).lower()
-            if not status.startswith(("fail", "warn")):
-                continue
-            words = "; ".join(_warnings(result)) or status
-            said = f"{test.get('name', 'a test')} {_entity(result)}: {words}"[:_MOST_CHARACTERS]
-            mild = status.startswith("warn") or words.startswith("Persistence Mode")
-            (remarks if mild else problems).append(said)
+            if status.startswith(("fail", "warn")):
+                words = "; ".join(_warnings(result)) or status
+                said = f"{test.get('name', 'a test')} {_entity(result)}: {words}"[:_MOST_CHARACTERS]
+                mild = status.startswith("warn") or words.startswith("Persistence Mode")
+                (remarks if mild else problems).append(said)
+    if not tests and _NO_ENGINE.search(text):
+        return ToolReport("dcgmi", left_out="nv-hostengine does not answer", ran=False)
     if not tests:
-        if _NO_ENGINE.search(text):
-            return ToolReport("dcgmi", left_out="nv-hostengine does not answer", ran=False)
         return ToolReport("dcgmi", problems=(_last_line(text),), ran=False)
-    return ToolReport(
-        "dcgmi", problems=tuple(problems[:_MOST_PROBLEMS]), remarks=tuple(remarks[:_MOST_PROBLEMS])
-    )
+    return ToolReport("dcgmi", True, tuple(problems[:_MOST_PROBLEMS]), tuple(remarks[:_MOST_PROBLEMS]))
 
 
 def _tests(found: Any) -> Iterator[Mapping[str, Any]]:  # noqa: ANN401 (JSON)
@@ -198,17 +193,12 @@ def copies(ranks: tuple[DeepFacts, ...]) -> Iterator[Finding]:
         usual = statistics.median(rates.values())
         spread = f"{min(rates.values()):.1f} to {max(rates.values()):.1f} GB/s over {len(rates)} ranks"
         yield Finding(Severity.INFO, f"copies {kind}: median {usual:.1f} GB/s", spread)
+        hint = _HINTS.get(kind, "check PCIe lanes and generation, and the rank's NUMA node")
         for at, rate in rates.items():
             if rate < _SLOW * usual:
-                yield Finding(
-                    Severity.WARNING,
-                    f"rank {at} ({ranks[at].host}) copies {kind} at {rate:.1f} GB/s, the median is"
-                    f" {usual:.1f}",
-                    spread,
-                    _HINTS.get(kind, "check PCIe lanes and generation, and the rank's NUMA node"),
-                    rank=at,
-                    host=ranks[at].host,
-                )
+                host = ranks[at].host
+                claim = f"rank {at} ({host}) copies {kind} at {rate:.1f} GB/s, the median is {usual:.1f}"
+                yield Finding(Severity.WARNING, claim, spread, hint, rank=at, host=host)
 
 
 def _over(ranks: tuple[DeepFacts, ...], at: int) -> str:
@@ -227,74 +217,56 @@ def left_out(ranks: tuple[DeepFacts, ...]) -> Iterator[Finding]:
     for reason in dict.fromkeys(reason for rank in ranks for reason in rank.left_out):
         yield Finding(Severity.INFO, reason)
     without: dict[tuple[str, str], list[str]] = {}
-    for rank in ranks:
-        for report in rank.tools:
-            if report.left_out:
-                without.setdefault((report.tool, report.left_out), []).append(rank.host)
+    for rank, report in _reports(ranks):
+        if report.left_out:
+            without.setdefault((report.tool, report.left_out), []).append(rank.host)
     for (tool, reason), hosts in without.items():
         yield Finding(Severity.INFO, f"{tool} did not run on {few(hosts)}: {reason}")
 
 
 def tools(ranks: tuple[DeepFacts, ...]) -> Iterator[Finding]:
     """Tools that are installed find nothing."""
-    for rank in ranks:
-        for report in rank.tools:
-            # A failed diagnosis is what the tool is there for; another tool's failure may be its own.
-            is_diagnosis = report.tool == "dcgmi" and report.ran
-            worst = Severity.ERROR if is_diagnosis else Severity.WARNING
-            for severity, words in ((worst, report.problems), (Severity.INFO, report.remarks)):
-                if words:
-                    yield Finding(
-                        severity,
-                        f"{report.tool} on {rank.host}: {words[0]}",
-                        "; ".join(words[1:]),
-                        f"run {report.tool} there and read its full output",
-                        host=rank.host,
-                    )
+    for rank, report in _reports(ranks):
+        # A failed diagnosis is what the tool is there for; another tool's failure may be its own.
+        worst = Severity.ERROR if report.tool == "dcgmi" and report.ran else Severity.WARNING
+        hint = f"run {report.tool} there and read its full output"
+        for severity, words in ((worst, report.problems), (Severity.INFO, report.remarks)):
+            if words:
+                claim = f"{report.tool} on {rank.host}: {words[0]}"
+                yield Finding(severity, claim, "; ".join(words[1:]), hint, host=rank.host)
 
 
 def rates_of_tools(ranks: tuple[DeepFacts, ...]) -> Iterator[Finding]:
     """What tools measure is alike on all hosts, and near the rate of a port."""
-    names = dict.fromkeys(
-        (report.tool, name) for rank in ranks for report in rank.tools for name in report.values
-    )
-    for tool, name in names:
-        by_host = {
-            rank.host: report.values[name]
-            for rank in ranks
-            for report in rank.tools
-            if report.tool == tool and name in report.values
-        }
+    found: dict[tuple[str, str], dict[str, float]] = {}
+    for rank, report in _reports(ranks):
+        for name, value in report.values.items():
+            found.setdefault((report.tool, name), {})[rank.host] = value
+    for (tool, name), by_host in found.items():
         usual = statistics.median(by_host.values())
-        yield Finding(
-            Severity.INFO,
-            f"{tool} {name}: median {usual:.1f} GB/s",
-            few([f"{host} {value:.1f}" for host, value in by_host.items()]),
-        )
+        each = few([f"{host} {value:.1f}" for host, value in by_host.items()])
+        yield Finding(Severity.INFO, f"{tool} {name}: median {usual:.1f} GB/s", each)
         for host, value in by_host.items():
             if value < _SLOW * usual:
-                yield Finding(
-                    Severity.WARNING,
-                    f"{tool} {name} reaches {value:.1f} GB/s on {host}, the median is {usual:.1f}",
-                    hint=f"run {tool} there, and check links, lanes and other jobs",
-                    host=host,
-                )
-    for rank in ranks:
-        yield from _below_rate(rank)
+                claim = f"{tool} {name} reaches {value:.1f} GB/s on {host}, the median is {usual:.1f}"
+                hint = f"run {tool} there, and check links, lanes and other jobs"
+                yield Finding(Severity.WARNING, claim, hint=hint, host=host)
+    yield from _below_rate(ranks)
 
 
-def _below_rate(rank: DeepFacts) -> Iterator[Finding]:
-    for report in rank.tools:
+def _reports(ranks: tuple[DeepFacts, ...]) -> Iterator[tuple[DeepFacts, ToolReport]]:
+    return ((rank, report) for rank in ranks for report in rank.tools)
+
+
+def _below_rate(ranks: tuple[DeepFacts, ...]) -> Iterator[Finding]:
+    for rank, report in _reports(ranks):
         for name, value in report.values.items():
             rate = rank.port_gb_per_s.get(name, 0.0)
             if value < _LEAST_OF_RATE * rate:
-                yield Finding(
-                    Severity.WARNING,
-                    f"{report.tool} {name} reaches {value:.1f} GB/s on {rank.host}, where the port's rate is"
-                    f" {rate:.1f}",
-                    hint="check the link's width and speed, and the switch's counters",
-                    host=rank.host,
-                )
+                there = f"{value:.1f} GB/s on {rank.host}, where the port's rate is {rate:.1f}"
+                hint = "check the link's width and speed, and the switch's counters"
+                claim = f"{report.tool} {name} reaches {there}"
+                yield Finding(Severity.WARNING, claim, hint=hint, host=rank.host)
 
 
 CHECKS: Final[Mapping[str, Callable[[tuple[DeepFacts, ...]], Iterator[Finding]]]] = {
@@ -307,5 +279,4 @@ CHECKS: Final[Mapping[str, Callable[[tuple[DeepFacts, ...]], Iterator[Finding]]]
 
 def judge_deep(ranks: tuple[DeepFacts, ...], *, strict: bool) -> tuple[Finding, ...]:
     """All findings, the worst first."""
-    found = [replace(each, check=name) for name, find in CHECKS.items() for each in find(ranks)]
-    return worst_first(strictly(found) if strict else found)
+    return judged(CHECKS, ranks, strict=strict)

@@ -50,39 +50,8 @@ class NcclUse:
     warnings: tuple[str, ...] = ()
 
 
-_NETWORK: Final = re.compile(r"Using network (.+?)\s*$")
-_PLUGIN: Final = re.compile(r"NET/Plugin: Loaded net plugin (.+?)\s*$")
-_NO_PLUGIN: Final = re.compile(
-    r"NET/Plugin ?: (.*(?:Could not find|returned \d+ :|cannot open|No plugin found|Failed to).*?)\s*$"
-)
 # What NCCL says besides the reason: of every interface that a plugin does not serve, and at the end.
 _NO_REASON: Final = re.compile(r"No plugin found|Failed to find \w+ symbol")
-# A plugin is "loaded" once its symbols are found; this comes when it then finds no device, say.
-_NOT_INITIALIZED: Final = re.compile(r"Failed to initialize NET plugin (.+?)\s*$")
-_NO_DEVICE: Final = re.compile(r"(NET/IB ?: No device found)")
-_NICS: Final = re.compile(r"NET/[^:]+ ?: Using (.+?)\s*$")
-_PROVIDER: Final = re.compile(r"NET/OFI Selected [Pp]rovider is ([^,\s]+)")
-_PATH: Final = re.compile(
-    r"Channel \d+(?:/\d+)? : (\d+)\[\w+\] -> (\d+)\[\w+\](?: \[(?:send|receive)\])? via"
-    r" (?:(P2P|SHM)/|(NET/[^/]+)/\w+(?:\(\w+\))?(/GDRDMA)?)"
-)
-_COLLNET_PATH: Final = re.compile(r"CollNet \d+/\d+ : \d+ \[(?:send|receive)\] via COLLNET/")
-_NO_GDR: Final = re.compile(r"(GPU Direct RDMA Disabled for (?:GPU \S+ / )?HCA .+?)\s*$")
-_NO_COLLNET: Final = re.compile(
-    r"(Communicator has \d+ nodes which is less than CollNet node threshold \d+"
-    r"|Cannot initialize CollNet|CollNet is not supported or fails to initialize"
-    r"|CollNet currently only supports up to \d+ GPUs per node)"
-)
-_CHANNELS: Final = re.compile(r"\d+ coll channels, (?:\d+ collnet channels, )?(\d+) nvls channels")
-_NVLS: Final = re.compile(r"NVLS multicast support is (not )?available on dev")
-_MNNVL: Final = re.compile(r"MNNVL ([01]) cliqueId")
-_NO_MNNVL: Final = re.compile(r"MNNVL is not supported on this system")
-_GDRCOPY: Final = re.compile(r"GDRCOPY enabled library")
-_TUNER: Final = re.compile(r"TUNER/Plugin: Using (?:tuner plugin )?(?!internal)(.+?)(?: \(v\d+\))?\s*$")
-_NO_TUNER: Final = re.compile(r"TUNER/Plugin: (Could not find:? .+?)\.?(?: Using .*)?\s*$")
-_INIT: Final = re.compile(r"Init (?:START|COMPLETE)")
-_WARNING: Final = re.compile(r"NCCL WARN (.+?)\s*$")
-
 Reader = Callable[[re.Match[str], "_Found"], None]
 
 
@@ -90,8 +59,10 @@ def read_use(lines: Iterable[str], hosts: Sequence[str] = ()) -> NcclUse:
     """The words of one rank's log; ``hosts`` is each rank's, by rank in the communicator."""
     found = _Found(hosts)
     for line in lines:
-        if "NCCL" in line:
-            _take(line, found)
+        for pattern, take in _READERS if "NCCL" in line else ():
+            if match := re.search(pattern, line):
+                take(match, found)
+                break
     return NcclUse(inside=dict(found.inside), between=dict(found.between), **found.words)
 
 
@@ -103,20 +74,6 @@ class _Found:
         self.inside: Counter[str] = Counter()
         self.between: Counter[str] = Counter()
         self.words: dict[str, Any] = {}
-
-    def add(self, name: str, word: str) -> None:
-        """To a tuple, up to a limit: what repeats itself says nothing new."""
-        kept = self.words.get(name, ())
-        if word not in kept and len(kept) < _MOST_WORDS:
-            self.words[name] = (*kept, word[:_MOST_CHARACTERS])
-
-
-def _take(line: str, found: _Found) -> None:
-    for pattern, take in _READERS:
-        match = pattern.search(line)
-        if match is not None:
-            take(match, found)
-            return
 
 
 def _count_path(match: re.Match[str], found: _Found) -> None:
@@ -141,32 +98,59 @@ def _text(name: str) -> Reader:
     return lambda match, found: found.words.__setitem__(name, match[1][:_MOST_CHARACTERS])
 
 
+def _one_of(name: str) -> Reader:
+    """Into a tuple, up to a limit: what repeats itself says nothing new."""
+
+    def add(match: re.Match[str], found: _Found) -> None:
+        kept = found.words.get(name, ())
+        if match[1] not in kept and len(kept) < _MOST_WORDS:
+            found.words[name] = (*kept, match[1][:_MOST_CHARACTERS])
+
+    return add
+
+
 def _fact(name: str, decide: Callable[[re.Match[str]], bool] = lambda _: True) -> Reader:
     return lambda match, found: found.words.__setitem__(name, decide(match))
 
 
+_PATH: Final = (
+    r"Channel \d+(?:/\d+)? : (\d+)\[\w+\] -> (\d+)\[\w+\](?: \[(?:send|receive)\])? via"
+    r" (?:(P2P|SHM)/|(NET/[^/]+)/\w+(?:\(\w+\))?(/GDRDMA)?)"
+)
+_NO_PLUGIN: Final = (
+    r"NET/Plugin ?: (.*(?:Could not find|returned \d+ :|cannot open|No plugin found|Failed to).*?)\s*$"
+)
+_NO_COLLNET: Final = (
+    r"(Communicator has \d+ nodes which is less than CollNet node threshold \d+"
+    r"|Cannot initialize CollNet|CollNet is not supported or fails to initialize"
+    r"|CollNet currently only supports up to \d+ GPUs per node)"
+)
 # The first that fits takes the line.
-_READERS: Final[tuple[tuple[re.Pattern[str], Reader], ...]] = (
+_READERS: Final[tuple[tuple[str, Reader], ...]] = (
     (_PATH, _count_path),
-    (_COLLNET_PATH, _fact("collnet")),
-    (_NETWORK, _text("network")),
-    (_PLUGIN, lambda match, found: found.add("plugins", match[1])),
+    (r"CollNet \d+/\d+ : \d+ \[(?:send|receive)\] via COLLNET/", _fact("collnet")),
+    (r"Using network (.+?)\s*$", _text("network")),
+    (r"NET/Plugin: Loaded net plugin (.+?)\s*$", _one_of("plugins")),
     (_NO_PLUGIN, _no_plugin),
-    (_NOT_INITIALIZED, lambda match, found: found.add("failed", match[1])),
-    (_NO_DEVICE, _text("no_device")),
-    (_NICS, _text("nics")),
-    (_PROVIDER, _text("provider")),
-    (_NO_GDR, _text("gdr_reason")),
+    # A plugin is "loaded" once its symbols are found; this comes when it then finds no device, say.
+    (r"Failed to initialize NET plugin (.+?)\s*$", _one_of("failed")),
+    (r"(NET/IB ?: No device found)", _text("no_device")),
+    (r"NET/[^:]+ ?: Using (.+?)\s*$", _text("nics")),
+    (r"NET/OFI Selected [Pp]rovider is ([^,\s]+)", _text("provider")),
+    (r"(GPU Direct RDMA Disabled for (?:GPU \S+ / )?HCA .+?)\s*$", _text("gdr_reason")),
     (_NO_COLLNET, _no_collnet),
-    (_NVLS, _fact("nvls", lambda match: not match[1])),
-    (_CHANNELS, _fact("nvls", lambda match: int(match[1]) > 0)),
-    (_MNNVL, _fact("mnnvl", lambda match: match[1] == "1")),
-    (_NO_MNNVL, _fact("mnnvl", lambda _: False)),
-    (_GDRCOPY, _fact("gdrcopy")),
-    (_TUNER, _text("tuner")),
-    (_NO_TUNER, _text("no_tuner")),
-    (_INIT, _fact("heard")),
-    (_WARNING, lambda match, found: found.add("warnings", match[1])),
+    (r"NVLS multicast support is (not )?available on dev", _fact("nvls", lambda m: not m[1])),
+    (
+        r"\d+ coll channels, (?:\d+ collnet channels, )?(\d+) nvls channels",
+        _fact("nvls", lambda match: int(match[1]) > 0),
+    ),
+    (r"MNNVL ([01]) cliqueId", _fact("mnnvl", lambda match: match[1] == "1")),
+    (r"MNNVL is not supported on this system", _fact("mnnvl", lambda _: False)),
+    (r"GDRCOPY enabled library", _fact("gdrcopy")),
+    (r"TUNER/Plugin: Using (?:tuner plugin )?(?!internal)(.+?)(?: \(v\d+\))?\s*$", _text("tuner")),
+    (r"TUNER/Plugin: (Could not find:? .+?)\.?(?: Using .*)?\s*$", _text("no_tuner")),
+    (r"Init (?:START|COMPLETE)", _fact("heard")),
+    (r"NCCL WARN (.+?)\s*$", _one_of("warnings")),
 )
 
 

@@ -12,14 +12,19 @@ from typing import Final
 
 from busbw.machine.preflight.environment import setting
 from busbw.machine.preflight.facts import Gathered, NicFacts, RankFacts
-from busbw.machine.preflight.outlier_ranks import few, split
+from busbw.machine.preflight.outlier_ranks import few, only, split
 from busbw.model.finding import Finding, Severity
+from busbw.units import counted
 
 # Interfaces that containers and virtual machines make: they come and go on a healthy host.
 _PLUMBING: Final = re.compile(
     r"(docker|br-|veth|cni|cali|flannel|virbr|cilium|lxc|tun|tap|dummy|kube|nerdctl|ifb|vnet)"
 )
-_LOOK_AT_PORT: Final = "check `rdma link` or `ibstat` there, the cable and the switch port"
+_NO_OTHERS: Final = "the kernel lists no others: a device is missing"
+_LOOK_AT_PORT: Final = (
+    "check `rdma link` or `ibstat` there, the cable and the switch port; or accept any number with"
+    " --expect-use nics=0"
+)
 
 
 def fabric(nics: Sequence[NicFacts]) -> list[NicFacts]:
@@ -39,14 +44,10 @@ def up(gathered: Gathered) -> Iterator[Finding]:
         down = [host for host, nic in by_host.items() if not nic.up]
         others = len(by_host) - len(down)
         if down and others >= len(down):
-            hosts = "host" if others == 1 else "hosts"
-            yield Finding(
-                Severity.WARNING,
-                f"{name} is down on {few(down)}, and up on {others} other {hosts}",
-                "state: " + few([f"{by_host[host].state} ({host})" for host in down]),
-                f"check `ip link show {name}` there, the cable and the switch port",
-                host=down[0] if len(down) == 1 else "",
-            )
+            claim = f"{name} is down on {few(down)}, and up on {counted(others, 'other host')}"
+            evidence = "state: " + few([f"{by_host[host].state} ({host})" for host in down])
+            hint = f"check `ip link show {name}` there, the cable and the switch port"
+            yield Finding(Severity.WARNING, claim, evidence, hint, host=only(down))
 
 
 def _fewer_ports(gathered: Gathered) -> Iterator[Finding]:
@@ -65,13 +66,9 @@ def _fewer_ports(gathered: Gathered) -> Iterator[Finding]:
     for (host, ports), count in zip(used.items(), active, strict=True):
         if count < usual:
             down = [f"{nic.name} {nic.state or '(no state)'}" for nic in ports if nic.up is False]
-            yield Finding(
-                Severity.ERROR,
-                f"{count} of {usual} fabric ports are active on {host}",
-                f"not active: {few(down)}" if down else "the kernel lists no others: a device is missing",
-                _LOOK_AT_PORT + "; or accept any number with --expect-use nics=0",
-                host=host,
-            )
+            claim = f"{count} of {usual} fabric ports are active on {host}"
+            states = f"not active: {few(down)}" if down else _NO_OTHERS
+            yield Finding(Severity.ERROR, claim, states, _LOOK_AT_PORT, host=host)
 
 
 # Variable -> the kinds of NIC that it names.
@@ -121,25 +118,19 @@ def used_ports(gathered: Gathered) -> dict[str, list[NicFacts]]:
     """The fabric ports of every host that the variables of any of its ranks leave in use: each rank may have
     been given its own.
     """
-    lists: dict[str, set[NicList | None]] = defaultdict(set)
+    variable = "NCCL_IB_HCA" if gathered.uses_nccl else "UCX_NET_DEVICES"
+    lists: dict[str, set[NicList]] = defaultdict(set)
     for rank in gathered.ranks:
-        lists[rank.host].add(_list_of_fabric(gathered, rank))
+        if not _means_sockets(gathered, rank):
+            lists[rank.host].add(read_list(variable, setting(rank.environ, variable)))
     return {
         host: [
             nic
             for nic in fabric(node.nics)
-            if any(each is not None and (nic.kind != "rdma" or each.takes(nic)) for each in lists[host])
+            if any(nic.kind != "rdma" or each.takes(nic) for each in lists[host])
         ]
         for host, node in gathered.each_node()
     }
-
-
-def _list_of_fabric(gathered: Gathered, rank: RankFacts) -> NicList | None:
-    """None where the rank is to use none."""
-    if _means_sockets(gathered, rank):
-        return None
-    variable = "NCCL_IB_HCA" if gathered.uses_nccl else "UCX_NET_DEVICES"
-    return read_list(variable, setting(rank.environ, variable))
 
 
 def _means_sockets(gathered: Gathered, rank: RankFacts) -> bool:
@@ -171,12 +162,10 @@ def asked_for(gathered: Gathered) -> Iterator[Finding]:
     for (variable, word, exactly), by_host in without.items():
         lacking = [host for host, is_one in by_host.items() if not is_one]
         if lacking and (exactly or len(lacking) == len(by_host)):
-            yield Finding(
-                Severity.WARNING if exactly else Severity.INFO,
-                f"{variable} names {word}, but no such interface is up on {few(lacking)}",
-                hint=f"correct {variable}, or bring the interface up",
-                host=lacking[0] if len(lacking) == 1 else "",
-            )
+            claim = f"{variable} names {word}, but no such interface is up on {few(lacking)}"
+            hint = f"correct {variable}, or bring the interface up"
+            severity = Severity.WARNING if exactly else Severity.INFO
+            yield Finding(severity, claim, hint=hint, host=only(lacking))
 
 
 def _lists(gathered: Gathered) -> Iterator[tuple[str, Sequence[NicFacts], str, NicList]]:
@@ -200,24 +189,17 @@ def _nothing_named(
     variable: str, words: list[str], host: str, nics: list[NicFacts], names: NicList
 ) -> Finding:
     down = [nic.name for nic in nics if names.takes(nic)]
+    verb = "is" if len(down) == 1 else "are"
     if down:
-        claim = (
-            f"names {few(words)} on {host}, and {few(down)} {'is' if len(down) == 1 else 'are'} down there"
-        )
+        claim = f"{variable} names {few(words)} on {host}, and {few(down)} {verb} down there"
     elif words:
-        claim = f"names {few(words)}, which {host} does not have"
+        claim = f"{variable} names {few(words)}, which {host} does not have"
     else:
-        claim = "names lo, which reaches no other host"
-    states = [
-        f"{nic.name} {nic.state or '(no state)'}" for nic in sorted(nics, key=names.takes, reverse=True)
-    ]
-    return Finding(
-        Severity.ERROR,
-        f"{variable} {claim}",
-        f"there: {few(states) or 'none'}",
-        f"correct {variable}, or bring the interface up",
-        host=host,
-    )
+        claim = f"{variable} names lo, which reaches no other host"
+    first = sorted(nics, key=names.takes, reverse=True)
+    states = few([f"{nic.name} {nic.state or '(no state)'}" for nic in first]) or "none"
+    hint = f"correct {variable}, or bring the interface up"
+    return Finding(Severity.ERROR, claim, f"there: {states}", hint, host=host)
 
 
 def rates(gathered: Gathered) -> Iterator[Finding]:
@@ -233,12 +215,9 @@ def rates(gathered: Gathered) -> Iterator[Finding]:
     for (what, name), values in found.items():
         if differing := split(values):
             said = [f"{value} on {few([hosts[at] for at in places])}" for value, places in differing.groups]
-            yield Finding(
-                Severity.WARNING,
-                f"{what} of {name}: {few([*said[1:], said[0]])}",
-                hint="check the cable, the switch port and the slot",
-                host=hosts[differing.odd],
-            )
+            claim = f"{what} of {name}: {few([*said[1:], said[0]])}"
+            hint = "check the cable, the switch port and the slot"
+            yield Finding(Severity.WARNING, claim, hint=hint, host=hosts[differing.odd])
 
 
 # ---- what variables say of the network that is meant: sockets, or a fabric ---------------------------

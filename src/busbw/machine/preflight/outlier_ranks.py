@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, Generic, TypeVar
 
-from busbw.model.finding import Finding, Severity
+from busbw.model.finding import Finding, Severity, strictly, worst_first
 from busbw.units import first_of
 
 V = TypeVar("V", bound=Hashable)
+F = TypeVar("F")
 _MOST_NAMED: Final = 4
 
 
@@ -61,6 +62,11 @@ def few(names: Sequence[str]) -> str:
     return first_of(names, _MOST_NAMED)
 
 
+def only(hosts: Sequence[str]) -> str:
+    """The host that a finding is about, empty where it is about several."""
+    return hosts[0] if len(hosts) == 1 else ""
+
+
 def odd_ranks(
     severity: Severity, what: str, values: Mapping[int, str], hosts: Sequence[str], *, hint: str
 ) -> Iterator[Finding]:
@@ -72,9 +78,7 @@ def odd_ranks(
 
 
 def where(ranks: Sequence[int], hosts: Sequence[str], everywhere: str) -> tuple[str, int | None, str]:
-    """Some ranks in words, ``everywhere`` where that is all of them; and, where it is not, the first of them
-    and its host.
-    """
+    """Some ranks in words, ``everywhere`` where that is all of them; else also the first and its host."""
     if len(ranks) == len(hosts):
         return everywhere, None, ""
     return name_ranks(ranks, hosts), ranks[0], hosts[ranks[0]]
@@ -88,3 +92,11 @@ def difference(found: Split[str], hosts: Sequence[str]) -> str:
         said.append(f"other values on {sum(len(places) for _, places in rest[_MOST_NAMED:])} more")
     said.append(f"{usual} on " + (f"the other {len(at)}" if found.has_majority else name_ranks(at, hosts)))
     return ", ".join(said)
+
+
+def judged(
+    checks: Mapping[str, Callable[[F], Iterator[Finding]]], facts: F, *, strict: bool
+) -> tuple[Finding, ...]:
+    """What all checks find in the facts, the worst first."""
+    found = [replace(each, check=name) for name, find in checks.items() for each in find(facts)]
+    return worst_first(strictly(found) if strict else found)

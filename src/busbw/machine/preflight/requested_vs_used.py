@@ -15,8 +15,8 @@ from busbw.machine.preflight.environment import setting
 from busbw.machine.preflight.facts import Gathered
 from busbw.machine.preflight.nccl_log import NcclUse
 from busbw.machine.preflight.network import SLOW_PROVIDERS, cores, fabric, means_sockets, names_a_fabric
-from busbw.machine.preflight.outlier_ranks import few, odd_ranks, where
-from busbw.model.finding import Finding, Severity, strictly, worst_first
+from busbw.machine.preflight.outlier_ranks import few, judged, odd_ranks, where
+from busbw.model.finding import Finding, Severity
 
 
 @dataclass(frozen=True)
@@ -35,19 +35,18 @@ class Used:
         """A variable's value on a rank: of the environment, else of a file of NCCL's settings."""
         return setting(self.gathered.ranks[rank].environ, variable)
 
+    def has_links(self, rank: int) -> bool:
+        """Whether its GPU has NVLinks."""
+        gpu = self.gathered.ranks[rank].gpu
+        return gpu is not None and gpu.links_active > 0
+
     def ranks(self, holds: Callable[[int, NcclUse], bool]) -> list[int]:
         """The ranks that were heard and for which this holds."""
         return [at for at, use in enumerate(self.uses) if use.heard and holds(at, use)]
 
 
 def _about(
-    used: Used,
-    severity: Severity,
-    claim: str,
-    ranks: Sequence[int],
-    *,
-    said: Iterable[str] = (),
-    hint: str = "",
+    used: Used, severity: Severity, claim: str, ranks: Sequence[int], said: Iterable[str] = (), hint: str = ""
 ) -> Finding:
     """``claim`` about ranks, in words that name them; ``said`` is what the first of them logged about it."""
     words = [word for word in said if word]
@@ -93,14 +92,9 @@ def network(used: Used) -> Iterator[Finding]:
         wrong = used.ranks(partial(_is_other_network, used, name))
         if wrong:
             value, first = _asked(used, name, wrong[0]), used.uses[wrong[0]]
-            yield _about(
-                used,
-                Severity.ERROR,
-                f"{name}={value} was requested, but NCCL uses {first.network}",
-                wrong,
-                said=_reasons(value, first),
-                hint=_HINTS.get(value.lower(), _PLUGIN_HINT),
-            )
+            claim = f"{name}={value} was requested, but NCCL uses {first.network}"
+            hint = _HINTS.get(value.lower(), _PLUGIN_HINT)
+            yield _about(used, Severity.ERROR, claim, wrong, said=_reasons(value, first), hint=hint)
             return
 
 
@@ -141,13 +135,11 @@ def _is_other_network(used: Used, name: str, rank: int, use: NcclUse) -> bool:
 
 def _is_fallen(used: Used, rank: int) -> bool:
     """Whether sockets, which are in use between hosts, are what nobody asked for."""
-    return not (used.is_one_host or used.gathered.wants("net") == "socket" or _asks_for_sockets(used, rank))
-
-
-def _asks_for_sockets(used: Used, rank: int) -> bool:
+    if used.is_one_host or used.gathered.wants("net") == "socket":
+        return False
     if used.uses[rank].network != "Socket":  # libfabric's: named, or already said to be wrong
-        return bool(used.of("FI_PROVIDER", rank)) or _falls_back(used, rank, used.uses[rank])
-    return means_sockets(used.gathered.ranks[rank].environ)
+        return not (used.of("FI_PROVIDER", rank) or _falls_back(used, rank, used.uses[rank]))
+    return not means_sockets(used.gathered.ranks[rank].environ)
 
 
 def provider(used: Used) -> Iterator[Finding]:
@@ -157,14 +149,11 @@ def provider(used: Used) -> Iterator[Finding]:
     if first is None:
         return
     use = used.uses[first]
-    yield _about(
-        used,
-        Severity.ERROR,
-        f"{asked[first]} was requested, but libfabric's provider is {use.provider}",
-        [at for at, words in asked.items() if words == asked[first]],
-        said=(f"network {use.network or 'not said'}", *use.warnings),
-        hint="give the job the fabric's devices and a libfabric with its provider (`fi_info -l`)",
-    )
+    claim = f"{asked[first]} was requested, but libfabric's provider is {use.provider}"
+    ranks = [at for at, words in asked.items() if words == asked[first]]
+    said = (f"network {use.network or 'not said'}", *use.warnings)
+    hint = "give the job the fabric's devices and a libfabric with its provider (`fi_info -l`)"
+    yield _about(used, Severity.ERROR, claim, ranks, said=said, hint=hint)
 
 
 def _other_provider(used: Used, rank: int, use: NcclUse) -> str:
@@ -213,14 +202,10 @@ def sockets(used: Used) -> Iterator[Finding]:
     if most and fallen:
         use = used.uses[fallen[0]]
         kind = "sockets" if use.network == "Socket" else f"libfabric's provider {use.provider}"
-        yield _about(
-            used,
-            Severity.WARNING,
-            f"NCCL uses {kind}, though hosts have up to {most} active fabric ports,",
-            fallen,
-            said=(use.no_device or use.no_plugin, *use.warnings),
-            hint="give the job the devices and the network plugin, or set NCCL_NET=Socket to accept this",
-        )
+        claim = f"NCCL uses {kind}, though hosts have up to {most} active fabric ports,"
+        said = (use.no_device or use.no_plugin, *use.warnings)
+        hint = "give the job the devices and the network plugin, or set NCCL_NET=Socket to accept this"
+        yield _about(used, Severity.WARNING, claim, fallen, said=said, hint=hint)
 
 
 def one_network(used: Used) -> Iterator[Finding]:
@@ -236,7 +221,7 @@ _OFF: Final = ("NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_SHM_DISABLE", "NCCL_C
 def inside_hosts(used: Used) -> Iterator[Finding]:
     """Ranks of one host reach each other over NVLink or PCIe, not over a network or host memory."""
     over_net = used.ranks(lambda at, use: any(kind.startswith("NET/") for kind in use.inside))
-    over_memory = used.ranks(lambda at, use: "SHM" in use.inside and _has_links(used, at))
+    over_memory = used.ranks(lambda at, use: "SHM" in use.inside and used.has_links(at))
     for ranks, how in ((over_net, "a network"), (over_memory, "host memory, though its GPUs have NVLinks,")):
         if ranks:
             kinds = [f"{kind} {count}" for kind, count in used.uses[ranks[0]].inside.items()]
@@ -248,90 +233,55 @@ def inside_hosts(used: Used) -> Iterator[Finding]:
             yield replace(_about(used, Severity.WARNING, claim, ranks, hint=hint), evidence=evidence)
 
 
-def _has_links(used: Used, rank: int) -> bool:
-    gpu = used.gathered.ranks[rank].gpu
-    return gpu is not None and gpu.links_active > 0
-
-
 # ---- features ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Feature:
-    """``word`` is that of --expect-use. ``asks`` are variables, and whether a value of theirs switches it on;
-    ``used`` says whether it is in use, None where the log does not tell. ``beyond_host``: it means nothing on
-    one host.
+    """``word`` is that of --expect-use, and of NcclUse. A variable of ``asks`` switches it on.
+    ``beyond_host``: it means nothing on one host. ``silent``: NCCL writes of it only where it has it, so that
+    silence in a log that was heard says no.
     """
 
     word: str
     name: str
-    asks: tuple[tuple[str, Callable[[str], bool]], ...]
-    used: Callable[[NcclUse], bool | None]
-    reason: Callable[[NcclUse], str] = lambda use: ""
+    asks: tuple[str, ...]
     beyond_host: bool = False
-    hint: str = "read NCCL's reason with NCCL_DEBUG=INFO, or do not request it"
+    silent: bool = True
+
+    def used(self, use: NcclUse) -> bool | None:
+        """Whether it is in use; None where the log does not tell."""
+        if self.word == "gdr":
+            paths = [kind for kind in use.between if kind.startswith("NET/")]
+            return any(kind.endswith("/GDRDMA") for kind in paths) if paths else None
+        told: bool | None = getattr(use, self.word)
+        return False if told is None and use.heard and self.silent else told
+
+    def asking(self, used: Used, rank: int) -> str:
+        """The variable that asks, with its value; empty where none does."""
+        settings = [(name, used.of(name, rank)) for name in self.asks]
+        return next((f"{name}={value}" for name, value in settings if _switches_on(name, value)), "")
 
 
-def _is_one(value: str) -> bool:
-    return value == "1"
+def _switches_on(name: str, value: str) -> bool:
+    return value.upper() not in ("", "0", "LOC") if name == "NCCL_NET_GDR_LEVEL" else value == "1"
 
 
-def _gdr(use: NcclUse) -> bool | None:
-    paths = [kind for kind in use.between if kind.startswith("NET/")]
-    return any(kind.endswith("/GDRDMA") for kind in paths) if paths else None
-
-
-def _or_silent(use: NcclUse, value: bool | None) -> bool | None:
-    """A feature of which NCCL writes only where it has it: silence in a log that was heard says no."""
-    return False if value is None and use.heard else value
-
-
+_GDR: Final = ("NCCL_NET_GDR_LEVEL", "NCCL_NET_GDR_READ", "NCCL_NET_GDR_C2C")
 FEATURES: Final = (
-    Feature(
-        "gdr",
-        "GPUDirect RDMA",
-        (
-            ("NCCL_NET_GDR_LEVEL", lambda value: value.upper() not in ("", "0", "LOC")),
-            ("NCCL_NET_GDR_READ", _is_one),
-            ("NCCL_NET_GDR_C2C", _is_one),
-        ),
-        _gdr,
-        lambda use: use.gdr_reason,
-        beyond_host=True,
-        hint="load nvidia_peermem, or check how far apart GPU and NIC are (nvidia-smi topo -m)",
-    ),
-    Feature(
-        "collnet",
-        "CollNet (SHARP)",
-        (("NCCL_COLLNET_ENABLE", _is_one),),
-        lambda use: _or_silent(use, use.collnet),
-        lambda use: use.collnet_reason,
-        beyond_host=True,
-        hint="give NCCL the SHARP plugin, and check that sharpd and the aggregation manager run",
-    ),
-    Feature(
-        "nvls",
-        "NVLink SHARP (NVLS)",
-        (("NCCL_NVLS_ENABLE", _is_one),),
-        lambda use: use.nvls,
-        hint="check the fabric manager, and that the job may create multicast objects (cgroups, imex)",
-    ),
-    Feature(
-        "mnnvl",
-        "multi-node NVLink (MNNVL)",
-        (("NCCL_MNNVL_ENABLE", _is_one),),
-        lambda use: _or_silent(use, use.mnnvl),
-        beyond_host=True,
-        hint="check nvidia-imex on all hosts of the rack, and the job's IMEX channel",
-    ),
-    Feature(
-        "gdrcopy",
-        "GDRCopy",
-        (("NCCL_GDRCOPY_ENABLE", _is_one),),
-        lambda use: _or_silent(use, use.gdrcopy),
-        hint="load gdrdrv, and give the job /dev/gdrdrv and libgdrapi.so",
-    ),
+    Feature("gdr", "GPUDirect RDMA", _GDR, beyond_host=True),
+    Feature("collnet", "CollNet (SHARP)", ("NCCL_COLLNET_ENABLE",), beyond_host=True),
+    Feature("nvls", "NVLink SHARP (NVLS)", ("NCCL_NVLS_ENABLE",), silent=False),
+    Feature("mnnvl", "multi-node NVLink (MNNVL)", ("NCCL_MNNVL_ENABLE",), beyond_host=True),
+    Feature("gdrcopy", "GDRCopy", ("NCCL_GDRCOPY_ENABLE",)),
 )
+_FEATURE_HINTS: Final = {
+    "gdr": "load nvidia_peermem, or check how far apart GPU and NIC are (nvidia-smi topo -m)",
+    "collnet": "give NCCL the SHARP plugin, and check that sharpd and the aggregation manager run",
+    "nvls": "check the fabric manager, and that the job may create multicast objects (cgroups, imex)",
+    "mnnvl": "check nvidia-imex on all hosts of the rack, and the job's IMEX channel",
+    "gdrcopy": "load gdrdrv, and give the job /dev/gdrdrv and libgdrapi.so",
+}
 
 
 def _with_heads(uses: tuple[NcclUse, ...]) -> tuple[NcclUse, ...]:
@@ -348,37 +298,24 @@ def features(used: Used) -> Iterator[Finding]:
     for feature in FEATURES:
         wanted = used.gathered.wants(feature.word)
         if wanted == "0":
-            if there := _users(used, feature):
+            there = [at for at, use in enumerate(used.uses) if use.heard and feature.used(use)]
+            if there:
                 claim = f"{feature.word}=0 was expected, but {feature.name} is in use"
                 yield _about(used, Severity.ERROR, claim, there)
         elif not (feature.beyond_host and used.is_one_host):
             yield from _unused(used, feature, expected=wanted == "1")
 
 
-def _users(used: Used, feature: Feature) -> list[int]:
-    return used.ranks(lambda at, use: feature.used(use) is True)
-
-
 def _unused(used: Used, feature: Feature, *, expected: bool) -> Iterator[Finding]:
     lacking = used.ranks(
-        lambda at, use: feature.used(use) is False and bool(expected or _asking(used, feature, at))
+        lambda at, use: feature.used(use) is False and (expected or bool(feature.asking(used, at)))
     )
     if lacking:
-        asked = _asking(used, feature, lacking[0]) or f"{feature.word}=1"
-        yield _about(
-            used,
-            Severity.ERROR if expected else Severity.WARNING,
-            f"{asked} was requested, but NCCL does not use {feature.name}",
-            lacking,
-            said=(feature.reason(used.uses[lacking[0]]),),
-            hint=feature.hint,
-        )
-
-
-def _asking(used: Used, feature: Feature, rank: int) -> str:
-    """The variable that asks, with its value; empty where none does."""
-    settings = ((name, used.of(name, rank), asks) for name, asks in feature.asks)
-    return next((f"{name}={value}" for name, value, asks in settings if asks(value)), "")
+        severity = Severity.ERROR if expected else Severity.WARNING
+        asked = feature.asking(used, lacking[0]) or f"{feature.word}=1"
+        claim = f"{asked} was requested, but NCCL does not use {feature.name}"
+        said = (getattr(used.uses[lacking[0]], f"{feature.word}_reason", ""),)
+        yield _about(used, severity, claim, lacking, said=said, hint=_FEATURE_HINTS[feature.word])
 
 
 def tuner(used: Used) -> Iterator[Finding]:
@@ -393,14 +330,10 @@ def tuner(used: Used) -> Iterator[Finding]:
         yield _about(used, Severity.ERROR, f"tuner=0 was expected, but {use.tuner} is in use", wrong)
         return
     asked = f"NCCL_TUNER_PLUGIN={plugin}" if plugin else f"tuner={wanted}"
-    yield _about(
-        used,
-        Severity.ERROR if wanted else Severity.WARNING,
-        f"{asked} was requested, but NCCL uses {use.tuner or 'no tuner'}",
-        wrong,
-        said=(use.no_tuner,),
-        hint="read NCCL's reason with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING",
-    )
+    severity = Severity.ERROR if wanted else Severity.WARNING
+    claim = f"{asked} was requested, but NCCL uses {use.tuner or 'no tuner'}"
+    hint = "read NCCL's reason with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,TUNING"
+    yield _about(used, severity, claim, wrong, said=(use.no_tuner,), hint=hint)
 
 
 def _is_other_tuner(used: Used, wanted: str, rank: int, use: NcclUse) -> bool:
@@ -425,17 +358,12 @@ def _asked_tuner(used: Used, rank: int) -> str:
 def unheard(used: Used) -> Iterator[Finding]:
     """NCCL's log was read on all ranks."""
     deaf = [at for at, use in enumerate(used.uses) if not use.heard]
+    claim = "what NCCL uses was not observed: it wrote no log that could be read, or none with INIT's lines,"
     if deaf:
-        yield _about(
-            used,
-            Severity.INFO,
-            "what NCCL uses was not observed: it wrote no log that could be read, or none with INIT's lines,",
-            deaf,
-            hint="unset NCCL_DEBUG, NCCL_DEBUG_FILE and NCCL_DEBUG_SUBSYS, or log INIT,ENV,NET",
-        )
+        yield _about(used, Severity.INFO, claim, deaf, hint=f"{_UNSET}, or log INIT,ENV,NET")
 
 
-_HEARD_HINT: Final = "unset NCCL_DEBUG, NCCL_DEBUG_FILE and NCCL_DEBUG_SUBSYS, or do not expect it"
+_UNSET: Final = "unset NCCL_DEBUG, NCCL_DEBUG_FILE and NCCL_DEBUG_SUBSYS"
 
 
 def expected(used: Used) -> Iterator[Finding]:
@@ -449,30 +377,24 @@ def expected(used: Used) -> Iterator[Finding]:
     for ranks, names in words.items():
         verb = "is" if len(names) == 1 else "are"
         claim = f"{', '.join(names)} {verb} expected, but NCCL's log does not show it"
-        yield _about(used, Severity.WARNING, claim, ranks, hint=_HEARD_HINT)
+        yield _about(used, Severity.WARNING, claim, ranks, hint=f"{_UNSET}, or do not expect it")
 
 
 def _tells_feature(feature: Feature, used: Used, use: NcclUse) -> bool:
     if feature.beyond_host and used.is_one_host:
         return True
-    is_known = feature.used(use) is not None or (feature.word == "gdr" and _needs_no_network(used, use))
-    return use.heard and is_known
-
-
-def _needs_no_network(used: Used, use: NcclUse) -> bool:
-    """A rank whose connections stay inside its host, beside others that leave it, or that go over NVLink."""
-    leaves = any(other.between for other in used.uses)
-    return bool(use.between) or (bool(use.inside) and leaves)
-
-
-def _tells_tuner(used: Used, use: NcclUse) -> bool:
-    return use.heard and bool(use.tuner or use.no_tuner or used.gathered.wants("tuner") == "0")
+    # A rank whose connections stay inside its host, beside others that leave it, or that go over NVLink.
+    stays = bool(use.inside) and any(other.between for other in used.uses)
+    needs_no_network = feature.word == "gdr" and (bool(use.between) or stays)
+    return use.heard and (feature.used(use) is not None or needs_no_network)
 
 
 _TOLD: Final[Mapping[str, Callable[[Used, NcclUse], bool]]] = {
     "net": lambda used, use: bool(use.network),
     "provider": lambda used, use: bool(use.provider or _is_without_libfabric(use)),
-    "tuner": _tells_tuner,
+    "tuner": lambda used, use: (
+        use.heard and bool(use.tuner or use.no_tuner or used.gathered.wants("tuner") == "0")
+    ),
     **{feature.word: partial(_tells_feature, feature) for feature in FEATURES},
 }
 
@@ -500,6 +422,4 @@ CHECKS: Final[Mapping[str, Callable[[Used], Iterator[Finding]]]] = {
 
 def judge_use(used: Used) -> tuple[Finding, ...]:
     """All findings, the worst first."""
-    used = replace(used, uses=_with_heads(used.uses))
-    found = [replace(each, check=name) for name, find in CHECKS.items() for each in find(used)]
-    return worst_first(strictly(found) if used.gathered.asked.strict else found)
+    return judged(CHECKS, replace(used, uses=_with_heads(used.uses)), strict=used.gathered.asked.strict)

@@ -8,13 +8,12 @@ from __future__ import annotations
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from typing import Final
 
 from busbw.machine.preflight import network, software
 from busbw.machine.preflight.facts import Gathered, GpuFacts
-from busbw.machine.preflight.outlier_ranks import few, odd_ranks
-from busbw.model.finding import Finding, Severity, strictly, worst_first
+from busbw.machine.preflight.outlier_ranks import few, judged, odd_ranks
+from busbw.model.finding import Finding, Severity
 from busbw.units import format_approximate_size
 
 # Docker's default for /dev/shm, in which NCCL's connections of one host do not fit.
@@ -32,13 +31,10 @@ def memory(gathered: Gathered) -> Iterator[Finding]:
     usual = int(statistics.median(sizes.values())) if sizes else 0
     for host, size in sizes.items():
         if size < _LEAST_MEMORY * usual:
-            yield Finding(
-                Severity.WARNING,
-                f"{host} has {format_approximate_size(size)} of memory, but most hosts have"
-                f" {format_approximate_size(usual)}",
-                hint="check for a lost memory module or a different kind of host",
-                host=host,
-            )
+            own, others = format_approximate_size(size), format_approximate_size(usual)
+            claim = f"{host} has {own} of memory, but most hosts have {others}"
+            hint = "check for a lost memory module or a different kind of host"
+            yield Finding(Severity.WARNING, claim, hint=hint, host=host)
 
 
 def shared_memory(gathered: Gathered) -> Iterator[Finding]:
@@ -47,13 +43,9 @@ def shared_memory(gathered: Gathered) -> Iterator[Finding]:
         size = rank.node.shm_bytes if rank.node is not None else None
         crowded = gathered.hosts.count(rank.host) > 1
         if gathered.backend == "nccl" and crowded and size is not None and size <= _DOCKER_SHM_BYTES:
-            yield Finding(
-                Severity.WARNING,
-                f"/dev/shm on {rank.host} has {format_approximate_size(size)}, little for NCCL",
-                "64 MiB is Docker's default",
-                "start the container with --shm-size=1g or more, or --ipc=host",
-                host=rank.host,
-            )
+            claim = f"/dev/shm on {rank.host} has {format_approximate_size(size)}, little for NCCL"
+            hint = "start the container with --shm-size=1g or more, or --ipc=host"
+            yield Finding(Severity.WARNING, claim, "64 MiB is Docker's default", hint, host=rank.host)
 
 
 def ulimits(gathered: Gathered) -> Iterator[Finding]:
@@ -62,22 +54,16 @@ def ulimits(gathered: Gathered) -> Iterator[Finding]:
     for rank in gathered.nodes:
         files, locked = rank.limits.get("nofile", -1), rank.limits.get("memlock", -1)
         if -1 < files < needed:
-            yield Finding(
-                Severity.WARNING,
-                f"{rank.host} allows {files} open files, but {len(gathered.ranks)} ranks may need {needed}",
-                "ulimit -n",
-                "raise nofile in limits.conf, the service or the container",
-                host=rank.host,
+            claim = (
+                f"{rank.host} allows {files} open files, but {len(gathered.ranks)} ranks may need {needed}"
             )
+            hint = "raise nofile in limits.conf, the service or the container"
+            yield Finding(Severity.WARNING, claim, "ulimit -n", hint, host=rank.host)
         if locked > -1 and rank.node is not None and network.fabric(rank.node.nics):
-            yield Finding(
-                Severity.WARNING,
-                f"{rank.host} limits locked memory to {format_approximate_size(locked)}, and RDMA locks"
-                " its buffers",
-                "ulimit -l",
-                "set memlock to unlimited in limits.conf, the service or the container",
-                host=rank.host,
-            )
+            most = format_approximate_size(locked)
+            claim = f"{rank.host} limits locked memory to {most}, and RDMA locks its buffers"
+            hint = "set memlock to unlimited in limits.conf, the service or the container"
+            yield Finding(Severity.WARNING, claim, "ulimit -l", hint, host=rank.host)
 
 
 # NVML's reasons that a fault or heat causes; idle clocks and limits that somebody set are not among them.
@@ -129,17 +115,13 @@ def one_for_each_rank(gathered: Gathered) -> Iterator[Finding]:
     for uuid, sharing in users.items():
         if len(sharing) > 1:
             hosts = list(dict.fromkeys(gathered.ranks[rank].host for rank in sharing))
+            claim = f"ranks {few([str(rank) for rank in sharing])} share one GPU ({uuid} on {few(hosts)})"
             hint = "start one rank per GPU, each with its own GPU visible (CUDA_VISIBLE_DEVICES)"
-            apart = (
-                "give each host or pod a GPU of its own; with --no-preflight the rows are marked shared-gpu"
-            )
-            yield Finding(
-                Severity.ERROR,
-                f"ranks {few([str(rank) for rank in sharing])} share one GPU ({uuid} on {few(hosts)})",
-                hint=hint if len(hosts) < len(sharing) else apart,
-                rank=sharing[1],
-                host=gathered.ranks[sharing[1]].host,
-            )
+            if len(hosts) == len(sharing):
+                hint = "give each host or pod a GPU of its own"
+                hint += "; with --no-preflight the rows are marked shared-gpu"
+            second = gathered.ranks[sharing[1]]
+            yield Finding(Severity.ERROR, claim, hint=hint, rank=sharing[1], host=second.host)
 
 
 def alike(gathered: Gathered) -> Iterator[Finding]:
@@ -152,31 +134,21 @@ def alike(gathered: Gathered) -> Iterator[Finding]:
 def clocks(gathered: Gathered) -> Iterator[Finding]:
     """No GPU is slowed down by heat, power, a fault or a clock that was set before the work has begun."""
     for at, rank in enumerate(gathered.ranks):
-        reasons = sorted(_SLOWED.intersection(rank.gpu.limits)) if rank.gpu is not None else []
-        if rank.gpu is not None and reasons:
-            yield Finding(
-                Severity.WARNING,
-                f"the GPU of rank {at} ({rank.host}) is throttled before the run: {', '.join(reasons)}",
-                f"{rank.gpu.name} {rank.gpu.uuid}",
-                "check `nvidia-smi -q -d PERFORMANCE,TEMPERATURE` there",
-                rank=at,
-                host=rank.host,
-            )
-        if rank.gpu is not None:
-            yield from _lowered(at, rank.host, rank.gpu)
+        if (gpu := rank.gpu) is not None:
+            for claim, hint in _slowed(at, rank.host, gpu):
+                which = f"{gpu.name} {gpu.uuid}"
+                yield Finding(Severity.WARNING, claim, which, hint, rank=at, host=rank.host)
 
 
-def _lowered(rank: int, host: str, gpu: GpuFacts) -> Iterator[Finding]:
+def _slowed(rank: int, host: str, gpu: GpuFacts) -> Iterator[tuple[str, str]]:
+    """Claim and hint."""
+    if reasons := sorted(_SLOWED.intersection(gpu.limits)):
+        claim = f"the GPU of rank {rank} ({host}) is throttled before the run: {', '.join(reasons)}"
+        yield claim, "check `nvidia-smi -q -d PERFORMANCE,TEMPERATURE` there"
     if gpu.sm_set_mhz and gpu.sm_default_mhz and gpu.sm_set_mhz < gpu.sm_default_mhz:
-        yield Finding(
-            Severity.WARNING,
-            f"the SM clock of the GPU of rank {rank} ({host}) is set to {gpu.sm_set_mhz} MHz; its default is"
-            f" {gpu.sm_default_mhz} MHz",
-            f"{gpu.name} {gpu.uuid}",
-            "set it back there (`nvidia-smi -rac`)",
-            rank=rank,
-            host=host,
-        )
+        clock = f"is set to {gpu.sm_set_mhz} MHz; its default is {gpu.sm_default_mhz} MHz"
+        claim = f"the SM clock of the GPU of rank {rank} ({host}) {clock}"
+        yield claim, "set it back there (`nvidia-smi -rac`)"
 
 
 def devices(gathered: Gathered) -> Iterator[Finding]:
@@ -187,12 +159,9 @@ def devices(gathered: Gathered) -> Iterator[Finding]:
             asked = f"{variable}=1" if rank.environ.get(variable) == "1" else ""
             if rank.node is None or device in rank.node.devices or not (asked or expected):
                 continue
-            yield Finding(
-                Severity.ERROR if gathered.uses_nccl else Severity.INFO,
-                f"{asked or f'{feature}=1'} was requested, but {rank.host} has no {name}",
-                hint=hint,
-                host=rank.host,
-            )
+            severity = Severity.ERROR if gathered.uses_nccl else Severity.INFO
+            claim = f"{asked or f'{feature}=1'} was requested, but {rank.host} has no {name}"
+            yield Finding(severity, claim, hint=hint, host=rank.host)
 
 
 # Name -> a pure function; its docstring says what holds where it finds nothing.
@@ -219,5 +188,4 @@ CHECKS: Final[Mapping[str, Callable[[Gathered], Iterator[Finding]]]] = {
 
 def judge(gathered: Gathered) -> tuple[Finding, ...]:
     """All findings, the worst first."""
-    found = [replace(each, check=name) for name, find in CHECKS.items() for each in find(gathered)]
-    return worst_first(strictly(found) if gathered.asked.strict else found)
+    return judged(CHECKS, gathered, strict=gathered.asked.strict)

@@ -9,7 +9,7 @@ from zlib import crc32
 
 from busbw.machine.preflight.environment import weight
 from busbw.machine.preflight.facts import IMAGE, NET_PLUGIN, Gathered
-from busbw.machine.preflight.outlier_ranks import few, odd_ranks, where
+from busbw.machine.preflight.outlier_ranks import few, odd_ranks, only, where
 from busbw.model.finding import Finding, Severity
 
 # A difference changes numbers, not whether ranks understand each other.
@@ -44,13 +44,9 @@ def versions(gathered: Gathered) -> Iterator[Finding]:
         what, values = (name, versions) if is_other_version else (f"build of {name}", builds)
         # A plugin has no version to go by, and its two ends speak a protocol of its own.
         severe = name not in _SURVIVABLE if is_other_version else name == NET_PLUGIN
-        yield from odd_ranks(
-            Severity.ERROR if severe else Severity.WARNING,
-            what,
-            values,
-            gathered.hosts,
-            hint=f"install the same {name} on all hosts, or leave the different ones out",
-        )
+        severity = Severity.ERROR if severe else Severity.WARNING
+        hint = f"install the same {name} on all hosts, or leave the different ones out"
+        yield from odd_ranks(severity, what, values, gathered.hosts, hint=hint)
 
 
 def environment(gathered: Gathered) -> Iterator[Finding]:
@@ -79,13 +75,14 @@ def files(gathered: Gathered) -> Iterator[Finding]:
             lacking.setdefault((each.variable, each.path, each.kind), []).append(at)
     for (variable, path, kind), places in lacking.items():
         there, first, host = where(places, gathered.hosts, "any rank")
-        yield Finding(
-            _weight_of_file(variable, kind, gathered, on_all=first is None),
-            f"{variable}={path} names a {_FILE_WORDS[kind]} {there}",
-            hint=_FILE_HINTS.get(kind, f"correct {variable}, or unset it"),
-            rank=first,
-            host=host,
-        )
+        severity = Severity.ERROR
+        if kind == "folder":  # module systems leave old ones behind
+            severity = Severity.INFO if first is None else Severity.WARNING
+        elif variable.startswith("NCCL_") and not gathered.uses_nccl:
+            severity = Severity.INFO
+        claim = f"{variable}={path} names a {_FILE_WORDS[kind]} {there}"
+        hint = _FILE_HINTS.get(kind, f"correct {variable}, or unset it")
+        yield Finding(severity, claim, hint=hint, rank=first, host=host)
 
 
 _FILE_WORDS: Final[Mapping[str, str]] = {
@@ -99,51 +96,36 @@ _FILE_HINTS: Final[Mapping[str, str]] = {
 }
 
 
-def _weight_of_file(variable: str, kind: str, gathered: Gathered, *, on_all: bool) -> Severity:
-    if kind == "folder":  # module systems leave old ones behind
-        return Severity.INFO if on_all else Severity.WARNING
-    if variable.startswith("NCCL_") and not gathered.uses_nccl:
-        return Severity.INFO
-    return Severity.ERROR
-
-
 def backend(gathered: Gathered) -> Iterator[Finding]:
     """Where GPUs or something of NCCL are expected, they are measured, not CPU memory in their place."""
     of_nccl = [word for word in gathered.asked.expects if word.partition("=")[0] not in _OF_NODES]
     if not gathered.uses_nccl and (of_nccl or gathered.wants("gpus") == "1"):
         expected = f"{few(of_nccl)} is expected of NCCL" if of_nccl else "GPUs are expected (gpus=1)"
-        yield Finding(
-            Severity.ERROR,
-            f"{expected}, but this run would measure CPU memory over MPI",
-            hint="see `busbw devices` for why NCCL cannot be used; --backend mpi measures CPU memory",
-        )
+        hint = "see `busbw devices` for why NCCL cannot be used; --backend mpi measures CPU memory"
+        claim = f"{expected}, but this run would measure CPU memory over MPI"
+        yield Finding(Severity.ERROR, claim, hint=hint)
 
 
 def net_plugin(gathered: Gathered) -> Iterator[Finding]:
     """Where a network is asked for that only a plugin has, the plugin is found."""
-    lacking = [at for at, rank in enumerate(gathered.ranks) if _needs_plugin(gathered, rank.environ)]
-    lacking = [at for at in lacking if not gathered.ranks[at].net_plugin]
+    lacking = []
+    for at, rank in enumerate(gathered.ranks):
+        net = rank.environ.get("NCCL_NET", "").lower()
+        needs = net not in ("ib", "socket") if net else gathered.wants("net") == "ofi"
+        # One that NCCL_NET_PLUGIN names is a file of its own, which ``files`` looks for.
+        if needs and not rank.net_plugin and not rank.environ.get("NCCL_NET_PLUGIN"):
+            lacking.append(at)
     if not lacking:
         return
     first = gathered.ranks[lacking[0]]
     asks = f"NCCL_NET={first.environ['NCCL_NET']}" if "NCCL_NET" in first.environ else "net=ofi"
     gone = [each.path for each in first.missing if each.variable == "LD_LIBRARY_PATH"]
-    there, rank, host = where(lacking, gathered.hosts, "any rank")
-    yield Finding(
-        Severity.ERROR if gathered.uses_nccl else Severity.INFO,
-        f"{asks} needs a network plugin, but the loader finds none on {there}",
-        f"folders of LD_LIBRARY_PATH that do not exist there: {few(gone)}" if gone else "",
-        "put the plugin's folder on LD_LIBRARY_PATH, or name it by NCCL_NET_PLUGIN",
-        rank=rank,
-        host=host,
-    )
-
-
-def _needs_plugin(gathered: Gathered, environ: Mapping[str, str]) -> bool:
-    if environ.get("NCCL_NET_PLUGIN"):
-        return False  # a file of its own, which ``files`` looks for
-    net = environ.get("NCCL_NET", "").lower()
-    return net not in ("ib", "socket") if net else gathered.wants("net") == "ofi"
+    there, which, host = where(lacking, gathered.hosts, "any rank")
+    severity = Severity.ERROR if gathered.uses_nccl else Severity.INFO
+    claim = f"{asks} needs a network plugin, but the loader finds none on {there}"
+    evidence = f"folders of LD_LIBRARY_PATH that do not exist there: {few(gone)}" if gone else ""
+    hint = "put the plugin's folder on LD_LIBRARY_PATH, or name it by NCCL_NET_PLUGIN"
+    yield Finding(severity, claim, evidence, hint, rank=which, host=host)
 
 
 def shared_folder(gathered: Gathered) -> Iterator[Finding]:
@@ -154,11 +136,9 @@ def shared_folder(gathered: Gathered) -> Iterator[Finding]:
     some_see = len(blind) < len(gathered.nodes)
     who = few(blind) if some_see else "no node"
     verb = "sees" if not some_see else "does not see" if len(blind) == 1 else "do not see"
-    yield Finding(
-        # A record comes home without it, so only who asks has to know.
-        Severity.WARNING if gathered.asked.stops or some_see else Severity.INFO,
-        f"{who} {verb} the run folder {gathered.asked.folder}",
-        "the launcher's channel brings the record home, without samples beyond a few MB",
-        "set BUSBW_HOME to a folder that the nodes share",
-        host=blind[0] if len(blind) == 1 else "",
-    )
+    # A record comes home without it, so only who asks has to know.
+    severity = Severity.WARNING if gathered.asked.stops or some_see else Severity.INFO
+    claim = f"{who} {verb} the run folder {gathered.asked.folder}"
+    evidence = "the launcher's channel brings the record home, without samples beyond a few MB"
+    hint = "set BUSBW_HOME to a folder that the nodes share"
+    yield Finding(severity, claim, evidence, hint, host=only(blind))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,6 @@ from busbw.model.choice import Choice
 from busbw.model.layout import Placement
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from busbw.machine.native.core import Rounds
     from busbw.rank.world.base import World
 

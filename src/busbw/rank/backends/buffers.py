@@ -128,7 +128,8 @@ class CaseBuffers:
     nccl-tests (startColl in common.cu), where each call works on the next slot to defeat caches.
 
     ``send`` and ``recv`` are the addresses of the two arguments at slot 0: in place, both lie in what is
-    otherwise the receive buffer. ``parts`` are those of a call in parts, which may lie farther apart.
+    otherwise the receive buffer. ``own_parts`` are those of a call in parts (--coalesce), which may lie
+    farther apart, each behind ``first_element`` of the whole.
     """
 
     pair: BufferPair
@@ -140,7 +141,13 @@ class CaseBuffers:
     stride_bytes: int
     slots: int
     data: str = values.EXACT
-    parts: tuple[CaseBuffers, ...] = ()
+    own_parts: tuple[CaseBuffers, ...] = ()
+    first_element: int = 0
+
+    @property
+    def parts(self) -> tuple[CaseBuffers, ...]:
+        """Those of a call in parts, or the whole."""
+        return self.own_parts or (self,)
 
     @classmethod
     def of(
@@ -169,7 +176,14 @@ class CaseBuffers:
             send += own_block
         elif overlap is InPlace.RECV_WITHIN_SEND:
             recv += own_block
-        return cls(pair, case, shape, role, send, recv, stride if slots > 1 else 0, slots, data)
+        whole = cls(pair, case, shape, role, send, recv, stride if slots > 1 else 0, slots, data)
+        parts, first = [], 0
+        for part in case.parts if case.coalesce else ():
+            own, skipped = cls.of(pair, part, role, overlap, rotate=False, data=data), first * type_bytes
+            own = replace(own, send=own.send + skipped, recv=own.recv + skipped, first_element=first)
+            parts.append(replace(own, stride_bytes=whole.stride_bytes, slots=slots))
+            first += part.requested_bytes // type_bytes
+        return replace(whole, own_parts=tuple(parts))
 
     def load(self, seed: int, slot: int) -> None:
         """Make everything that the call must write wrong in every bit, then write this rank's own data."""
@@ -255,7 +269,7 @@ class CaseBuffers:
         in place, one for both. A buffer of which nothing is used has none.
         """
         type_bytes = self.case.data_type.size_bytes
-        parts = self.parts or (self,)
+        parts = self.parts
         received = [each for part in parts for each in _spans(part.recv, part._receives, type_bytes)]
         sent = [each for part in parts for each in _spans(part.send, part._sends, type_bytes)]
         if self.is_in_place:
@@ -268,17 +282,12 @@ class CaseBuffers:
 
     def _in_bands(self, bands: list[Band]) -> tuple[int, core.Pattern, *tuple[core.Region, ...]]:
         """The arguments of Memory.fill: sums of one rank, which are numbers that timed calls can reduce."""
-        dtype = self.case.data_type
-        base = min(band.address for band in bands)
+        dtype, base = self.case.data_type, min(band.address for band in bands)
+        count = BAND_BYTES // dtype.size_bytes
+        offsets = [(band.address - base) // dtype.size_bytes for band in bands]
         regions = [
-            core.Region(
-                (band.address - base) // dtype.size_bytes,
-                BAND_BYTES // dtype.size_bytes,
-                band.first_index,
-                Holds.CONTRIBUTION,
-                0,
-            )
-            for band in bands
+            core.Region(offset, count, band.first_index, Holds.CONTRIBUTION, 0)
+            for offset, band in zip(offsets, bands, strict=True)
         ]
         return base, core.pattern(_BAND_SEED, 1, dtype.number, 0), *regions
 
@@ -361,12 +370,9 @@ def pieces(regions: Iterable[Region]) -> Iterable[Region]:
     """Regions cut so that their values on all ranks fit into memory."""
     for region in regions:
         for start in range(0, region.count, _PIECE_ELEMENTS):
-            yield replace(
-                region,
-                offset=region.offset + start,
-                count=min(_PIECE_ELEMENTS, region.count - start),
-                first_index=region.first_index + start,
-            )
+            offset, first_index = region.offset + start, region.first_index + start
+            count = min(_PIECE_ELEMENTS, region.count - start)
+            yield replace(region, offset=offset, count=count, first_index=first_index)
 
 
 def checkable(case: Case, ranks: int, data: str = values.EXACT) -> bool:

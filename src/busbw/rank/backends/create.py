@@ -8,14 +8,13 @@ from busbw.errors import SiteError
 from busbw.machine.native import core, nvtx
 from busbw.rank import progress
 from busbw.rank.backends.base import Backend
-from busbw.rank.world.base import members_here
+from busbw.rank.world.base import World, members_here
 
 if TYPE_CHECKING:
     from busbw.model.neighbour import Neighbour
     from busbw.model.plan import Plan
     from busbw.rank.backends.load import Load
     from busbw.rank.backends.operation import OperationBeside
-    from busbw.rank.world.base import World
 
 
 def preflight(plan: Plan, world: World) -> None:

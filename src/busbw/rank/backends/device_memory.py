@@ -51,8 +51,7 @@ def choose_allocator(options: CallOptions, driver: CudaDriver, device: int, nccl
         return Allocator("cuMemAllocManaged", driver.mem_alloc_managed, driver.mem_free)
     if options.memory == "host":
         _require_attribute(driver, device, ATTRIBUTE_CAN_MAP_HOST_MEMORY, "mapped host memory")
-        pinned = _PinnedHost(driver)
-        return Allocator("cuMemHostAlloc", pinned.allocate, pinned.release)
+        return _pinned_host(driver)
     wanted = options.memory == "nccl" or options.register or options.graph
     if wanted and nccl.version_code >= REGISTER_VERSION:
         return Allocator("ncclMemAlloc", nccl.mem_alloc, nccl.mem_free)
@@ -64,21 +63,17 @@ def _require_attribute(driver: CudaDriver, device: int, attribute: int, what: st
         raise SiteError(f"{driver.device_name(device)} has no {what}", hint="leave out --buffers")
 
 
-class _PinnedHost:
+def _pinned_host(driver: CudaDriver) -> Allocator:
     """Page-locked host memory by the addresses at which the GPU sees it."""
+    host_of: dict[int, int] = {}
 
-    def __init__(self, driver: CudaDriver) -> None:
-        self._driver = driver
-        self._host_of: dict[int, int] = {}
-
-    def allocate(self, size_bytes: int) -> int:
-        host = self._driver.host_alloc(size_bytes)
-        address = self._driver.host_device_address(host)
-        self._host_of[address] = host
+    def allocate(size_bytes: int) -> int:
+        host = driver.host_alloc(size_bytes)
+        address = driver.host_device_address(host)
+        host_of[address] = host
         return address
 
-    def release(self, address: int) -> None:
-        self._driver.host_free(self._host_of.pop(address))
+    return Allocator("cuMemHostAlloc", allocate, lambda address: driver.host_free(host_of.pop(address)))
 
 
 class DeviceMemory:

@@ -17,49 +17,38 @@ if TYPE_CHECKING:
     from busbw.machine.native.nvml import Nvml
 
 
-class _Ahead:
-    """What the thread leaves. ``nvml`` stays open: to open it again then costs nothing."""
-
-    def __init__(self, local_rank: int) -> None:
-        self.module = 0
-        self.nvml: Nvml | None = None
-        self._local_rank = local_rank
-        self._thread = threading.Thread(target=self._prepare, name="busbw-gpu", daemon=True)
-        self._thread.start()
-
-    def wait(self) -> None:
-        self._thread.join()
-
-    def _prepare(self) -> None:
-        # What fails here fails again where it is needed, and is reported there.
-        with contextlib.suppress(SiteError):
-            from busbw.machine.native.cuda import CudaDriver
-
-            driver = CudaDriver()
-            driver.init()
-            ordinal = driver.own_ordinal(self._local_rank)
-            driver.set_current_context(driver.primary_context_retain(driver.device(ordinal)))
-            self.module = load_kernels(driver)
-        from busbw.machine.native.nvml import open_nvml
-
-        self.nvml = open_nvml()
-
-
-_begun: list[_Ahead] = []
+_threads: list[threading.Thread] = []
+_modules: list[int] = []
+_opened: list[Nvml | None] = []  # stays open: to open it again then costs nothing
 
 
 def begin(local_rank: int) -> None:
     """Begin with the GPU that rank ``local_rank`` of this host takes."""
-    _begun.append(_Ahead(local_rank))
+    thread = threading.Thread(target=_prepare, args=(local_rank,), name="busbw-gpu", daemon=True)
+    _threads.append(thread)
+    thread.start()
+
+
+def _prepare(local_rank: int) -> None:
+    # What fails here fails again where it is needed, and is reported there.
+    with contextlib.suppress(SiteError):
+        from busbw.machine.native.cuda import CudaDriver
+
+        driver = CudaDriver()
+        driver.init()
+        ordinal = driver.own_ordinal(local_rank)
+        driver.set_current_context(driver.primary_context_retain(driver.device(ordinal)))
+        _modules.append(load_kernels(driver))
+    from busbw.machine.native.nvml import open_nvml
+
+    _opened.append(open_nvml())
 
 
 def kernels(driver: CudaDriver) -> int:
     """The module of the fill and check kernels, in the current context: that of this rank's GPU."""
-    if _begun:
-        _begun[0].wait()
-        if _begun[0].module:
-            return _begun[0].module
-    return load_kernels(driver)
+    for thread in _threads:
+        thread.join()
+    return _modules[0] if _modules else load_kernels(driver)
 
 
 def load_kernels(driver: CudaDriver) -> int:

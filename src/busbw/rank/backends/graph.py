@@ -19,7 +19,11 @@ class Graph:
         self, driver: CudaDriver, cuda: core.CudaTable, stream: int, enqueue: Callable[[], None]
     ) -> None:
         self._driver = driver
-        self._executable = _instantiated(driver, _captured(driver, stream, enqueue))
+        graph = _captured(driver, stream, enqueue)
+        try:
+            self._executable = driver.graph_instantiate(graph)
+        finally:
+            driver.graph_destroy(graph)
         self.call = core.Call.graph(cuda, self._executable, stream)
 
     def close(self) -> None:
@@ -40,10 +44,3 @@ def _captured(driver: CudaDriver, stream: int, enqueue: Callable[[], None]) -> i
             driver.stream_end_capture(stream)
         raise
     return driver.stream_end_capture(stream)
-
-
-def _instantiated(driver: CudaDriver, graph: int) -> int:
-    try:
-        return driver.graph_instantiate(graph)
-    finally:
-        driver.graph_destroy(graph)

@@ -71,9 +71,7 @@ class HostMemory:
 
 
 def largest_buffer_bytes(available_bytes: int, local_ranks: int, buffers: int = REDUCING_BUFFERS) -> int:
-    """The largest of so many buffers that every rank of a host can have, its own process and the host's
-    reserve besides.
-    """
+    """The largest of so many buffers that each rank of a host can have beside its process and the reserve."""
     reserve_bytes = int(available_bytes * RESERVED_SHARE)
     return max(0, ((available_bytes - reserve_bytes) // local_ranks - RANK_OVERHEAD_BYTES) // buffers)
 

@@ -21,11 +21,7 @@ import numpy as np
 from busbw.errors import SiteError
 from busbw.machine.native.core import CudaTable, Stream
 from busbw.machine.native.cublas import WORKSPACE_BYTES, Cublas
-from busbw.machine.native.cuda import (
-    ATTRIBUTE_MOST_SHARED_MEMORY,
-    ATTRIBUTE_MULTIPROCESSOR_COUNT,
-    CudaDriver,
-)
+from busbw.machine.native.cuda import ATTRIBUTE_MOST_SHARED_MEMORY, ATTRIBUTE_MULTIPROCESSOR_COUNT, CudaDriver
 from busbw.machine.native.load import DeviceLoad, HostLoad, Worker
 from busbw.model.neighbour import COMPUTE, GEMM, MEMORY, Neighbour
 from busbw.rank.backends.base import PreparedCase

@@ -44,7 +44,7 @@ from busbw.rank.backends.mpi_handles import (
     started,
     symbol,
 )
-from busbw.rank.backends.parts import CheckedParts, PartedBuffers, gathered_offset, native_segments, ranged
+from busbw.rank.backends.parts import CheckedParts, gathered_offset, native_segments, ranged
 from busbw.rank.backends.values import EXACT
 from busbw.rank.world.base import World
 from busbw.rank.world.mpi import MpiWorld
@@ -80,23 +80,21 @@ class MpiCase(CheckedParts):
 
     def __init__(
         self,
-        parts: PartedBuffers,
+        whole: CaseBuffers,
         specs: Sequence[core.MpiSpec],
         barrier: core.Call,
         wait: int = 0,
         sleep: tuple[int, int] = (0, 0),
     ) -> None:
-        self.buffers, self.spec = parts.parts[0], specs[0]
+        self.whole, self.buffers, self.spec = whole, whole.parts[0], specs[0]
         self.slots = self.buffers.slots
-        self._parts = parts
-        self._sum = _sum_of_mean(parts, specs)
-        self._sums = CheckOutcome(0, -1, 0)  # of the last mean, before it was divided
+        self._sum = _sum_of_mean(self.buffers, specs)
         calls = [core.Call.mpi(spec) for spec in specs]
         self._call = calls[0] if len(calls) == 1 else core.Call.mpi_parts(calls, wait)
         test, pause_ns = sleep
         if pause_ns:
             self._call = core.Call.mpi_sleeping(self._call, test, pause_ns)
-        self._call = ranged(self._call, parts.case)
+        self._call = ranged(self._call, whole.case)
         self._barrier = barrier
 
     def run(self, slot: int, calls: int = 1) -> None:
@@ -108,17 +106,21 @@ class MpiCase(CheckedParts):
         """See PreparedCase. A mean is taken in its two steps: MPI's sum is looked at before it is divided."""
         if self._sum is None:
             return super().run_checked(seed, slot, issue)
-        found = super().run_checked(seed, slot, lambda slot: self._sum_and_divide(seed, slot))
-        # A wrong mean has a wrong sum, or all means are wrong: the larger number counts both.
-        firsts = [place for place in (self._sums.first_offset, found.first_offset) if place >= 0]
-        return replace(found, wrong=max(self._sums.wrong, found.wrong), first_offset=min(firsts, default=-1))
+        of_sums: list[CheckOutcome] = []
+        summed = self._sum
 
-    def _sum_and_divide(self, seed: int, slot: int) -> None:
-        assert self._sum is not None, "asked for where there is one"
-        with _translated():
-            self._sum.issue(slot)
-        self._sums = self.buffers.check_sums(seed, slot)
-        divide(self.buffers, slot)
+        def sum_and_divide(slot: int) -> None:
+            with _translated():
+                summed.issue(slot)
+            of_sums.append(self.buffers.check_sums(seed, slot))
+            divide(self.buffers, slot)
+
+        found = super().run_checked(seed, slot, sum_and_divide)
+        # A wrong mean has a wrong sum, or all means are wrong: the larger number counts both.
+        both = (*of_sums, found)
+        firsts = [each.first_offset for each in both if each.first_offset >= 0]
+        wrong = max(each.wrong for each in both)
+        return replace(found, wrong=wrong, first_offset=min(firsts, default=-1))
 
     def time(self, lead: int, samples: int, k: int) -> Look:
         with _translated():
@@ -217,25 +219,24 @@ class MpiBackend(Backend):
             return IdleCase()
         role = self._plan.role(case, self._group)
         overlap = case.row.in_place["mpi"] if case.in_place else None
-        parts = PartedBuffers.of(
-            self._pair, case, role, overlap, rotate=self._plan.rotate, data=self._plan.data
-        )
+        plan = self._plan
+        whole = CaseBuffers.of(self._pair, case, role, overlap, rotate=plan.rotate, data=plan.data)
         kind = (case.collective, case.dtype, case.op)
         if self._warm_for != kind:
             self._pair.warm(case, role)
             self._warm_for = kind
         assert self._barrier is not None, "prepare comes after connect"
-        specs = [self._spec(part.case, part) for part in parts.parts]
+        specs = [self._spec(part.case, part) for part in whole.parts]
         pause_ns = self._pause_ns
         if pause_ns and not address(self._mpi, started(FUNCTIONS[case.collective])):
             pause_ns = 0
         if not (case.coalesce or self._plan.runs_at_once or pause_ns):
-            return MpiCase(parts, specs, self._barrier)
+            return MpiCase(whole, specs, self._barrier)
         for spec in specs:
             name = symbol(started(FUNCTIONS[case.collective]), large=bool(spec.large_count))
             spec.start_function = required_address(self._mpi, name)
         wait, test = (required_address(self._mpi, name) for name in ("MPI_Wait", "MPI_Test"))
-        return MpiCase(parts, specs, self._barrier, wait, (test, pause_ns))
+        return MpiCase(whole, specs, self._barrier, wait, (test, pause_ns))
 
     def together(
         self, prepared: Sequence[MpiCase], calls: Sequence[int], slot: int, lead: int, rounds: int
@@ -318,7 +319,7 @@ class MpiBackend(Backend):
             ranks=self._comm.size,
             scale_op=_NO_SCALE,
             function=required_address(mpi, symbol(FUNCTIONS[name], large=large)),
-            in_place=_pointer(int(mpi.IN_PLACE)),
+            in_place=int(mpi.IN_PLACE) % 2**64,  # a pointer's bits: it is -1 in MPICH
             comm=mpi._handleof(self._comm),
             rotation=core.Rotation(0, 0, 1),
             no_peer=mpi.PROC_NULL,
@@ -331,11 +332,11 @@ class MpiBackend(Backend):
         self._pair.release()
 
 
-def _sum_of_mean(parts: PartedBuffers, specs: Sequence[core.MpiSpec]) -> core.Call | None:
+def _sum_of_mean(buffers: CaseBuffers, specs: Sequence[core.MpiSpec]) -> core.Call | None:
     """The call of a mean without its division; None where nothing is divided, or nothing is known of the
     sums. A call with a mean has no parts.
     """
-    if parts.case.op != "avg" or parts.parts[0].data != EXACT or len(specs) > 1:
+    if buffers.case.op != "avg" or buffers.data != EXACT or len(specs) > 1:
         return None
     spec = core.MpiSpec.from_buffer_copy(specs[0])
     spec.scale_op = _NO_SCALE
@@ -364,11 +365,6 @@ def clock_cost_ns() -> float:
         return float(np.median(call.time_host(0, _CLOCK_PROBES, 1)))
     finally:
         call.close()
-
-
-def _pointer(value: int) -> int:
-    """A C pointer's bits: MPI_IN_PLACE is -1 in MPICH."""
-    return value % 2**64
 
 
 class _translated:  # noqa: N801 (used like a function: with _translated())

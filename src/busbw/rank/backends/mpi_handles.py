@@ -1,6 +1,4 @@
-"""An MPI library's functions, datatypes and operations: its own, ours where it lacks them, and what cannot be
-done without.
-"""
+"""An MPI library's functions, datatypes and operations, ours where it lacks them, and what it cannot do."""
 
 from __future__ import annotations
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ctypes
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from busbw.model.case import Case
 from busbw.model.choice import Choice
 from busbw.model.collective import Role
 from busbw.model.neighbour import Neighbour
+from busbw.model.plan import Plan
 from busbw.rank.backends import nccl_tuner
 from busbw.rank.backends.base import (
     Backend,
@@ -41,12 +42,8 @@ from busbw.rank.backends.nccl_algorithm import joined, logged, offered, profiled
 from busbw.rank.backends.nccl_case import CallErrors, Channel, NcclCase, barrier_spec, case_spec, nccl_call
 from busbw.rank.backends.nccl_registration import Registration, require_registrable
 from busbw.rank.backends.nccl_support import LATE_FUNCTIONS, support_of
-from busbw.rank.backends.parts import PartedBuffers
+from busbw.rank.world.base import World
 from busbw.units import format_size
-
-if TYPE_CHECKING:
-    from busbw.model.plan import Plan
-    from busbw.rank.world.base import World
 
 MAX_SAMPLES_PER_LOOK: Final = 1024
 # An allowance for what the driver, the check kernels, the bands around our buffers and NCCL's own buffers
@@ -97,9 +94,9 @@ class NcclBackend(Backend):
         memory = DeviceMemory(driver, self._device, self._stream, allocator)
         self._barrier_word = driver.mem_alloc(_BARRIER_BYTES)
         driver.memset(self._barrier_word, 0, _BARRIER_BYTES, self._stream)
-        self._free = _FreeMemory(driver)
+        self._free_bytes, self._taken = driver.memory_info()[0], dict[str, int]()
         self.pair = BufferPair.allocate(memory, plan.buffer_bytes, options.unalign)
-        self._free.note("buffers")
+        self._note_memory("buffers")
         self._events = (ctypes.c_void_p * (MAX_SAMPLES_PER_LOOK + 1))(
             *(driver.event_create() for _ in range(MAX_SAMPLES_PER_LOOK + 1))
         )
@@ -109,14 +106,10 @@ class NcclBackend(Backend):
         self._plan = plan
         self._world_comm = 0  # which the groups' stand on; 0 until ``connect``
         self._role: Role | None = Role(0, 1)
-        self._nvml = open_nvml()
-        self._nvml_device = (
-            self._nvml.device(
-                uuid=driver.device_uuid(self._device), pci_bus_id=driver.device_pci_bus_id(self._device)
-            )
-            if self._nvml is not None
-            else None
-        )
+        self._nvml, self._nvml_device = open_nvml(), None
+        if self._nvml is not None:
+            uuid, pci = driver.device_uuid(self._device), driver.device_pci_bus_id(self._device)
+            self._nvml_device = self._nvml.device(uuid=uuid, pci_bus_id=pci)
         self._warm_for: tuple[str, str, str] | None = None
         self._possible = nccl_tuner.Possible()
         self.timing_cost_ns = 0.0
@@ -124,9 +117,7 @@ class NcclBackend(Backend):
         self.identity = self._identify()
 
     def connect(self, world: World) -> None:
-        """Make the communicator over the world, register the buffers with it and learn what an event costs on
-        its stream.
-        """
+        """Make the communicator, register the buffers with it and learn what an event costs on its stream."""
         self._role = self._plan.group_of(world.rank, world.size)
         unique_id = world.broadcast(self._nccl.unique_id() if world.rank == 0 else None)
         world.barrier()
@@ -137,9 +128,9 @@ class NcclBackend(Backend):
         ):
             comm = self._communicator(world, unique_id)
         self._facts["communicator_ns"] = time.monotonic_ns() - start
-        self._free.note("communicator")
+        self._note_memory("communicator")
         self._join(comm)
-        self._free.note("registration")
+        self._note_memory("registration")
         self.timing_cost_ns = self._facts["event_cost_ns"] = self._event_cost_ns(world)
         self.identity = self._identify()
 
@@ -210,7 +201,12 @@ class NcclBackend(Backend):
         ``registration``, and ``calls``, what NCCL took for all calls so far. Buffers of managed and host
         memory may not show. Another process on the GPU spoils it.
         """
-        return self._free.report()
+        return {**self._taken, "calls": self._free_bytes - self._driver.memory_info()[0]}
+
+    def _note_memory(self, step: str) -> None:
+        """What the step has taken of the GPU's free memory."""
+        free_bytes = self._driver.memory_info()[0]
+        self._taken[step], self._free_bytes = self._free_bytes - free_bytes, free_bytes
 
     def load(self, neighbour: Neighbour) -> Load:
         """What runs on this rank's GPU beside its collectives."""
@@ -292,37 +288,24 @@ class NcclBackend(Backend):
             self._registration.before(case.collective)
         channel, role = self._connected(), self._plan.role(case, self._own_role())
         overlap = case.row.in_place[self.name] if case.in_place else None
-        parts = PartedBuffers.of(self.pair, case, role, overlap, rotate=self._rotate, data=self._plan.data)
+        whole = CaseBuffers.of(self.pair, case, role, overlap, rotate=self._rotate, data=self._plan.data)
         kind = (case.collective, case.dtype, case.op)
         if self._warm_for != kind:
             self.pair.warm(case, role)
             self._warm_for = kind
-        premultiplied = self._premultiplied_sum(case)
-        op = case.reduce_op.number if case.reduce_op is not None else 0
+        op, element = case.reduce_op.number if case.reduce_op is not None else 0, self._support.element(case)
+        at_close: Callable[[], None] | None = None
+        if case.op == "mulsum":  # made for the case: NCCL has none until each rank names its scalar
+            scalar = core.premul_scalar(case.data_type.number, self._own_role().rank)
+            op = self._nccl.premul_sum_create(channel.comm, scalar, element.datatype)
+            at_close = partial(self._nccl.reduction_destroy, channel.comm, op)
+        if case.collective == "barrier":
+            specs = [barrier_spec(channel, role, self._barrier_word)]
+        else:
+            specs = [case_spec(channel, part, element, op) for part in whole.parts]
         return NcclCase(
-            channel,
-            parts,
-            [self._spec(part, op if premultiplied is None else premultiplied) for part in parts.parts],
-            aggregate=aggregate,
-            graph=graph,
-            barrier=self._barrier,
-            at_close=(lambda: None)
-            if premultiplied is None
-            else partial(self._nccl.reduction_destroy, channel.comm, premultiplied),
+            channel, whole, specs, aggregate=aggregate, graph=graph, barrier=self._barrier, at_close=at_close
         )
-
-    def _spec(self, buffers: CaseBuffers, op: int) -> core.NcclSpec:
-        if buffers.case.collective == "barrier":
-            return barrier_spec(self._connected(), buffers.role, self._barrier_word)
-        return case_spec(self._connected(), buffers, self._support.element(buffers.case), op)
-
-    def _premultiplied_sum(self, case: Case) -> int | None:
-        """The reduction of mulsum, made for the case: NCCL has none until each rank names its scalar."""
-        if case.op != "mulsum":
-            return None
-        scalar = core.premul_scalar(case.data_type.number, self._own_role().rank)
-        datatype = self._support.element(case).datatype
-        return self._nccl.premul_sum_create(self._connected().comm, scalar, datatype)
 
     def _open_channel(self, comm: int) -> Channel:
         nccl_table = core.NcclTable.of(self._nccl.address, LATE_FUNCTIONS.keys() - self._support.functions)
@@ -373,25 +356,6 @@ class NcclBackend(Backend):
                 **self._facts,
             },
         )
-
-
-class _FreeMemory:
-    """What each step took of the GPU's free memory, in the order of the steps."""
-
-    def __init__(self, driver: CudaDriver) -> None:
-        self._driver = driver
-        self._taken: dict[str, int] = {}
-        self._free = driver.memory_info()[0]
-
-    def note(self, step: str) -> None:
-        """The step is done."""
-        free = self._driver.memory_info()[0]
-        self._taken[step] = self._free - free
-        self._free = free
-
-    def report(self) -> dict[str, int]:
-        """Bytes of every step, and of the calls since."""
-        return {**self._taken, "calls": self._free - self._driver.memory_info()[0]}
 
 
 def _rounds_of(probe: PreparedCase, world: World) -> int:

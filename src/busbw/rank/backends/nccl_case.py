@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from busbw.errors import UsageError
 from busbw.machine.native import core
@@ -20,7 +20,7 @@ from busbw.rank.backends.base import CallFailed, Int64Array, Look
 from busbw.rank.backends.buffers import CaseBuffers
 from busbw.rank.backends.graph import Graph
 from busbw.rank.backends.nccl_support import Element
-from busbw.rank.backends.parts import CheckedParts, PartedBuffers, gathered_offset, native_segments, ranged
+from busbw.rank.backends.parts import CheckedParts, gathered_offset, native_segments, ranged
 
 # A bound on what a mistaken -n makes the driver and NCCL hold, as both keep every captured call until the
 # graph is destroyed. Samples that pick their own k have a few hundred calls.
@@ -50,31 +50,24 @@ def case_spec(channel: Channel, buffers: CaseBuffers, element: Element, op: int)
     """One call of a case, on its buffers."""
     shape, row = buffers.shape, buffers.case.row
     segments = native_segments(shape, buffers.role, element.per_element)
-    spec = _spec(
-        channel,
-        buffers.role,
-        element,
-        collective=row.number,
-        op=op,
-        send=buffers.send + gathered_offset(row, shape) * buffers.case.data_type.size_bytes,
-        recv=buffers.recv,
-        count=shape.call_count * element.per_element,
-        rotation=core.Rotation(buffers.stride_bytes, buffers.stride_bytes, buffers.slots),
-        segments=segments,
-    )
+    spec = _spec(channel, buffers.role, element, collective=row.number, op=op)
+    spec.send = buffers.send + gathered_offset(row, shape) * buffers.case.data_type.size_bytes
+    spec.recv, spec.count = buffers.recv, shape.call_count * element.per_element
+    spec.rotation = core.Rotation(buffers.stride_bytes, buffers.stride_bytes, buffers.slots)
+    spec.segments = segments
     spec.arrays = segments.arrays  # of the value itself: a structure gives out copies of its fields
     return spec
 
 
 def barrier_spec(channel: Channel, role: Role, address: int) -> core.NcclSpec:
     """An all_reduce of one float in place. Of zeros, it stays zero however often it is called."""
-    barrier, once = collective("barrier").number, core.Rotation(0, 0, 1)
-    return _spec(
-        channel, role, _FLOAT, collective=barrier, op=_SUM, send=address, recv=address, count=1, rotation=once
-    )
+    spec = _spec(channel, role, _FLOAT, collective=collective("barrier").number, op=_SUM)
+    spec.send, spec.recv, spec.count, spec.rotation = address, address, 1, core.Rotation(0, 0, 1)
+    return spec
 
 
-def _spec(channel: Channel, role: Role, element: Element, **own: Any) -> core.NcclSpec:  # noqa: ANN401
+def _spec(channel: Channel, role: Role, element: Element, **own: int) -> core.NcclSpec:
+    """What no buffer decides."""
     return core.NcclSpec(
         datatype=element.datatype,
         type_bytes=element.type_bytes,
@@ -103,16 +96,15 @@ class NcclCase(CheckedParts):
     def __init__(
         self,
         channel: Channel,
-        parts: PartedBuffers,
+        whole: CaseBuffers,
         specs: Sequence[core.NcclSpec],
         *,
         aggregate: int = 1,
         graph: bool = False,
         barrier: core.Call | None = None,
-        at_close: Callable[[], None] = lambda: None,
+        at_close: Callable[[], None] | None = None,
     ) -> None:
-        self._parts, self._buffers = parts, parts.parts[0]
-        self.slots = self._buffers.slots
+        self.whole, self.slots = whole, whole.slots
         self.calls_per_issue = aggregate
         self.max_calls = MAX_CALLS_PER_GRAPH // aggregate * aggregate if graph else sys.maxsize
         self._channel = channel
@@ -120,24 +112,27 @@ class NcclCase(CheckedParts):
         self._at_close = at_close
         calls = [nccl_call(channel, spec) for spec in specs]
         single = calls[0] if len(calls) == 1 else core.Call.nccl_parts(calls, channel.nccl_table)
-        self._single = ranged(single, parts.case)
+        self._single = ranged(single, whole.case)
         # Parts are a group already: the plan has no aggregate of them.
         self._timed = self._single
         if aggregate > 1:
             group = core.NcclSpec.from_buffer_copy(specs[0])
             group.aggregate = aggregate
-            self._timed = ranged(nccl_call(channel, group), parts.case, aggregate)
-        self._graphs: GraphCache | None = None
-        if graph:
-            self._run_before_capture()
-            self._graphs = GraphCache(self._capture)
+            self._timed = ranged(nccl_call(channel, group), whole.case, aggregate)
+        self._is_graph = graph
+        self._graphs: dict[int, Graph] = {}  # the last ones by their numbers of calls
+        if graph:  # the first calls make connections and load kernels, neither of which belongs into a graph
+            with channel.errors:
+                self._single.issue()
+                self._timed.issue()
+                core.stream_wait(channel.timed_stream)
 
     def run(self, slot: int, calls: int = 1) -> None:
         """See PreparedCase. Through a graph of its own where graphs are timed: NCCL may do captured calls in
         another way, and what is checked should be what is timed.
         """
         with self._channel.errors:
-            if self._graphs is None:
+            if not self._is_graph:
                 self._issue(self._single, slot, calls)
                 core.stream_wait(self._channel.timed_stream)
                 return
@@ -183,9 +178,11 @@ class NcclCase(CheckedParts):
         would hide the failure, and the run ends.
         """
         if not self._channel.errors.failed:
-            if self._graphs is not None:
-                self._graphs.close()
-            self._at_close()
+            for graph in self._graphs.values():
+                graph.close()
+            if self._at_close is not None:
+                self._at_close()
+        self._graphs.clear()
         self._single.close()
         self._timed.close()
 
@@ -194,30 +191,36 @@ class NcclCase(CheckedParts):
         group = self.calls_per_issue
         if lead % group or k % group:
             raise ValueError(f"a lead of {lead} and samples of {k} calls are no multiples of {group}")
-        if self._graphs is None:
+        if not self._is_graph:
             return self._timed, lead // group, k // group
         with self._channel.errors:
-            return self._graphs.get(k), min(lead, 1), 1
+            return self._captured(k), min(lead, 1), 1
 
-    def _run_before_capture(self) -> None:
-        """The case's first calls make connections and load kernels, neither of which belongs into a graph."""
-        with self._channel.errors:
-            self._single.issue()
-            self._timed.issue()
-            core.stream_wait(self._channel.timed_stream)
+    def _captured(self, calls: int) -> core.Call:
+        """The launch of a graph of so many calls. Raises UsageError for more than MAX_CALLS_PER_GRAPH."""
+        if calls > MAX_CALLS_PER_GRAPH:
+            raise UsageError(
+                f"a CUDA graph of {calls} calls is too large: {MAX_CALLS_PER_GRAPH} fit",
+                hint=f"give -n {MAX_CALLS_PER_GRAPH} or less with -G, or leave -G out",
+            )
 
-    def _capture(self, calls: int) -> Graph:
         def enqueue() -> None:
             for i in range(calls // self.calls_per_issue):
                 self._timed.issue(i % self.slots)  # as the native loop walks
 
-        return self._graph(enqueue)
+        graph = self._graphs.pop(calls, None)
+        if graph is None:
+            while len(self._graphs) >= _KEPT_GRAPHS:
+                self._graphs.pop(next(iter(self._graphs))).close()
+            graph = self._graph(enqueue)
+        self._graphs[calls] = graph  # the last of the dict is the one used last
+        return graph.call
 
     def _graph(self, enqueue: Callable[[], None]) -> Graph:
         channel = self._channel
         graph = Graph(channel.driver, channel.cuda_table, channel.stream, enqueue)
         # A launch holds many calls: kernels in it are told apart by nothing but the case.
-        graph.call = ranged(graph.call, self._parts.case, graph=True)
+        graph.call = ranged(graph.call, self.whole.case, graph=True)
         return graph
 
     @staticmethod
@@ -254,31 +257,3 @@ class CallErrors:
                 hint="raise -T if calls may take so long, else look for the rank that does not take part"
                 " (NCCL_DEBUG=INFO)",
             ) from error
-
-
-class GraphCache:
-    """The last graphs of a case by their numbers of calls; ``make(calls)`` captures a missing one."""
-
-    def __init__(self, make: Callable[[int], Graph]) -> None:
-        self._make = make
-        self._graphs: dict[int, Graph] = {}
-
-    def get(self, calls: int) -> core.Call:
-        """The launch of a graph of so many calls. Raises UsageError for more than MAX_CALLS_PER_GRAPH."""
-        if calls > MAX_CALLS_PER_GRAPH:
-            raise UsageError(
-                f"a CUDA graph of {calls} calls is too large: {MAX_CALLS_PER_GRAPH} fit",
-                hint=f"give -n {MAX_CALLS_PER_GRAPH} or less with -G, or leave -G out",
-            )
-        graph = self._graphs.pop(calls, None)
-        if graph is None:
-            while len(self._graphs) >= _KEPT_GRAPHS:
-                self._graphs.pop(next(iter(self._graphs))).close()
-            graph = self._make(calls)
-        self._graphs[calls] = graph  # the last of the dict is the one used last
-        return graph.call
-
-    def close(self) -> None:
-        for graph in self._graphs.values():
-            graph.close()
-        self._graphs.clear()

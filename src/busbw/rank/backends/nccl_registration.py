@@ -55,7 +55,15 @@ class Registration:
         self._kind = kind
         self._sent = False
         self._handles = self._register() if kind else []
-        self.how = self._outcome()
+        self.how = ("none", "ncclCommRegister", "ncclCommWindowRegister, symmetric")[kind]
+        if kind == SYMMETRIC and not all(self._handles):
+            raise SiteError(
+                "this communicator has no symmetric windows: ncclCommWindowRegister gave none",
+                hint="leave out -R 2; windows need cuMem memory (NCCL_CUMEM_ENABLE) and GPUs that reach each"
+                " other, and NCCL_WIN_ENABLE or NCCL_LOCAL_REGISTER may turn them off",
+            )
+        if not all(self._handles):
+            self.how += ", skipped by NCCL"
 
     def _register(self) -> list[int]:
         register = self._nccl.window_register if self._kind == SYMMETRIC else self._nccl.comm_register
@@ -69,25 +77,12 @@ class Registration:
         return self._sent and collective not in _BY_SENDS and self._nccl.version_code in _FORGETS_PEERS
 
     def before(self, collective: str) -> None:
-        """Register anew before a collective that would hang. Collective over the communicator; nothing is
-        under way.
-        """
+        """Register anew before a collective that would hang. Collective; nothing is under way."""
         if self._handles and self.hangs(collective):
             self.close()
             self._handles = self._register()
             self._sent = False
         self._sent = self._sent or collective in _BY_SENDS
-
-    def _outcome(self) -> str:
-        if self._kind == SYMMETRIC and not all(self._handles):
-            raise SiteError(
-                "this communicator has no symmetric windows: ncclCommWindowRegister gave none",
-                hint="leave out -R 2; windows need cuMem memory (NCCL_CUMEM_ENABLE) and GPUs that reach each"
-                " other, and NCCL_WIN_ENABLE or NCCL_LOCAL_REGISTER may turn them off",
-            )
-        if self._kind == LOCAL and not all(self._handles):
-            return "ncclCommRegister, skipped by NCCL"
-        return ("none", "ncclCommRegister", "ncclCommWindowRegister, symmetric")[self._kind]
 
     def close(self) -> None:
         """Deregister, before the communicator goes."""

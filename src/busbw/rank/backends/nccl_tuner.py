@@ -53,11 +53,11 @@ def offered(plan: Plan, environ: MutableMapping[str, str]) -> Iterator[None]:
 
 def steer(arm: str) -> None:
     """The calls from now on are done by this arm; by the site's own choice where it is empty."""
-    if not arm:
-        tuner.leave_to_site()
-        return
-    chosen = Arm.of(arm)
-    tuner.choose(*chosen.numbers, chosen.channels, chosen.chunk_bytes)
+    if arm:
+        chosen = Arm.of(arm)
+        tuner.choose(*chosen.numbers, chosen.channels, chosen.chunk_bytes)
+    else:
+        tuner.choose(*tuner.SITES_OWN)
 
 
 class Possible:

@@ -7,13 +7,10 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from busbw.machine.environment import read_nccl_config
-from busbw.rank.world.base import of_rank_0
-
-if TYPE_CHECKING:
-    from busbw.rank.world.base import World
+from busbw.rank.world.base import World, of_rank_0
 
 _RAS: Final = "NCCL_RAS_ADDR"
 

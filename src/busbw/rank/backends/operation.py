@@ -9,22 +9,19 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from busbw.rank.backends.base import IdleCase, Look, WithoutData
+from busbw.model.case import Case
+from busbw.rank.backends.base import Backend, IdleCase, Int64Array, Look, PreparedCase, WithoutData
 from busbw.rank.backends.streams import overlaps
 from busbw.units import first_of, format_size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from busbw.model.case import Case
     from busbw.model.neighbour import Neighbour
-    from busbw.rank.backends.base import Backend, Int64Array, PreparedCase
     from busbw.rank.world.base import World
 
 # The neighbour's calls take so much longer than the case's: no sample ends without company.

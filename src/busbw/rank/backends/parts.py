@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -14,11 +14,11 @@ import numpy as np
 from busbw.machine.native import core, nvtx
 from busbw.machine.native.core import Call
 from busbw.model.case import Case
-from busbw.model.collective import Collective, InPlace, Region, Role, Shape
+from busbw.model.collective import Collective, Region, Role, Shape
 from busbw.model.ranges import CallRange
 from busbw.rank.backends import values
 from busbw.rank.backends.base import CheckOutcome, PreparedCase, Strays
-from busbw.rank.backends.buffers import BufferPair, CaseBuffers, Uint8Array, native_region, pattern_of
+from busbw.rank.backends.buffers import CaseBuffers, Uint8Array, native_region, pattern_of
 
 # Parts have data of their own, so that one in another's place is found; above the groups' share of a seed.
 _PART_SHIFT = 57
@@ -27,84 +27,44 @@ NO_PEER = -1
 KEPT_ELEMENTS: Final = 65_536
 
 
-@dataclass(frozen=True)
-class PartedBuffers:
-    """The buffers of the parts of a ``case``; of a whole call, one part. ``first_elements`` are where parts
-    begin, ``whole`` is where all of them lie.
-    """
-
-    case: Case
-    whole: CaseBuffers
-    parts: tuple[CaseBuffers, ...]
-    first_elements: tuple[int, ...]
-
-    @classmethod
-    def of(
-        cls, pair: BufferPair, case: Case, role: Role, overlap: InPlace | None, *, rotate: bool, data: str
-    ) -> PartedBuffers:
-        """Lay the case out in the pair; see CaseBuffers.of."""
-        whole = CaseBuffers.of(pair, case, role, overlap, rotate=rotate, data=data)
-        if not case.coalesce:
-            return cls(case, whole, (whole,), (0,))
-        parts, firsts, first = [], [], 0
-        type_bytes = case.data_type.size_bytes
-        for part in case.parts:
-            laid_out = CaseBuffers.of(pair, part, role, overlap, rotate=False, data=data)
-            skipped = first * type_bytes
-            parts.append(
-                replace(
-                    laid_out,
-                    send=laid_out.send + skipped,
-                    recv=laid_out.recv + skipped,
-                    stride_bytes=whole.stride_bytes,
-                    slots=whole.slots,
-                )
-            )
-            firsts.append(first)
-            first += part.requested_bytes // type_bytes
-        return cls(case, replace(whole, parts=tuple(parts)), tuple(parts), tuple(firsts))
-
-
 class CheckedParts(PreparedCase):
-    """What a prepared case leaves to its buffers."""
+    """What a prepared case leaves to its buffers, or to those of its parts."""
 
-    _parts: PartedBuffers
+    whole: CaseBuffers
 
     def load(self, seed: int, slot: int) -> None:
-        for number, part in enumerate(self._parts.parts):
+        for number, part in enumerate(self.whole.parts):
             part.load(_seed(seed, number), slot)
 
     def check(self, seed: int, slot: int) -> CheckOutcome:
         """See PreparedCase; offsets are those of the whole buffer."""
-        parts = self._parts
-        found = [part.check(_seed(seed, number), slot) for number, part in enumerate(parts.parts)]
+        parts = self.whole.parts
+        found = [part.check(_seed(seed, number), slot) for number, part in enumerate(parts)]
         wrong = [
-            first + outcome.first_offset
-            for first, outcome in zip(parts.first_elements, found, strict=True)
+            part.first_element + outcome.first_offset
+            for part, outcome in zip(parts, found, strict=True)
             if outcome.wrong
         ]
         digest = sum(outcome.digest for outcome in found) % 2**64
         return CheckOutcome(sum(outcome.wrong for outcome in found), min(wrong, default=-1), digest)
 
     def guard(self) -> None:
-        self._parts.whole.guard(0, self._parts.whole.slots - 1)
+        self.whole.guard(0, self.whole.slots - 1)
 
     def strays(self) -> Strays:
-        return self._parts.whole.strays(0, self._parts.whole.slots - 1)
+        return self.whole.strays(0, self.whole.slots - 1)
 
     def run_checked(self, seed: int, slot: int, issue: Callable[[int], object] | None = None) -> CheckOutcome:
-        whole = self._parts.whole
-        whole.guard(slot, slot)
+        self.whole.guard(slot, slot)
         (issue or self.run)(slot)
-        sent = (part.sent_changed(_seed(seed, at), slot) for at, part in enumerate(self._parts.parts))
-        return replace(self.check(seed, slot), sent_changed=sum(sent), strays=whole.strays(slot, slot))
+        sent = (part.sent_changed(_seed(seed, at), slot) for at, part in enumerate(self.whole.parts))
+        return replace(self.check(seed, slot), sent_changed=sum(sent), strays=self.whole.strays(slot, slot))
 
     def tensors(self, seed: int, slot: int, first_wrong: int) -> bytes:
         """See PreparedCase; of the part in which the first wrong element lies."""
-        firsts = self._parts.first_elements
-        number = max(at for at, first in enumerate(firsts) if first <= first_wrong)
-        part = self._parts.parts[number]
-        return saved_tensors(part, _seed(seed, number), slot, first_wrong - firsts[number])
+        number = max(at for at, part in enumerate(self.whole.parts) if part.first_element <= first_wrong)
+        part = self.whole.parts[number]
+        return saved_tensors(part, _seed(seed, number), slot, first_wrong - part.first_element)
 
 
 def _seed(seed: int, part: int) -> int:
@@ -118,24 +78,14 @@ def native_segments(shape: Shape, role: Role, per_element: int = 1) -> core.Segm
     """The segments of a call of variable sizes and the peers of a permute. ``per_element`` is how many of the
     library's elements carry one of ours. The arrays live as long as what is returned.
     """
-    exchange = shape.exchange
-    segments = core.Segments(target=_peer(role.target), source=_peer(role.source))
-    if exchange is None:
-        return segments
-    rows = {
-        "send_counts": exchange.send_counts,
-        "send_offsets": exchange.send_offsets,
-        "recv_counts": exchange.recv_counts,
-        "recv_offsets": exchange.recv_offsets,
-    }
-    arrays = []
-    for name, counts in rows.items():
-        if len(counts) != role.ranks:
-            continue  # what an all_gatherv sends is one segment, an argument of its own
-        array = np.array(counts, np.int64) * per_element
-        setattr(segments, name, array.ctypes.data)
-        arrays.append(array)
-    segments.arrays = tuple(arrays)
+    target, source = (NO_PEER if rank is None else rank for rank in (role.target, role.source))
+    segments = core.Segments(target=target, source=source)
+    for name in ("send_counts", "send_offsets", "recv_counts", "recv_offsets") if shape.exchange else ():
+        counts = getattr(shape.exchange, name)
+        if len(counts) == role.ranks:  # what an all_gatherv sends is one segment, an argument of its own
+            array = np.array(counts, np.int64) * per_element
+            setattr(segments, name, array.ctypes.data)
+            segments.arrays = (*segments.arrays, array)
     return segments
 
 
@@ -144,10 +94,6 @@ def gathered_offset(row: Collective, shape: Shape) -> int:
     if shape.exchange is None or row.variable is None or not row.variable.gathered:
         return 0
     return shape.exchange.send_offsets[0]
-
-
-def _peer(rank: int | None) -> int:
-    return NO_PEER if rank is None else rank
 
 
 def ranged(call: Call, case: Case, calls: int = 1, *, graph: bool = False) -> Call:

@@ -5,36 +5,19 @@ CUDA stream of its own. What is joined is the timing alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from busbw.model.case import Case
 from busbw.model.choice import Choice
-from busbw.rank.backends.base import (
-    Backend,
-    DeviceState,
-    Identity,
-    IdleCase,
-    Look,
-    PreparedCase,
-)
+from busbw.rank.backends.base import Backend, DeviceState, Identity, IdleCase, Look, PreparedCase
+from busbw.stats.interval import Float64Array
 
 if TYPE_CHECKING:
     from busbw.machine.native.core import Rounds
     from busbw.rank.world.base import World
-
-Float64Array = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class StreamsLook:
-    """Samples of one look on one rank, of every stream. ``overlap`` is [stream, sample], see ``overlaps``."""
-
-    looks: tuple[Look, ...]
-    overlap: Float64Array
 
 
 class PreparedStep:
@@ -49,10 +32,10 @@ class PreparedStep:
         """One call of every stream, untimed."""
         self._rounds([1] * len(self.parts), slot, 0, 1)
 
-    def time(self, calls: Sequence[int], lead: int, samples: int) -> StreamsLook:
-        """Time rounds of so many calls of each stream, behind ``lead`` untimed rounds. All streams of a round
-        begin together; the next one begins when all have ended. A stream without calls takes no part, and
-        the others have no time with it.
+    def time(self, calls: Sequence[int], lead: int, samples: int) -> tuple[list[Look], Float64Array]:
+        """Time rounds of so many calls of each stream, behind ``lead`` untimed rounds; the samples of each,
+        and their ``overlaps`` [stream, sample]. All streams of a round begin together; the next one begins
+        when all have ended. A stream without calls takes no part, and the others have no time with it.
         """
         idle = IdleCase().time(0, samples, 1)
         looks = [idle] * len(self.parts)
@@ -64,7 +47,7 @@ class PreparedStep:
                 looks[number] = Look(elapsed[lane], rounds.issue_ns[lane])
             if len(self._present) > 1:
                 overlap[active] = overlaps(rounds) if len(active) == len(self._present) else 0.0
-        return StreamsLook(tuple(looks), overlap)
+        return looks, overlap
 
     def close(self) -> None:
         """Give back what prepare took."""

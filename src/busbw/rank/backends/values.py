@@ -56,6 +56,7 @@ _UNSIGNED: Final[dict[int, type[np.unsignedinteger[Any]]]] = {
     4: np.uint32,
     8: np.uint64,
 }
+_OF_NUMPY: Final = {"float": np.float32, "double": np.float64, "half": np.float16}
 _GOLDEN: Final = 0x9E3779B97F4A7C15
 _RANK_STEP: Final = 0xD1342543DE82EF95
 
@@ -123,9 +124,8 @@ def digest(index: npt.NDArray[np.uint64], bits: Bits) -> int:
 
 def decode(dtype: DataType, bits: Bits) -> Values:
     """Values of a float type's bits, exactly."""
-    if dtype.name in ("float", "double", "half"):
-        name = {"float": np.float32, "double": np.float64, "half": np.float16}[dtype.name]
-        return np.asarray(bits.view(name).astype(np.float64))
+    if dtype.name in _OF_NUMPY:
+        return np.asarray(bits.view(_OF_NUMPY[dtype.name]).astype(np.float64))
     if dtype.name == "bfloat16":
         return np.asarray((bits.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64))
     return np.asarray(_small_float_table(dtype.name)[bits])
@@ -136,10 +136,9 @@ def encode(source: Source, values: npt.NDArray[np.generic]) -> Bits:
     form = FLOATS.get(source.dtype.name)
     if form is None:
         return values.astype(np.uint64).astype(source.unsigned)
-    if source.dtype.name in ("float", "double", "half"):
-        name = {"float": np.float32, "double": np.float64, "half": np.float16}[source.dtype.name]
+    if source.dtype.name in _OF_NUMPY:
         with np.errstate(over="ignore"):
-            return np.asarray(values.astype(name).view(source.unsigned))
+            return np.asarray(values.astype(_OF_NUMPY[source.dtype.name]).view(source.unsigned))
     if source.dtype.name == "bfloat16":
         wide = values.astype(np.float32).view(np.uint32)
         return ((wide + np.uint32(0x8000)) >> np.uint32(16)).astype(np.uint16)
@@ -159,23 +158,17 @@ def _of_rank(source: Source, rank: int, index: npt.NDArray[np.uint64]) -> Bits:
     key = _mix(np.array([(source.seed + _GOLDEN + (rank + 1) * _RANK_STEP) % 2**64], np.uint64))[0]
     random = _mix(key + index * np.uint64(_GOLDEN))
     form = FLOATS.get(source.dtype.name)
-    if not source.op:
+    if form is None and source.op in ("avg", "mulsum"):
+        most = 2 ** (8 * source.dtype.size_bytes - source.signed) - 1
+        random = random % np.uint64(most // (2 * source.ranks) + 1)
+    if form is None or not source.op:
         return random.astype(source.unsigned)
-    if form is None:
-        return _random_integers(source, random)
     # Magnitudes from 1/2 to 2 with either sign, so that sums cancel and nothing over- or underflows.
     mantissa = random & np.uint64(2**form.mantissa_bits - 1)
     exponent = np.uint64(form.exponent_bias - 1) + ((random >> np.uint64(60)) & np.uint64(1))
     sign = (random >> np.uint64(63)) << np.uint64(8 * source.dtype.size_bytes - 1)
     bits = sign | (exponent << np.uint64(form.mantissa_bits)) | mantissa
     return np.asarray(bits.astype(source.unsigned))
-
-
-def _random_integers(source: Source, random: npt.NDArray[np.uint64]) -> Bits:
-    if source.op not in ("avg", "mulsum"):
-        return random.astype(source.unsigned)
-    most = 2 ** (8 * source.dtype.size_bytes - source.signed) - 1
-    return (random % np.uint64(most // (2 * source.ranks) + 1)).astype(source.unsigned)
 
 
 def _reduced(source: Source, index: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.generic], Values]:

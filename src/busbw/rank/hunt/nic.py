@@ -1,30 +1,24 @@
-"""A hunt by one NIC: whether this host has it, and whether what was sent went by it: counters of all NICs,
-before and after.
-"""
+"""A hunt by one NIC: whether this host has it, and by all NICs' counters, whether the traffic went by it."""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from busbw.errors import SiteError
 from busbw.machine.counters import read_counters, sent_received
-from busbw.machine.nics import is_rdma_name, read_nics
+from busbw.machine.nics import Nics, is_rdma_name, read_nics
 from busbw.machine.sysfs import read_text
 from busbw.model.finding import Finding, Severity
-from busbw.rank.world.base import gathered
+from busbw.rank.world.base import World, gathered
 from busbw.units import first_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from busbw.machine.nics import Nics
     from busbw.model.hunt import Hunt
-    from busbw.rank.world.base import World
 
 CHECK: Final = "by-nic"
 _HINT: Final = (
@@ -54,23 +48,16 @@ def check_nic(
     states += [interfaces[name]] if name in interfaces and not port else []
     if not states:
         there = ", ".join((*interfaces, *ports)) or "none"
-        raise SiteError(
-            f"{host} has no NIC {nic} (it has {there})",
-            hint=f"leave {nic} out of --each-nic, or {host} out of the hosts",
-            host=host,
-        )
+        hint = f"leave {nic} out of --each-nic, or {host} out of the hosts"
+        raise SiteError(f"{host} has no NIC {nic} (it has {there})", hint=hint, host=host)
     if name not in interfaces and not is_rdma_name(nic):
         # Its variables are those of an Ethernet interface.
         ports_of = sorted(other for other in ports if other.partition(":")[0] == name)
-        raise SiteError(
-            f"{nic} is an RDMA device on {host}, not an interface",
-            hint=f"name it with its port: --each-nic {ports_of[0]}",
-            host=host,
-        )
+        hint = f"name it with its port: --each-nic {ports_of[0]}"
+        raise SiteError(f"{nic} is an RDMA device on {host}, not an interface", hint=hint, host=host)
     if not any(state.lower() in _UP for state in states):
-        raise SiteError(
-            f"{nic} is down on {host} ({', '.join(states)})", hint=f"bring {nic} up there", host=host
-        )
+        text = f"{nic} is down on {host} ({', '.join(states)})"
+        raise SiteError(text, hint=f"bring {nic} up there", host=host)
     if name in interfaces and not port and not (addresses or has_address)(name):
         raise SiteError(f"{nic} has no address on {host}", hint=f"look at `ip address show {nic}`", host=host)
 
@@ -118,9 +105,8 @@ def judge(hunt: Hunt, rounds: int, moved: Mapping[str, Mapping[str, int]]) -> tu
         claim = f"could not decide: the traffic of {first_of(wrong, 3)} did not go through {hunt.nic}"
         return Finding(Severity.WARNING, claim, f"{host}: {amounts}", _HINT, check=CHECK), False
     if unseen:
-        claim = (
-            f"not covered: {hunt.nic} has no counters on {first_of(unseen, 3)}, so its traffic was not seen"
-        )
+        who = first_of(unseen, 3)
+        claim = f"not covered: {hunt.nic} has no counters on {who}, so its traffic was not seen"
         return Finding(Severity.INFO, claim, check=CHECK), True
     low, high = (f(_of(hunt.nic, own) or 0 for own in moved.values()) / 1e6 for f in (min, max))
     claim = f"{hunt.nic} carried what was sent, by its counters: {low:.0f} to {high:.0f} MB a host"

@@ -11,15 +11,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from busbw.errors import ExitCode
+from busbw.model.case import Case
 from busbw.model.hunt import BANDWIDTH, BOTH_WAYS, Hunt
+from busbw.rank.backends.base import Backend, Pairs, PreparedCase
 from busbw.rank.measure import agreed_call_ns
-from busbw.rank.world.base import RefusedTogether
+from busbw.rank.world.base import RefusedTogether, World
+from busbw.rank.world.mpi import MpiWorld
 from busbw.units import format_duration, format_size
 
 if TYPE_CHECKING:
-    from busbw.model.case import Case
-    from busbw.rank.backends.base import Backend, Pairs, PreparedCase
-    from busbw.rank.world.base import World
+    from busbw.rank.process import Deadline
 
 LOOKS: Final = 2  # messages by which the pace is found
 _WAYS: Final = {BANDWIDTH: 2, BOTH_WAYS: 1}  # how often a round sends what is sampled
@@ -70,9 +71,7 @@ def refuse_long(hunt: Hunt, calls: int, call_ns: float, slowest: str = "pair") -
 
 
 def least_round_s(hunt: Hunt, calls: int, call_ns: float) -> float:
-    """Seconds that the large messages of the first round take: to find the pace, to warm up, in samples of
-    so many ``calls``.
-    """
+    """Seconds that the large messages of the first round take: for the pace, as warm-up, in all samples."""
     ways = 1 if hunt.kind == "rails" else sum(_WAYS.get(metric, 0) for metric in hunt.rules.metrics)
     return (LOOKS + ways * (1 + hunt.samples * calls)) * call_ns / 1e9
 
@@ -80,8 +79,13 @@ def least_round_s(hunt: Hunt, calls: int, call_ns: float) -> float:
 class Messages:
     """The calls of a hunt, timed. ``sleeps``: waits always do. What it does is collective over the world."""
 
-    def __init__(self, world: World, hunt: Hunt, backend: Backend, *, sleeps: bool) -> None:
-        self.world, self.hunt, self.backend, self.sleeps = world, hunt, backend, sleeps
+    def __init__(self, world: World, hunt: Hunt, backend: Backend, deadline: Deadline) -> None:
+        self.world, self.hunt, self.backend, self.deadline = world, hunt, backend, deadline
+        shares_cores = False
+        if isinstance(world, MpiWorld):
+            # Control traffic is not timed, and a rank that spins there takes a core from the ranks that test.
+            shares_cores, world.sleeps = world.sleeps, True
+        self.sleeps = hunt.wait == "sleep" or (hunt.wait == "auto" and shares_cores)
 
     @contextmanager
     def prepared(self, case: Case, pairs: Pairs, pause_ns: int) -> Iterator[PreparedCase]:
@@ -106,8 +110,8 @@ class Messages:
         short.
         """
         prepared.run(0)
-        return [self._sample(prepared, calls) for _ in range(self.hunt.samples)]
-
-    def _sample(self, prepared: PreparedCase, calls: int) -> float:
-        self.world.barrier()
-        return float(prepared.time(0, 1, calls).elapsed_ns[0]) / calls
+        found = []
+        for _ in range(self.hunt.samples):
+            self.world.barrier()
+            found.append(float(prepared.time(0, 1, calls).elapsed_ns[0]) / calls)
+        return found

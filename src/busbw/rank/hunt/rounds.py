@@ -23,7 +23,7 @@ from busbw.hunt.decide import next_round
 from busbw.hunt.field import Field, fields, of_ranks, on_switches
 from busbw.hunt.findings import CHECK, findings, left_out, to_fields
 from busbw.hunt.rounds import halving, rail_rounds, turn, turns
-from busbw.hunt.verdict import HuntVerdict, conclude, exit_code
+from busbw.hunt.verdict import conclude, exit_code
 from busbw.machine.counters import resent_by_socket, resent_since
 from busbw.machine.host import queued_ns, stalled_ns
 from busbw.machine.visible import VISIBLE, gpu_named, words_of_gpus
@@ -41,20 +41,17 @@ from busbw.model.hunt import (
     RoundResult,
     Stage,
 )
-from busbw.rank.backends.base import float_case
-from busbw.rank.hunt.groups import GroupTester, stages
+from busbw.model.record import HostInfo
+from busbw.rank.backends.base import Backend, float_case
+from busbw.rank.hunt import groups
 from busbw.rank.hunt.nic import by_host, carried, named
 from busbw.rank.hunt.nic import judge as judge_nic
 from busbw.rank.hunt.round_time import SMALL_PAUSE_NS, Messages, Pace
-from busbw.rank.world.base import gathered, of_rank_0
-from busbw.rank.world.mpi import MpiWorld
+from busbw.rank.world.base import World, gathered, of_rank_0
 
 if TYPE_CHECKING:
-    from busbw.model.record import HostInfo
-    from busbw.rank.backends.base import Backend
     from busbw.rank.process import Deadline
     from busbw.rank.rank0 import Lead
-    from busbw.rank.world.base import World
 
 _PERMUTE: Final = "permute"
 _SMALL_LEAD: Final = 10
@@ -83,16 +80,17 @@ def go_hunting(
 ) -> ExitCode:
     """All rounds in all fields. Collective over the world; ``observer`` and ``places`` are rank 0's."""
     tester = _Tester(world, hunt, backend, deadline)
-    code = _gone(tester, observer, places)
+    hosts = [member.host for member in world.members]
+    go = _go_rails if hunt.kind == "rails" else _go_pairs
+    code = go(tester, hosts, observer, places)
     return ExitCode(int(world.max(np.array([int(code)]))[0]))
 
 
-def _gone(tester: _Tester, observer: Lead | None, places: Sequence[HostInfo]) -> ExitCode:
-    """The hunt's exit code, on rank 0."""
+def _go_pairs(
+    tester: _Tester, hosts: Sequence[str], observer: Lead | None, places: Sequence[HostInfo]
+) -> ExitCode:
+    """Pairs of hosts, and of ranks. The exit code is rank 0's."""
     world, hunt, backend = tester.world, tester.hunt, tester.backend
-    hosts = [member.host for member in world.members]
-    if hunt.kind == "rails":
-        return _go_rails(tester, hosts, observer, places)
     among = {"isolate": fields(hosts), "pairs": fields(hosts)[-1:]}[hunt.kind]
     among = tuple(_with_gpus(field, hosts, backend.name, os.environ) for field in among)
     if observer is not None:
@@ -126,30 +124,17 @@ def _go_rails(
     which are shown. Collective.
     """
     backend, hunt = tester.backend, tester.hunt
-    groups = GroupTester(tester.world, hunt, backend, tester.deadline, sleeps=tester.sleeps)
-    among = stages(hosts)
+    among = groups.stages(hosts)
     histories: list[tuple[RoundResult, ...]] = []
     for stage, field in among:
         tell = None if observer is None else partial(observer.tested, field)
-        histories.append(groups.run(stage, field, sum(map(len, histories)), tell))
+        histories.append(groups.run(tester, stage, field, sum(map(len, histories)), tell))
     backend.regroup(tester.world, ())
     steps = _with_gpus(of_ranks(hosts), hosts, backend.name, os.environ)
     _rounds(tester, steps, observer, tuple(each for own in histories for each in own))
     if observer is None:
         return ExitCode.OK
-    return _tell_rails(hunt, among, histories, observer, places)
-
-
-def _tell_rails(
-    hunt: Hunt,
-    among: Sequence[tuple[Stage, Field]],
-    histories: Sequence[tuple[RoundResult, ...]],
-    observer: Lead,
-    places: Sequence[HostInfo],
-) -> ExitCode:
-    """Judge what was measured."""
-    told: list[dict[str, Any]] = []
-    found: list[Finding] = []
+    told, found = list[dict[str, Any]](), list[Finding]()
     compared = [compare(hunt.rules, history) for history in histories]
     for (_, field), comparison, history in zip(among, compared, histories, strict=True):
         told.append(compare_groups.to_fields(field, comparison, history, places))
@@ -177,39 +162,24 @@ def _tell(
         said = tuple(each for field in among for each in left_out(field)) if any(histories) else (_NOBODY,)
         observer.judged({"kind": hunt.kind}, said, code)
         return code
-    verdicts: list[HuntVerdict] = []
-    told: list[dict[str, Any]] = []
-    found: list[Finding] = []
+    told, found, decisions = list[dict[str, Any]](), list[Finding](), []
     for field, history in zip(among, histories, strict=True):
         verdict = conclude(hunt.rules, field.groups, history, field.leaves)
         seconds = round(sum(each.seconds for each in history), 3)
-        verdicts.append(verdict)
+        decisions.append(verdict.decision)
         told.append(to_fields(field, verdict, places, seconds))
         found += findings(field, verdict)
-    code = exit_code(each.decision for each in verdicts)
+    code = exit_code(decisions)
     if moved is not None:
-        found, code = _by_nic(hunt, told[-1], found, moved, code)
+        of_nic, is_by_it = judge_nic(hunt, told[-1]["rounds"], moved)
+        found = [replace(each, claim=named(each, hunt.nic)) for each in found]
+        found += [] if of_nic is None else [of_nic]
+        if of_nic is not None and not is_by_it:  # nothing was found of it: what is said of hosts is taken out
+            told[-1] |= {"decision": "undecided", "reason": of_nic.claim, "exclude": {}, "near": {}}
+            told[-1] |= {"suspects": [], "open": [], "ranking": [], "longer": {}}
+            found, code = [of_nic], ExitCode.UNDECIDED
     observer.judged({"kind": hunt.kind, "fields": told}, worst_first(found), code)
     return code
-
-
-def _by_nic(
-    hunt: Hunt,
-    told: dict[str, Any],
-    found: list[Finding],
-    moved: Mapping[str, Mapping[str, int]],
-    code: ExitCode,
-) -> tuple[list[Finding], ExitCode]:
-    """The findings of a hunt by one NIC, and its exit code. Where its bytes went another way, nothing was
-    found of that NIC: what the verdict says of hosts is taken out of ``told``.
-    """
-    of_nic, is_by_it = judge_nic(hunt, told["rounds"], moved)
-    if is_by_it or of_nic is None:
-        said = [replace(each, claim=named(each, hunt.nic)) for each in found]
-        return [*said, *([] if of_nic is None else [of_nic])], code
-    told |= {"decision": "undecided", "reason": of_nic.claim, "suspects": [], "open": [], "ranking": []}
-    told |= {"exclude": {}, "near": {}, "longer": {}}
-    return [of_nic], ExitCode.UNDECIDED
 
 
 def _rounds(
@@ -254,20 +224,17 @@ class _Tester(Messages):
     """
 
     def __init__(self, world: World, hunt: Hunt, backend: Backend, deadline: Deadline) -> None:
-        self.deadline = deadline
+        super().__init__(world, hunt, backend, deadline)
         self._links = ("", False)  # what the pace is of: the kind of the parts, whether a ring within hosts
         self._pace = Pace(0, 0)
-        shares_cores = False
-        if isinstance(world, MpiWorld):
-            # Control traffic is not timed, and a rank that spins there takes a core from the ranks that test.
-            shares_cores, world.sleeps = world.sleeps, True
-        sleeps = hunt.wait == "sleep" or (hunt.wait == "auto" and shares_cores)
-        super().__init__(world, hunt, backend, sleeps=sleeps)
 
     def run(self, field: Field, chosen: Round) -> RoundResult | None:
         """Test the pairs of a round; the result on rank 0, None elsewhere. Collective."""
         start_s = time.monotonic()
-        with self.deadline.watch(self.hunt.timeout_s, self._doing(field, chosen)):
+        part = field.part_of.get(self.world.rank)
+        partner = next((set(pair) - {part} for pair in chosen.pairs if part in pair), None)
+        doing = f"round {chosen.number + 1}" + (f" with {field.names[partner.pop()]}" if partner else "")
+        with self.deadline.watch(self.hunt.timeout_s, doing):
             there = field.lanes(chosen.pairs)
             back = tuple((target, source) for source, target in there)
             own: dict[str, tuple[list[float], list[float]]] = {}
@@ -308,13 +275,6 @@ class _Tester(Messages):
                 own[QUICKEST] = (blocks, blocks)
             elif metric == BOTH_WAYS:
                 own[metric] = (self._wide((*there, *back)),) * 2
-
-    def _doing(self, field: Field, chosen: Round) -> str:
-        """What this rank does in a round, for the message if it waits too long."""
-        part = field.part_of.get(self.world.rank)
-        partner = next((set(pair) - {part} for pair in chosen.pairs if part in pair), None)
-        whom = f" with {field.names[partner.pop()]}" if partner else ""
-        return f"round {chosen.number + 1}{whom}"
 
     def _wide(self, pairs: tuple[tuple[int, int], ...]) -> list[float]:
         """Nanoseconds of a large message on this rank, in each sample."""
@@ -361,7 +321,7 @@ def _pair_test(
             (mine, queued, _), (theirs, queued_there, _) = ends
             both = max(mine, theirs)
             return max(both - queued - queued_there, _LEAST_OWN * both)
-        return _second_shortest(list(map(max, zip(*ends, strict=True))))
+        return sorted(map(max, zip(*ends, strict=True)))[:2][-1]
 
     def each(metric: str, way: int) -> Lanes:
         return tuple(took(metric, way, *lane) for lane in lanes if everyone[lane[0]][metric][way])
@@ -375,7 +335,3 @@ def _pair_test(
     metrics = [metric for metric in everyone[0] if all(metric in own for own in everyone)]
     times_ns = {metric: (each(metric, 0), each(metric, 1)) for metric in metrics if metric != RESENT}
     return PairTest(*pair, times_ns | ({RESENT: (sent_again(),) * 2} if RESENT in metrics else {}))
-
-
-def _second_shortest(samples: Sequence[float]) -> float:
-    return sorted(samples)[:2][-1]

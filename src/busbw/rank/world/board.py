@@ -11,20 +11,18 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from busbw.machine.native.board import BOARD_BYTES, arrive, wait
-from busbw.rank.world.base import distinct_hosts
+from busbw.rank.world.base import Number, World, distinct_hosts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
-    from busbw.rank.world.base import Number, World
 
 # How long a rank keeps its core while it waits. At most for as long as it takes to wake a sleeping core of a
 # virtual machine (50 to 100 us): it never costs more than twice the best choice. Less where it does not pay:
@@ -61,10 +59,10 @@ class Board:
         row[:3] = call, op, values.size
         row[_HEAD_NUMBERS : _HEAD_NUMBERS + values.size] = values.view(np.int64)
         arrive(self._address, self._ranks, self._meeting)
-        met, was_quiet = self._wait(0, 0) or self._spin(), True
+        met, was_quiet = wait(self._address, self._meeting, 0, 0) or self._spin(), True
         while not met and was_quiet:
             was_quiet = is_quiet()  # before the look: what all have posted may be what made the noise
-            met = self._wait(0, _SLEEP_NS)
+            met = wait(self._address, self._meeting, 0, _SLEEP_NS)
         return met
 
     def calls(self) -> NDArray[np.int64]:
@@ -78,13 +76,10 @@ class Board:
 
     def _spin(self) -> bool:
         """Whether all come while this rank keeps its core: longer next time where that paid, else less."""
-        met = self._wait(self._spin_ns, 0)
+        met = wait(self._address, self._meeting, self._spin_ns, 0)
         wanted_ns = self._spin_ns * 2 if met else self._spin_ns // 2
         self._spin_ns = min(max(wanted_ns, _LEAST_SPIN_NS), _MOST_SPIN_NS)
         return met
-
-    def _wait(self, spin_ns: int, sleep_ns: int) -> bool:
-        return wait(self._address, self._meeting, spin_ns, sleep_ns)
 
 
 def share(world: World) -> Board | None:

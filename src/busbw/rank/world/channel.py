@@ -13,27 +13,14 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from queue import SimpleQueue
-from typing import TYPE_CHECKING
 
 import zmq
 
 from busbw.machine import processes
 from busbw.model.plain import from_bytes, to_bytes
-from busbw.rank.world.base import Member, PeerFailure
-from busbw.rank.world.sockets import Timing
-from busbw.rank.world.wire import (
-    Failed,
-    Hello,
-    Kind,
-    Message,
-    Welcome,
-    pack,
-    unpack,
-)
-
-if TYPE_CHECKING:
-    from busbw.rank.world.base import OnFailure
-    from busbw.rank.world.sockets import Connection
+from busbw.rank.world.base import Member, OnFailure, PeerFailure
+from busbw.rank.world.sockets import Connection, Timing
+from busbw.rank.world.wire import Failed, Hello, Kind, Message, Welcome, pack, unpack
 
 
 class Link:
@@ -65,26 +52,28 @@ class Link:
 
 
 class Loop(ABC):
-    """What the two kinds of channel thread share: poll, then wishes, messages, lost connections and
-    deadlines.
-    """
+    """What both kinds of channel thread share: poll, then wishes, messages, lost connections, deadlines."""
 
-    def __init__(self, connection: Connection, link: Link, on_failure: OnFailure, timing: Timing) -> None:
+    def __init__(
+        self, connection: Connection, link: Link, on_failure: OnFailure, timing: Timing, hello: Hello
+    ) -> None:
         self._connection = connection
         self._socket = connection.socket
         self._link = link
         self._on_failure = on_failure
         self._timing = timing
+        self._hello = hello
         self._deadline: float | None = None
         self._done = False
         self.thread = threading.Thread(target=self._run, name="busbw-control", daemon=True)
+        self._prepare()
 
     def _run(self) -> None:
         try:
             self._loop()
         except Exception as error:
             # A defect here must not leave the main thread waiting for ever.
-            self._link.inbox.put(Failed(self._own_failure(f"the control channel broke: {error!r}")))
+            self._link.inbox.put(Failed(self._failure(f"the control channel broke: {error!r}")))
             raise
         finally:
             self._connection.close(self._timing.linger_s)
@@ -93,11 +82,13 @@ class Loop(ABC):
         poller, socket = zmq.Poller(), self._connection.socket
         for source in (socket, self._connection.monitor, self._link.wake_fd):
             poller.register(source, zmq.POLLIN)
-        while not self._has_left():
-            ready = dict(poller.poll(self._poll_timeout_ms()))
-            if self._link.wake_fd in ready:
-                for wish in self._link.take():
-                    self._obey(wish)
+        while not self._done:
+            timeout_ms: int | None = None
+            if self._deadline is not None:
+                timeout_ms = max(0, int((self._deadline - time.monotonic()) * 1000) + 1)
+            ready = dict(poller.poll(timeout_ms))
+            for wish in self._link.take() if self._link.wake_fd in ready else ():
+                self._obey(wish)
             if self._has_left():
                 return  # rank 0 leaves with the last goodbye: its end is no loss to those that said it
             if socket in ready:
@@ -114,10 +105,17 @@ class Loop(ABC):
     def _has_left(self) -> bool:
         return self._done
 
-    def _poll_timeout_ms(self) -> int | None:
-        if self._deadline is None:
-            return None
-        return max(0, int((self._deadline - time.monotonic()) * 1000) + 1)
+    def _receive_all(self) -> None:
+        while True:
+            try:
+                frames = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
+            except zmq.Again:
+                return
+            self._take(frames)
+
+    def _failure(self, reason: str) -> PeerFailure:
+        """Of this rank."""
+        return PeerFailure(self._hello.rank, self._hello.host, reason)
 
     def _disconnected_fds(self) -> list[int]:
         """File descriptors of connections that ended since the last look."""
@@ -136,11 +134,11 @@ class Loop(ABC):
             self._link.inbox.put(failed)
 
     @abstractmethod
-    def _own_failure(self, reason: str) -> PeerFailure: ...
+    def _prepare(self) -> None: ...
     @abstractmethod
     def _obey(self, wish: Message) -> None: ...
     @abstractmethod
-    def _receive_all(self) -> None: ...
+    def _take(self, frames: list[zmq.Frame]) -> None: ...
     @abstractmethod
     def _note_lost(self) -> None: ...
     @abstractmethod
@@ -175,19 +173,10 @@ _LOOKS, _LOOK_INTERVAL_S = 20, 0.005
 class PeerLoop(Loop):
     """See ``channel.Loop``. ``connection`` is past the handshake: rank 0 holds the same token."""
 
-    def __init__(
-        self, connection: Connection, link: Link, on_failure: OnFailure, timing: Timing, hello: Hello
-    ) -> None:
-        super().__init__(connection, link, on_failure, timing)
-        self._hello = hello
+    def _prepare(self) -> None:
         self._root = Member(0, "", 0, 0)
-        self._lost = False
-        self._ended = False
-        self._own_fault = False
-        self._send(Message(Kind.HELLO, to_bytes(hello)))
-
-    def _own_failure(self, reason: str) -> PeerFailure:
-        return PeerFailure(self._hello.rank, self._hello.host, reason)
+        self._lost = self._ended = self._own_fault = False
+        self._send(Message(Kind.HELLO, to_bytes(self._hello)))
 
     def _obey(self, wish: Message) -> None:
         self._own_fault = self._own_fault or wish.kind is Kind.FAIL
@@ -195,15 +184,8 @@ class PeerLoop(Loop):
         if not self._ended:  # after it the cause is in the inbox already
             self._send(wish)
 
-    def _receive_all(self) -> None:
-        while True:
-            try:
-                frames = self._socket.recv_multipart(zmq.NOBLOCK)
-            except zmq.Again:
-                return
-            self._hear(unpack(frames))
-
-    def _hear(self, message: Message) -> None:
+    def _take(self, frames: list[zmq.Frame]) -> None:
+        message = unpack([frame.bytes for frame in frames])
         if message.kind is Kind.RESULT:
             self._link.inbox.put(message)
         elif message.kind is Kind.SEEN:
@@ -214,7 +196,7 @@ class PeerLoop(Loop):
             self._send(Message(Kind.GOT))
             self._end(from_bytes(Failed, message.body), tell=not self._own_fault)
         elif message.kind is Kind.REFUSED:
-            self._end(Failed(self._own_failure(message.body.decode()), mismatch=True), tell=False)
+            self._end(Failed(self._failure(message.body.decode()), mismatch=True), tell=False)
         elif message.kind is Kind.BYE:
             self._end(Failed(self._root_failure("left the world before this rank did")), tell=False)
 

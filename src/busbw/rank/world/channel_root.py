@@ -1,12 +1,10 @@
-"""Rank 0's end of the control channel: admits the ranks, finishes their calls, and names the one that is
-lost.
-"""
+"""Rank 0's end of the control channel: admits ranks, finishes their calls, and names the one that is lost."""
 
 from __future__ import annotations
 
 import contextlib
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,25 +12,13 @@ import zmq
 
 from busbw.model.plain import from_bytes, to_bytes
 from busbw.rank.world.base import Member, Number, PeerFailure
-from busbw.rank.world.channel import Link, Loop, loss_reason
-from busbw.rank.world.sockets import Timing
-from busbw.rank.world.wire import (
-    Failed,
-    Hello,
-    Kind,
-    Message,
-    Op,
-    Welcome,
-    pack,
-    unpack,
-)
+from busbw.rank.world.channel import Loop, loss_reason
+from busbw.rank.world.wire import Failed, Hello, Kind, Message, Op, Welcome, pack, unpack
 from busbw.units import ranges
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
 
-    from busbw.rank.world.base import OnFailure
-    from busbw.rank.world.sockets import Connection
 
 # Little-endian on the wire.
 _REDUCTIONS: dict[Op, tuple[np.ufunc, DTypeLike]] = {
@@ -51,40 +37,31 @@ class OutOfStep(Exception):
         self.rank = rank
 
 
-@dataclass
-class _Round:
-    op: Op
-    parts: dict[int, bytes] = field(default_factory=dict)
-
-
 class Hub:
-    """Collects one contribution per rank and call. Ranks may be a gather ahead of each other, never out of
-    order.
-    """
+    """Collects a contribution per rank and call. Ranks may be a gather ahead, never out of order."""
 
     def __init__(self, size: int) -> None:
         self._size = size
-        self._rounds: dict[int, _Round] = {}
+        self._rounds: dict[int, tuple[Op, dict[int, bytes]]] = {}  # by call: the parts of each rank
         self._last_finished = 0
 
     def contribute(self, rank: int, op: Op, call: int, body: bytes) -> Message | None:
         """Add a contribution; the outcome if it was the last one missing. Raises ``OutOfStep``."""
         if call <= self._last_finished:
             raise OutOfStep(rank, f"called {op.name} as call {call}, which the other ranks have finished")
-        round_ = self._rounds.setdefault(call, _Round(op))
-        if round_.op is not op:
-            raise OutOfStep(rank, f"called {op.name} where other ranks called {round_.op.name} (call {call})")
-        if op in _REDUCTIONS and round_.parts and len(body) != len(next(iter(round_.parts.values()))):
-            raise OutOfStep(
-                rank, f"gave {op.name} {len(body)} bytes, and other ranks a different number (call {call})"
-            )
-        round_.parts[rank] = body
+        theirs, parts = self._rounds.setdefault(call, (op, {}))
+        if theirs is not op:
+            raise OutOfStep(rank, f"called {op.name} where other ranks called {theirs.name} (call {call})")
+        if op in _REDUCTIONS and parts and len(body) != len(next(iter(parts.values()))):
+            said = f"gave {op.name} {len(body)} bytes, and other ranks a different number (call {call})"
+            raise OutOfStep(rank, said)
+        parts[rank] = body
         # A broadcast needs its root only.
-        if op is not Op.BROADCAST and len(round_.parts) < self._size:
+        if op is not Op.BROADCAST and len(parts) < self._size:
             return None
         del self._rounds[call]
         self._last_finished = call
-        return _outcome(op, call, round_.parts)
+        return _outcome(op, call, parts)
 
 
 def _outcome(op: Op, call: int, parts: dict[int, bytes]) -> Message:
@@ -118,24 +95,15 @@ class _Peer:
 class RootLoop(Loop):
     """See ``channel.Loop``. ``hello`` is what rank 0 would say about itself: the others have to match it."""
 
-    def __init__(
-        self, connection: Connection, link: Link, on_failure: OnFailure, timing: Timing, hello: Hello
-    ) -> None:
-        super().__init__(connection, link, on_failure, timing)
-        self._hello = hello
-        self._hub = Hub(hello.size)
+    def _prepare(self) -> None:
+        self._hub = Hub(self._hello.size)
         self._peers: dict[int, _Peer] = {}
         self._ranks: dict[bytes, int] = {}
         self._suspects: set[int] = set()
-        self._welcomed = False
-        self._leaving = False
+        self._welcomed = self._leaving = self._delivered = False
         self._failed: Failed | None = None
-        self._delivered = False
         self._unconfirmed: set[int] = set()
-        self._deadline = time.monotonic() + timing.connect_s
-
-    def _own_failure(self, reason: str) -> PeerFailure:
-        return PeerFailure(0, self._hello.host, reason)
+        self._deadline = time.monotonic() + self._timing.connect_s
 
     def _obey(self, wish: Message) -> None:
         if wish.kind is not Kind.BYE:
@@ -147,22 +115,17 @@ class RootLoop(Loop):
 
     # ---- messages
 
-    def _receive_all(self) -> None:
-        while True:
-            try:
-                frames = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
-            except zmq.Again:
-                return
-            routing_id = frames[0].bytes
-            try:
-                message = unpack([frame.bytes for frame in frames[1:]])
-            except ValueError:
-                continue  # only a holder of the token can send this; it has no place in the protocol
-            if message.kind is Kind.HELLO:
-                fd = int(frames[-1].get(zmq.SRCFD))
-                self._admit(_Peer(routing_id, fd, from_bytes(Hello, message.body)))
-            elif (rank := self._ranks.get(routing_id)) is not None:
-                self._hear(rank, message)
+    def _take(self, frames: list[zmq.Frame]) -> None:
+        routing_id = frames[0].bytes
+        try:
+            message = unpack([frame.bytes for frame in frames[1:]])
+        except ValueError:
+            return  # only a holder of the token can send this; it has no place in the protocol
+        if message.kind is Kind.HELLO:
+            fd = int(frames[-1].get(zmq.SRCFD))
+            self._admit(_Peer(routing_id, fd, from_bytes(Hello, message.body)))
+        elif (rank := self._ranks.get(routing_id)) is not None:
+            self._hear(rank, message)
 
     def _hear(self, rank: int, message: Message) -> None:
         if message.kind is Kind.PART:
@@ -210,7 +173,11 @@ class RootLoop(Loop):
         self._ranks[peer.routing_id] = peer.hello.rank
         self._send(peer, Message(Kind.SEEN, to_bytes(self._hello.member)))
         if len(self._peers) == self._hello.size - 1:
-            self._welcome()
+            self._welcomed, self._deadline = True, None
+            hellos = [self._hello, *(self._peers[rank].hello for rank in sorted(self._peers))]
+            welcome = Welcome(number_local_ranks(hellos))
+            self._send_all(Message(Kind.WELCOME, to_bytes(welcome)))
+            self._link.inbox.put(welcome)
 
     def _refusal(self, hello: Hello) -> str:
         """Why this process has no place in the world, naming both sides; empty if it has one."""
@@ -228,14 +195,6 @@ class RootLoop(Loop):
         if holder is None:
             return ""
         return f"{newcomer} was started twice: the first is on {holder.host} (pid {holder.pid})"
-
-    def _welcome(self) -> None:
-        self._welcomed = True
-        self._deadline = None
-        hellos = [self._hello, *(self._peers[rank].hello for rank in sorted(self._peers))]
-        welcome = Welcome(number_local_ranks(hellos))
-        self._send_all(Message(Kind.WELCOME, to_bytes(welcome)))
-        self._link.inbox.put(welcome)
 
     # ---- losses and the end
 
@@ -280,16 +239,12 @@ class RootLoop(Loop):
                 self._send_all(Message(Kind.BYE))
                 self._done = True
         elif late and not self._welcomed and self._failed is None:
-            self._begin_failure(Failed(self._missing()))
-
-    def _missing(self) -> PeerFailure:
-        missing = [rank for rank in range(1, self._hello.size) if rank not in self._peers]
-        return PeerFailure(
-            missing[0],
-            "",
-            f"{len(missing)} of {self._hello.size} ranks did not arrive within {self._timing.connect_s:g} s:"
-            f" {ranges(missing).replace(',', ', ')}",
-        )
+            missing = [rank for rank in range(1, self._hello.size) if rank not in self._peers]
+            reason = (
+                f"{len(missing)} of {self._hello.size} ranks did not arrive within"
+                f" {self._timing.connect_s:g} s: {ranges(missing).replace(',', ', ')}"
+            )
+            self._begin_failure(Failed(PeerFailure(missing[0], "", reason)))
 
     # ---- sending
 
@@ -297,12 +252,10 @@ class RootLoop(Loop):
         frames = pack(message)
         for peer in self._peers.values():
             if peer.present:
-                self._send_frames(peer, frames)
+                self._send(peer, frames)
 
-    def _send(self, peer: _Peer, message: Message) -> None:
-        self._send_frames(peer, pack(message))
-
-    def _send_frames(self, peer: _Peer, frames: list[bytes | memoryview]) -> None:
+    def _send(self, peer: _Peer, message: Message | list[bytes | memoryview]) -> None:
+        frames = pack(message) if isinstance(message, Message) else message
         # A rank that has just gone is reported by the monitor, not here.
         with contextlib.suppress(zmq.ZMQError):
             self._socket.send_multipart([peer.routing_id, *frames])

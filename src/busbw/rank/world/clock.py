@@ -92,13 +92,15 @@ class Pair:
 
     def rest(self, pause_s: float) -> None:
         """The child's side: both ends sleep."""
-        self._say(_REST)
+        self.say(_REST)
         self._resting = True
         time.sleep(pause_s)
 
-    def enough(self) -> None:
-        """The child's last word."""
-        self._say(_ENOUGH)
+    def say(self, word: int) -> None:
+        """The child's side: something that is not answered."""
+        self._out[0] = word
+        self._send.Start()
+        self._send.Wait()
 
     def answer(self, line: Line) -> None:
         """The parent's side: answer with global time, ``line`` of the local one, until told to stop."""
@@ -126,11 +128,6 @@ class Pair:
         received_ns = self._read_ns()
         self._send.Wait()
         return sent_ns, self._in[0], received_ns
-
-    def _say(self, word: int) -> None:
-        self._out[0] = word
-        self._send.Start()
-        self._send.Wait()
 
     def _wait(self) -> None:
         arrived, give_way = self._receive.Test, os.sched_yield
@@ -177,16 +174,6 @@ class GlobalClock:
     drift_error: float
     leader_of: tuple[int, ...]
 
-    @property
-    def valid_until_ns(self) -> int:
-        """Local time after which ``recheck`` asks for a new clock."""
-        return self.made_ns + VALID_NS
-
-    @property
-    def leaders(self) -> tuple[int, ...]:
-        """The ranks with a clock of their own, in order; rank 0 is the first."""
-        return tuple(sorted(set(self.leader_of)))
-
     def to_global(self, local_ns: Int64Array) -> Int64Array:
         """Rank 0's clock at the given local readings (int64, any shape)."""
         return self.line.of(local_ns)
@@ -225,9 +212,11 @@ def synchronise(
     every rank counts as a machine of its own, for tests.
     """
     source = f"rank {world.rank}" if separate else clock_source(world.rank)
-    leader_of = _shared_clocks(world, source)
+    leader_of = leaders_of(_everyone(world, hashlib.sha256(source.encode()).digest()))
     leaders = sorted(set(leader_of))
-    lines = _all_lines(world, _climb(world, leaders, read_ns))
+    own = _climb(world, leaders, read_ns)
+    packed = _LINE.pack(own.origin_ns, own.offset_ns, own.drift, own.drift_error)
+    lines = [Line(*_LINE.unpack(each)) for each in _everyone(world, packed)]
     line = lines[leader_of[world.rank]]
     drift_errors = [lines[leader].drift_error for leader in leaders]
     found = _against_root(world, leaders, line, read_ns)
@@ -247,10 +236,10 @@ def recheck(world: MpiWorld, clock: GlobalClock, read_ns: ReadNs = time.monotoni
     """Measure the clock's error again, directly against rank 0, one machine after another. Collective; about
     a millisecond for each machine.
     """
-    found = _against_root(world, list(clock.leaders), clock.line, read_ns)
+    found = _against_root(world, sorted(set(clock.leader_of)), clock.line, read_ns)
     error_ns = float(found.error_ns) if found else 0.0
     excess_ns = found.excess_ns(clock.promised_ns(found.at_ns)) if found else 0.0
-    expired = float(read_ns() > clock.valid_until_ns)
+    expired = float(read_ns() > clock.made_ns + VALID_NS)
     return worst_of(_gather_to_all(world, [error_ns, excess_ns, expired]))
 
 
@@ -278,11 +267,6 @@ def clock_source(rank: int, root: str = "/") -> str:
     return f"{boot.strip()} {source.strip()} {namespace}"
 
 
-def _shared_clocks(world: MpiWorld, source: str) -> tuple[int, ...]:
-    """For each rank the rank whose clock it shares."""
-    return leaders_of(_everyone(world, hashlib.sha256(source.encode()).digest()))
-
-
 def _climb(world: MpiWorld, leaders: list[int], read_ns: ReadNs) -> Line:
     """Learn the global time from the parent in the tree, then answer the children with it."""
     if world.rank not in leaders:
@@ -292,7 +276,7 @@ def _climb(world: MpiWorld, leaders: list[int], read_ns: ReadNs) -> Line:
     if place > 0:
         with Pair(world.comm, leaders[parent_of(place)], read_ns) as pair:
             line = fit(_bursts(pair))
-            pair.enough()
+            pair.say(_ENOUGH)
     for child in children_of(place, len(leaders)):
         _answer(world, leaders[child], line, read_ns)
     return line
@@ -318,24 +302,17 @@ def _against_root(world: MpiWorld, leaders: list[int], line: Line, read_ns: Read
         for leader in leaders[1:]:
             _answer(world, leader, IDENTITY, read_ns)
         return None
-    return _ask_once(world, 0, line, read_ns) if world.rank in leaders else None
-
-
-def _ask_once(world: MpiWorld, peer: int, line: Line, read_ns: ReadNs) -> Offset:
-    with Pair(world.comm, peer, read_ns) as pair:
+    if world.rank not in leaders:
+        return None
+    with Pair(world.comm, 0, read_ns) as pair:
         burst = pair.burst(_CHECK, _LEAST_IN_CHECK, _CHECK_S)
-        pair.enough()
+        pair.say(_ENOUGH)
     return offset(burst, line)
 
 
 def _answer(world: MpiWorld, peer: int, line: Line, read_ns: ReadNs) -> None:
     with Pair(world.comm, peer, read_ns) as pair:
         pair.answer(line)
-
-
-def _all_lines(world: MpiWorld, own: Line) -> list[Line]:
-    packed = _LINE.pack(own.origin_ns, own.offset_ns, own.drift, own.drift_error)
-    return [Line(*_LINE.unpack(each)) for each in _everyone(world, packed)]
 
 
 def _gather_to_all(world: MpiWorld, row: list[float]) -> npt.NDArray[np.float64]:

@@ -76,10 +76,6 @@ class Offset:
     high_ns: int
 
     @property
-    def half_width_ns(self) -> float:
-        return abs(self.high_ns - self.low_ns) / 2
-
-    @property
     def error_ns(self) -> int:
         """No error that the burst allows is larger."""
         return max(abs(self.low_ns), abs(self.high_ns))
@@ -130,7 +126,7 @@ def _through(points: Sequence[Offset], estimate: Line) -> Line:
     widths = [(point.high_ns - point.low_ns) / 2 for point in points]
     middle = np.array([total - base_ns for total in totals], dtype=np.float64) + widths
     # A width of 0 happens where a clock ticks coarsely; it must not outweigh everything.
-    weight = np.array([max(point.half_width_ns, 1.0) for point in points]) ** -2.0
+    weight = np.array([max(abs(width), 1.0) for width in widths]) ** -2.0
     mean_at, mean_middle = np.average(at, weights=weight), np.average(middle, weights=weight)
     at, middle = at - mean_at, middle - mean_middle
     spread, slope_spread = float((weight * at**2).sum()), float((weight * at * middle).sum())

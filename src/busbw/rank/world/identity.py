@@ -25,108 +25,56 @@ Environ = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The variables by which one launcher numbers its processes. Of several names the first that is set
-    counts.
+    """The variables by which one launcher numbers its processes. Of several names in a text the first that is
+    set counts.
 
-    ``rank`` and all of ``proof`` are set by this launcher. ``from_srun``: srun's MPI plugins set these
-    variables too, and then they belong to the Slurm step. ``advice`` is the hint for a missing size.
+    ``rank`` and ``proof`` are set by this launcher. ``mpi_family`` is there where it starts MPI's ranks.
+    ``from_srun``: srun's MPI plugins set these variables too, and then they belong to the Slurm step.
+    ``advice`` is the hint for a missing size.
     """
 
     name: str
     rank: str
-    size: tuple[str, ...]
-    local_rank: tuple[str, ...] = ()
-    local_size: tuple[str, ...] = ()
-    proof: tuple[str, ...] = ()
-    world: WorldKind = "nccl"
+    size: str
+    local_rank: str = ""
+    local_size: str = ""
+    proof: str = ""
     mpi_family: MpiFamily | None = None
     from_srun: bool = False
     advice: str = ""
 
+    @property
+    def world(self) -> WorldKind:
+        return "nccl" if self.mpi_family is None else "mpi"
 
+
+def _below(prefix: str) -> tuple[str, str, str, str]:
+    """OMPI_COMM_WORLD_RANK, and likewise."""
+    return f"{prefix}_RANK", f"{prefix}_SIZE", f"{prefix}_LOCAL_RANK", f"{prefix}_LOCAL_SIZE"
+
+
+_PLAIN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+_PMI_LOCAL = ("PMI_LOCAL_RANK", "PMI_LOCAL_SIZE")
+_PALS_LOCAL = ("PALS_LOCAL_RANKID PMI_LOCAL_RANK", "PALS_LOCAL_SIZE PMI_LOCAL_SIZE")
+_MPICH_LOCAL = ("MPI_LOCALRANKID PMI_LOCAL_RANK", "MPI_LOCALNRANKS PMI_LOCAL_SIZE")
 # Ordered from the inside out; MPI launchers are told apart by numbers, not by order (see _mpi_claims).
 TABLE: tuple[Row, ...] = (
-    Row(
-        name="busbw",
-        rank="BUSBW_RANK",
-        size=("BUSBW_WORLD_SIZE",),
-        local_rank=("BUSBW_LOCAL_RANK",),
-        local_size=("BUSBW_LOCAL_SIZE",),
-    ),
-    Row(
-        name="torchrun",
-        rank="RANK",
-        size=("WORLD_SIZE",),
-        local_rank=("LOCAL_RANK",),
-        local_size=("LOCAL_WORLD_SIZE",),
-        proof=("TORCHELASTIC_RUN_ID",),
-    ),
-    Row(
-        name="openmpi",
-        rank="OMPI_COMM_WORLD_RANK",
-        size=("OMPI_COMM_WORLD_SIZE",),
-        local_rank=("OMPI_COMM_WORLD_LOCAL_RANK",),
-        local_size=("OMPI_COMM_WORLD_LOCAL_SIZE",),
-        world="mpi",
-        mpi_family="openmpi",
-    ),
-    Row(
-        name="pals",
-        rank="PALS_RANKID",
-        size=("PMI_SIZE", "PALS_SIZE"),
-        local_rank=("PALS_LOCAL_RANKID", "PMI_LOCAL_RANK"),
-        local_size=("PALS_LOCAL_SIZE", "PMI_LOCAL_SIZE"),
-        world="mpi",
-        mpi_family="mpich",
-    ),
-    Row(
-        name="alps",
-        rank="ALPS_APP_PE",
-        size=("PMI_SIZE",),
-        local_rank=("PMI_LOCAL_RANK",),
-        local_size=("PMI_LOCAL_SIZE",),
-        world="mpi",
-        mpi_family="mpich",
-    ),
-    Row(
-        name="mvapich",
-        rank="MV2_COMM_WORLD_RANK",
-        size=("MV2_COMM_WORLD_SIZE",),
-        local_rank=("MV2_COMM_WORLD_LOCAL_RANK",),
-        local_size=("MV2_COMM_WORLD_LOCAL_SIZE",),
-        world="mpi",
-        mpi_family="mpich",
-    ),
-    Row(
-        name="mpich",
-        rank="PMI_RANK",
-        size=("PMI_SIZE",),
-        local_rank=("MPI_LOCALRANKID", "PMI_LOCAL_RANK"),
-        local_size=("MPI_LOCALNRANKS", "PMI_LOCAL_SIZE"),
-        world="mpi",
-        mpi_family="mpich",
-        from_srun=True,
-    ),
+    Row("busbw", "BUSBW_RANK", "BUSBW_WORLD_SIZE", "BUSBW_LOCAL_RANK", "BUSBW_LOCAL_SIZE"),
+    Row("torchrun", *_PLAIN, proof="TORCHELASTIC_RUN_ID"),
+    Row("openmpi", *_below("OMPI_COMM_WORLD"), mpi_family="openmpi"),
+    Row("pals", "PALS_RANKID", "PMI_SIZE PALS_SIZE", *_PALS_LOCAL, mpi_family="mpich"),
+    Row("alps", "ALPS_APP_PE", "PMI_SIZE", *_PMI_LOCAL, mpi_family="mpich"),
+    Row("mvapich", *_below("MV2_COMM_WORLD"), mpi_family="mpich"),
+    Row("mpich", "PMI_RANK", "PMI_SIZE", *_MPICH_LOCAL, mpi_family="mpich", from_srun=True),
     # A PMIx server other than mpirun's (srun --mpi=pmix, prun) exports the rank; only the library knows the
     # size.
-    Row(name="pmix", rank="PMIX_RANK", size=(), world="mpi", mpi_family="openmpi", from_srun=True),
+    Row("pmix", "PMIX_RANK", "", mpi_family="openmpi", from_srun=True),
+    Row("environment", *_PLAIN),
+    Row("slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS SLURM_NTASKS", "SLURM_LOCALID"),
     Row(
-        name="environment",
-        rank="RANK",
-        size=("WORLD_SIZE",),
-        local_rank=("LOCAL_RANK",),
-        local_size=("LOCAL_WORLD_SIZE",),
-    ),
-    Row(
-        name="slurm",
-        rank="SLURM_PROCID",
-        size=("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"),
-        local_rank=("SLURM_LOCALID",),
-    ),
-    Row(
-        name="kubernetes",
-        rank="JOB_COMPLETION_INDEX",
-        size=("BUSBW_WORLD_SIZE", "WORLD_SIZE"),
+        "kubernetes",
+        "JOB_COMPLETION_INDEX",
+        "BUSBW_WORLD_SIZE WORLD_SIZE",
         advice="in the pods, set BUSBW_WORLD_SIZE to the completions and BUSBW_ROOT to pod 0's address",
     ),
 )
@@ -211,7 +159,7 @@ def _proved(row: Row, environ: Environ) -> bool:
         step = environ.get("SLURM_STEP_ID", environ.get("SLURM_STEPID", ""))
         real_step = step.isdecimal() and int(step) < _FIRST_SPECIAL_STEP
         return real_step and bool(environ.get("SLURM_PROCID"))
-    return all(environ.get(name) for name in (row.rank, *row.proof))
+    return bool(environ.get(row.rank)) and (not row.proof or bool(environ.get(row.proof)))
 
 
 def _forced_claim(name: str, environ: Environ) -> _Claim:
@@ -232,8 +180,9 @@ def _claim(row: Row, environ: Environ) -> _Claim:
     size = _first_number(environ, row.size)
     if size is None and row.world != "mpi":
         raise LauncherMismatch(
-            f"{row.rank}={rank} is set but {' or '.join(row.size)} is not",
-            hint=row.advice or f"set {row.size[0]} as well, unset {row.rank}, or set BUSBW_LAUNCHER=name",
+            f"{row.rank}={rank} is set but {row.size.replace(' ', ' or ')} is not",
+            hint=row.advice
+            or f"set {row.size.split()[0]} as well, unset {row.rank}, or set BUSBW_LAUNCHER=name",
         )
     if size is not None and rank >= size:
         raise LauncherMismatch(
@@ -251,8 +200,8 @@ def _number(environ: Environ, name: str) -> int:
     return int(text)
 
 
-def _first_number(environ: Environ, names: tuple[str, ...]) -> int | None:
-    return next((_number(environ, name) for name in names if environ.get(name)), None)
+def _first_number(environ: Environ, names: str) -> int | None:
+    return next((_number(environ, name) for name in names.split() if environ.get(name)), None)
 
 
 def _mpi_claims(environ: Environ, step: _Claim | None) -> tuple[list[_Claim], list[_Claim]]:
@@ -299,21 +248,25 @@ def _views(torchrun: _Claim, environ: Environ) -> list[_Claim]:
     """The numbers that an MPI launcher around torchrun may give: its ranks', or those of its agents (one a
     node), which torchrun calls groups.
     """
-    group = _first_number(environ, ("GROUP_RANK",)), _first_number(environ, ("GROUP_WORLD_SIZE",))
+    group = _first_number(environ, "GROUP_RANK"), _first_number(environ, "GROUP_WORLD_SIZE")
     if group[0] is not None and group[1] is not None:
         return [torchrun, _Claim(torchrun.row, group[0], group[1])]
-    local_size = _first_number(environ, ("LOCAL_WORLD_SIZE",))
+    local_size = _first_number(environ, "LOCAL_WORLD_SIZE")
     if not local_size or torchrun.size is None or torchrun.size % local_size:
         return [torchrun]
     return [torchrun, _Claim(torchrun.row, torchrun.rank // local_size, torchrun.size // local_size)]
 
 
+def _plain_variables(environ: Environ) -> _Claim | None:
+    """What RANK and WORLD_SIZE say, whoever has set them."""
+    rank, size = _first_number(environ, "RANK"), _first_number(environ, "WORLD_SIZE")
+    return None if rank is None else _Claim(ROWS["environment"], rank, size)
+
+
 def _refuse_plain_variables(winner: _Claim, environ: Environ) -> None:
     """RANK without torchrun is set by hand; where it repeats the launcher's numbers it does no harm."""
-    if not environ.get("RANK"):
-        return
-    plain = _Claim(ROWS["environment"], _number(environ, "RANK"), _first_number(environ, ("WORLD_SIZE",)))
-    if not winner.agrees(plain):
+    plain = _plain_variables(environ)
+    if plain is not None and not winner.agrees(plain):
         raise LauncherMismatch(
             f"RANK and WORLD_SIZE disagree with the launcher: {plain}, but {winner}",
             hint=f"unset RANK WORLD_SIZE, or set BUSBW_LAUNCHER={winner.row.name} or environment",
@@ -321,46 +274,30 @@ def _refuse_plain_variables(winner: _Claim, environ: Environ) -> None:
 
 
 def _slurm_identity(step: _Claim, handed: list[_Claim], environ: Environ) -> Identity:
-    """A task of a Slurm step: an MPI world if srun's plugin set one up, unless the task started ranks by
-    hand.
-    """
-    if handed:
-        _refuse_plain_variables(step, environ)
-        return _identity(step, environ, world="mpi", mpi_family=handed[0].row.mpi_family)
-    if environ.get("RANK"):
-        plain = _Claim(ROWS["environment"], _number(environ, "RANK"), _first_number(environ, ("WORLD_SIZE",)))
-        # A task that starts several ranks itself has more of them than the step has tasks.
-        if plain.size is not None and step.size is not None and plain.size > step.size:
-            return _identity(_claim(ROWS["environment"], environ), environ)
-        _refuse_plain_variables(step, environ)
+    """A task of a Slurm step: an MPI world if srun's plugin set one up, unless it started ranks by hand."""
+    plain = _plain_variables(environ)
+    # A task that starts several ranks itself has more of them than the step has tasks.
+    if not handed and plain is not None and (plain.size or 0) > (step.size or 0):
+        return _identity(_claim(ROWS["environment"], environ), environ)
+    _refuse_plain_variables(step, environ)
     # Cray's plugin sets up MPI without exporting a rank.
-    if "PMI_CONTROL_PORT" in environ:
-        return _identity(step, environ, world="mpi", mpi_family="mpich")
-    return _identity(step, environ)
+    cray: MpiFamily | None = "mpich" if "PMI_CONTROL_PORT" in environ else None
+    return _identity(step, environ, handed[0].row.mpi_family if handed else cray)
 
 
-def _identity(
-    claim: _Claim,
-    environ: Environ,
-    world: WorldKind | None = None,
-    mpi_family: MpiFamily | None = None,
-) -> Identity:
+def _identity(claim: _Claim, environ: Environ, of_step: MpiFamily | None = None) -> Identity:
+    """``of_step``: the MPI that srun's plugin has set up."""
     row = claim.row
     local_rank, local_size = _local_numbers(row, environ)
     everybody_here = local_size is not None and local_size == claim.size
     host, port = root_address(environ, everybody_here=everybody_here)
-    token = job_token(environ, row.name, claim.size)
     return Identity(
-        launcher=row.name,
-        rank=claim.rank,
-        size=claim.size,
-        local_rank=local_rank,
-        local_size=local_size,
-        world=world or row.world,
-        mpi_family=mpi_family or row.mpi_family,
+        *(row.name, claim.rank, claim.size, local_rank, local_size),
+        world="mpi" if of_step else row.world,
+        mpi_family=of_step or row.mpi_family,
         root_host=host,
         root_port=port,
-        token=token,
+        token=job_token(environ, row.name, claim.size),
     )
 
 
@@ -375,6 +312,6 @@ def _local_numbers(row: Row, environ: Environ) -> tuple[int | None, int | None]:
     if local_rank is not None and local_size is not None and local_rank >= local_size:
         raise LauncherMismatch(
             f"{row.name} says local rank {local_rank} of {local_size} on this host",
-            hint=f"unset {' '.join(row.local_rank + row.local_size)}, which do not belong together",
+            hint=f"unset {row.local_rank} {row.local_size}, which do not belong together",
         )
     return local_rank, local_size

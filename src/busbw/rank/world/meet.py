@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import contextlib
 import socket
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from busbw.rank.world.base import RefusedTogether, agreed, distinct_hosts
+from busbw.rank.world.base import Member, RefusedTogether, World, agreed, distinct_hosts
 from busbw.rank.world.select import WorldChoice, create
 from busbw.rank.world.sockets import resolve
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from busbw.rank.world.base import Member, PeerFailure, World
     from busbw.rank.world.identity import Identity
 
 # TEST-NET-1 (RFC 5737): nothing is sent there, the route is only looked up.
@@ -51,7 +49,8 @@ def meet(identity: Identity, choice: WorldChoice, answer: Callable[[World], byte
     Raises what ``create`` does, RankFailed where a process is lost, and RefusedTogether on all processes
     where ``answer`` raises.
     """
-    world = create(identity, choice, _say_nothing)
+    # A process that waits for the others gets a failure where it waits.
+    world = create(identity, choice, lambda failure: None)
     is_first, refused, said = world.rank == 0, None, b""
     try:
         own = agreed(world, lambda: answer(world) if is_first else b"")
@@ -68,10 +67,6 @@ def meet(identity: Identity, choice: WorldChoice, answer: Callable[[World], byte
     if refused is not None:
         raise refused
     return Met(world.rank, world.members, said)
-
-
-def _say_nothing(failure: PeerFailure) -> None:
-    """A process that waits for the others gets the failure where it waits."""
 
 
 def root_for_ranks(world: World, identity: Identity, environ: Mapping[str, str]) -> str:

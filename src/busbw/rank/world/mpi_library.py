@@ -10,16 +10,12 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from busbw.machine.loader import mapped_files
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, MutableMapping
-
 
 MpiFamily = Literal["openmpi", "mpich"]
 
@@ -71,9 +67,7 @@ def choose_library(family: MpiFamily | None, environ: MutableMapping[str, str], 
 
 
 def _library_folders(family: MpiFamily, environ: Mapping[str, str], proc: str) -> Iterator[Path]:
-    """Folders to look in, surest first: the launcher that is really running, then what the environment points
-    at.
-    """
+    """Folders to look in, surest first: the launcher that is running, then what the environment says."""
     prefixes = [launcher_prefix(family, proc)]
     prefixes += [environ.get(name) for name in ("OPAL_PREFIX", "MPI_HOME", "MPI_ROOT", "I_MPI_ROOT")]
     for prefix in filter(None, prefixes):
@@ -109,9 +103,7 @@ def mapped_libmpi(proc: str = "/proc") -> str:
 
 
 def loaded_library(version_text: str, proc: str = "/proc") -> Library:
-    """Describe the loaded library from ``MPI_Get_library_version``'s text, which is long and differs by
-    vendor.
-    """
+    """The loaded library from ``MPI_Get_library_version``'s text, which is long and differs by vendor."""
     first_line = version_text.strip().splitlines()[0].strip("\x00 ,")
     if version_text.startswith("Open MPI"):
         number = re.search(r"v?(\d[\w.]*)", first_line)

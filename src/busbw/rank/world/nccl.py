@@ -34,12 +34,6 @@ if TYPE_CHECKING:
 
     from busbw.rank.world.identity import Identity
 
-_REDUCTIONS = {
-    ("max", "float64"): Op.MAX_FLOAT64,
-    ("max", "int64"): Op.MAX_INT64,
-    ("sum", "float64"): Op.SUM_FLOAT64,
-    ("sum", "int64"): Op.SUM_INT64,
-}
 # What rank 0 collects of one reduction, from all ranks together: longer vectors go in several calls, so that
 # its memory does not grow with ranks x samples. With 2,160 ranks that is 30 KiB of each, twice what the
 # longest look of an adaptively sampled case needs.
@@ -57,15 +51,23 @@ def connect(identity: Identity, on_failure: OnFailure, timing: Timing | None = N
     where the ranks do not form one world, ``SiteError`` where rank 0 cannot listen or be reached,
     ``RankFailed`` where a rank dies or does not arrive; the message names it.
     """
-    timing = timing or _timing(os.environ.get("BUSBW_CONNECT_TIMEOUT"))
+    if timing is None:
+        timing = Timing(connect_s=_connect_timeout_s(os.environ.get("BUSBW_CONNECT_TIMEOUT")))
+        timing = replace(timing, heartbeat_interval_s=0.0) if keeps_hangs() else timing
     context: sockets.Context = zmq.Context()
     link = Link()
     try:
-        hello, loop = _loop(context, identity, link, on_failure, timing)
+        hello = _hello(identity)
+        if hello.rank == 0:
+            connection = sockets.listen(context, identity, hello.size, timing)
+        else:
+            connection = sockets.join(context, identity, f"rank {hello.rank} on {hello.host}", timing)
     except BusbwError:
         context.term()
         link.close()
         raise
+    end: type[Loop] = RootLoop if hello.rank == 0 else PeerLoop
+    loop = end(connection, link, on_failure, timing, hello)
     loop.thread.start()
     world = NcclWorld(context, link, loop, identity.launcher, hello)
     try:
@@ -79,11 +81,6 @@ def connect(identity: Identity, on_failure: OnFailure, timing: Timing | None = N
 def chunk_elements(size: int) -> int:
     """How many numbers of 8 bytes one call of a reduction carries at most, among ``size`` ranks."""
     return max(1, HUB_BYTES // (8 * size))
-
-
-def _timing(connect_timeout: str | None) -> Timing:
-    timing = Timing(connect_s=_connect_timeout_s(connect_timeout))
-    return replace(timing, heartbeat_interval_s=0.0) if keeps_hangs() else timing
 
 
 def _connect_timeout_s(text: str | None) -> float:
@@ -113,17 +110,6 @@ def _hello(identity: Identity) -> Hello:
     return Hello(__version__, identity.size, me.rank, me.host, me.pid, identity.local_rank)
 
 
-def _loop(
-    context: sockets.Context, identity: Identity, link: Link, on_failure: OnFailure, timing: Timing
-) -> tuple[Hello, Loop]:
-    hello = _hello(identity)
-    if hello.rank == 0:
-        connection = sockets.listen(context, identity, hello.size, timing)
-        return hello, RootLoop(connection, link, on_failure, timing, hello)
-    connection = sockets.join(context, identity, f"rank {hello.rank} on {hello.host}", timing)
-    return hello, PeerLoop(connection, link, on_failure, timing, hello)
-
-
 class NcclWorld:
     """The ranks of one token; see ``base.World`` for the contract. Main thread only, ``fail`` included."""
 
@@ -141,10 +127,13 @@ class NcclWorld:
         self.launcher = launcher
         self._host = hello.host
         try:
-            self.members = self._await_welcome()
+            event = link.inbox.get()
+            if not isinstance(event, Welcome):
+                self._take_failure(event)
         except BusbwError:
             self.close()
             raise
+        self.members: tuple[Member, ...] = event.members
 
     def barrier(self) -> None:
         if self.board is not None:
@@ -156,10 +145,10 @@ class NcclWorld:
         return self._call(Op.BROADCAST, data or b"").body
 
     def max(self, values: NDArray[Number]) -> NDArray[Number]:
-        return self._reduce("max", values)
+        return self._reduce("MAX", values)
 
     def sum(self, values: NDArray[Number]) -> NDArray[Number]:
-        return self._reduce("sum", values)
+        return self._reduce("SUM", values)
 
     def gather(self, data: bytes) -> list[bytes] | None:
         if self.rank == 0:
@@ -179,9 +168,7 @@ class NcclWorld:
         raise error
 
     def close(self) -> None:
-        """Leave. Rank 0 stays until the others have left, at most 10 s; a rank that dies meanwhile is
-        reported.
-        """
+        """Leave. Rank 0 stays until all have left, 10 s at most; a rank that dies meanwhile is reported."""
         if self._closed:
             return
         self._closed = True
@@ -190,15 +177,9 @@ class NcclWorld:
         self._context.term()
         self._link.close()
 
-    def _await_welcome(self) -> tuple[Member, ...]:
-        event = self._link.inbox.get()
-        if not isinstance(event, Welcome):
-            self._take_failure(event)
-        return event.members
-
     def _reduce(self, name: str, values: NDArray[Number]) -> NDArray[Number]:
         send = reducible(values)
-        flat, op = send.reshape(-1), _REDUCTIONS[name, send.dtype.name]
+        flat, op = send.reshape(-1), Op[f"{name}_{send.dtype.name.upper()}"]
         step = chunk_elements(self.size) if self.board is None else MOST_NUMBERS
         # One call even for nothing: a rank that gives a value where others give none is out of step.
         starts = range(0, max(1, flat.size), step)

@@ -68,11 +68,7 @@ def relay_until_closed(library: int, server: int) -> None:
                 return
             answer += piece
             whole, answer = answer[: answer.rfind(b"\n") + 1], answer[answer.rfind(b"\n") + 1 :]
-            _write(library, _MAXES.sub(_lowered, whole))
-
-
-def _lowered(value: re.Match[bytes]) -> bytes:
-    return b"%d" % min(int(value[0]), LONGEST_VALUE)
+            _write(library, _MAXES.sub(lambda value: b"%d" % min(int(value[0]), LONGEST_VALUE), whole))
 
 
 def _write(to: int, text: bytes) -> None:

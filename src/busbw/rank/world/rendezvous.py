@@ -1,18 +1,13 @@
-"""Where the ranks of a world without MPI meet: root address, ports, and the key that keeps other jobs out.
-Pure.
-"""
+"""Where ranks of a world without MPI meet: root address, ports, the key that keeps other jobs out. Pure."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from busbw.errors import LauncherMismatch
 from busbw.rank.world.slurm_text import first_host
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 # Above the registered service ports, below Linux's default range for outgoing connections (32768 and up).
 _FIRST_PORT, _LAST_PORT = 20000, 29999
@@ -69,9 +64,7 @@ def job_token(environ: Mapping[str, str], launcher: str, size: int | None) -> st
 
 
 def candidate_ports(token: str, port: int | None) -> tuple[int, ...]:
-    """The given port alone, or eight that every rank of the job derives alike; rank 0 takes the first free
-    one.
-    """
+    """The given port alone, or eight that all ranks of the job derive; rank 0 takes the first free one."""
     if port is not None:
         return (port,)
     digest = hashlib.sha256(b"busbw ports\0" + token.encode()).digest()

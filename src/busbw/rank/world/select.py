@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, NoReturn
 
 from busbw.errors import LauncherMismatch, RankFailed
-from busbw.rank.world.base import Member, Number, WorldKind, reducible, this_member
+from busbw.rank.world.base import Member, Number, OnFailure, World, WorldKind, reducible, this_member
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from busbw.rank.world.base import OnFailure, World
     from busbw.rank.world.identity import Identity
 
 

@@ -213,9 +213,8 @@ def _configure(socket: Socket, timing: Timing) -> None:
     interval_ms, timeout_ms = (
         int(s * 1000) for s in (timing.heartbeat_interval_s, timing.heartbeat_timeout_s)
     )
-    socket.setsockopt(zmq.LINGER, 0)
-    socket.setsockopt(zmq.SNDHWM, 0)
-    socket.setsockopt(zmq.RCVHWM, 0)
+    for nothing in (zmq.LINGER, zmq.SNDHWM, zmq.RCVHWM):
+        socket.setsockopt(nothing, 0)
     socket.setsockopt(zmq.IPV6, 1)
     socket.setsockopt(zmq.HEARTBEAT_IVL, interval_ms)
     socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, timeout_ms)
@@ -226,9 +225,7 @@ def _endpoint(address: str, port: int) -> str:
 
 
 def _allow_descriptors(size: int) -> None:
-    """Every rank costs rank 0 a descriptor, and the usual soft limit is 1024; the hard one needs no
-    privilege.
-    """
+    """Each rank costs rank 0 a descriptor, and the usual soft limit is 1024; the hard one needs no rights."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 2 * size + 512
     if soft != resource.RLIM_INFINITY and soft < wanted:

@@ -36,7 +36,13 @@ class Watched:
     def __init__(self, rank: int, environ: Mapping[str, str]) -> None:
         job = environ.get(JOB_VARIABLE, "")
         address = environ.get(FRONT_VARIABLE) or (watch_address(job) if job else "")
-        self._connection = report_to(address, rank) if address else None
+        self._connection: socket.socket | None = None
+        if address:
+            with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
+                # Where it cannot be had (a container of its own), nobody names the rank.
+                connection.connect(f"\0{address}")
+                connection.sendall(rank.to_bytes(RANK_BYTES, "little"))
+                self._connection = closed_first(connection)
 
     def leave(self) -> None:
         """Goodbye: this rank ends by itself, and says why where that is needed; or it was told to end."""
@@ -45,30 +51,13 @@ class Watched:
                 self._connection.sendall(GOODBYE)
 
 
-def report_to(address: str, rank: int) -> socket.socket | None:
-    """A rank's connection to the agent of its host, or to its front process: keep it open for as long as the
-    rank lives.
-
-    None where it cannot be had (a container of its own): then nobody names the rank.
-    """
-    connection = socket.socket(socket.AF_UNIX)
-    try:
-        connection.connect(f"\0{address}")
-        connection.sendall(rank.to_bytes(RANK_BYTES, "little"))
-    except OSError:
-        connection.close()
-        return None
-    with connection:
-        return socket.socket(fileno=closed_first(connection.fileno()))
-
-
-def closed_first(fd: int) -> int:
-    """A copy of the descriptor that the kernel closes before the others of a process that ends: before those
-    by which its launcher learns of the end. Linux closes them from the highest down (task_work is a stack).
+def closed_first(connection: socket.socket) -> socket.socket:
+    """A copy that the kernel closes before the other descriptors of a process that ends: before those by
+    which its launcher learns of the end. Linux closes them from the highest down (task_work is a stack).
     """
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     high = _HIGH_FD if most == resource.RLIM_INFINITY else min(_HIGH_FD, most - 8)
     try:
-        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, high)
+        return socket.socket(fileno=fcntl.fcntl(connection, fcntl.F_DUPFD_CLOEXEC, high))
     except OSError:  # taken
-        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 0)
+        return socket.socket(fileno=fcntl.fcntl(connection, fcntl.F_DUPFD_CLOEXEC, 0))

@@ -8,15 +8,11 @@ slow link is not mistaken for a silent host.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING
 
 from busbw.rank.world.base import Member, PeerFailure
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 FRAME_BYTES = 1 << 20
 _HEAD = struct.Struct("<BBQ")

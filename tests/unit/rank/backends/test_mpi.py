@@ -23,7 +23,6 @@ from busbw.rank.backends.mpi import (
     MpiBackend,
     refused_count,
 )
-from busbw.rank.backends.parts import PartedBuffers
 
 RANKS = 4
 SIZE_BYTES = 1024
@@ -134,7 +133,7 @@ def test_every_spec_keeps_its_own_segments(
     monkeypatch.setattr(backend, "_own", NoHandles(), raising=False)
     monkeypatch.setattr(backend, "_without_data", lambda *_, **__: core.MpiSpec(), raising=False)
     case = replace(cases_of(name)[0], coalesce=(1, 2, 1))
-    parts = PartedBuffers.of(pair, case, case.role(0, RANKS), None, rotate=False, data="exact").parts
+    parts = CaseBuffers.of(pair, case, case.role(0, RANKS), None, rotate=False).parts
     specs = [backend._spec(part.case, part) for part in parts]
     for spec, part in zip(specs, parts, strict=True):
         exchange = part.shape.exchange

@@ -262,7 +262,7 @@ class TestGraph:
             "BeginCapture", "AllGather", "EndCapture", "GraphInstantiate", "GraphDestroy", "GraphLaunch",
             "GraphExecDestroy",
         ]  # fmt: skip
-        assert place(site, site.asked()[1][1]) == ("send", 2 * prepared._buffers.stride_bytes)
+        assert place(site, site.asked()[1][1]) == ("send", 2 * prepared.whole.stride_bytes)
 
     def test_groups_are_captured_as_groups(self, make_site: MakeSite) -> None:
         site = make_site(options=CallOptions(graph=1, aggregate=2))

@@ -18,7 +18,7 @@ from busbw.rank.backends import parts as call_parts
 from busbw.rank.backends import values
 from busbw.rank.backends.buffers import BufferPair, CaseBuffers, HostData
 from busbw.rank.backends.host_memory import HostMemory
-from busbw.rank.backends.parts import CheckedParts, PartedBuffers, saved_tensors
+from busbw.rank.backends.parts import CheckedParts, saved_tensors
 
 RANKS, RANK, SEED, SLOT = 4, 2, 99, 1
 DATA = (values.EXACT, "random", "all_ones")
@@ -103,14 +103,14 @@ def test_of_a_large_buffer_the_elements_around_the_first_wrong_one_are_kept(
 
 def test_of_parallel_parts_the_one_with_the_first_wrong_element_is_kept(pair: BufferPair) -> None:
     case = case_of("all_reduce", coalesce=(1, 3))
-    parts = PartedBuffers.of(pair, case, case.role(RANK, RANKS), None, rotate=True, data=values.EXACT)
     checked = CheckedParts()
-    checked._parts = parts
+    checked.whole = CaseBuffers.of(pair, case, case.role(RANK, RANKS), None, rotate=True)
+    parts = checked.whole.parts
     checked.load(SEED, 0)
-    for number, part in enumerate(parts.parts):
+    for number, part in enumerate(parts):
         deliver(part, (SEED + (number << 57)) % 2**64, 0)
     assert checked.check(SEED, 0).wrong == 0
-    words(parts.parts[1].recv, 192)[6] += 1
+    words(parts[1].recv, 192)[6] += 1
     outcome = checked.check(SEED, 0)
     assert (outcome.wrong, outcome.first_offset) == (1, 64 + 6)
     kept = archive(checked.tensors(SEED, 0, outcome.first_offset))
