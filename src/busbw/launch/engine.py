@@ -35,10 +35,6 @@ class Work:
     words: tuple[str, ...]
     is_busbw: bool = True
 
-    def argv(self, python: str) -> tuple[str, ...]:
-        """The words to execute where ``python`` is the Python that has busbw."""
-        return (python, "-m", "busbw", *self.words) if self.is_busbw else self.words
-
 
 @dataclass(frozen=True)
 class Job:
@@ -62,7 +58,8 @@ class Job:
 
     def argv(self, python: str) -> tuple[str, ...]:
         """What each rank executes, where ``python`` is the Python that has busbw."""
-        return (*prepending(self.prepend), *self.work.argv(python))
+        ours = (python, "-m", "busbw") if self.work.is_busbw else ()
+        return (*prepending(self.prepend), *ours, *self.work.words)
 
     def without_secrets(self) -> Job:
         """As a dry run shows it."""
@@ -83,7 +80,7 @@ class Job:
 @dataclass(frozen=True)
 class JobRequest:
     """Everything that will be submitted. ``files`` are written to the run folder's request/ first (name ->
-    text); ``commands`` submit them, where a command line does. ``form`` is what is sent over an API.
+    text); ``commands`` submit them, where a command line does.
     """
 
     engine: str

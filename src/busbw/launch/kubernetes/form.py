@@ -35,10 +35,11 @@ _MOUNT: Final = re.compile(r"(/[^:]*)(?::(/[^:]*)(:ro)?)?")
 
 @dataclass(frozen=True)
 class Form:
-    """A Kubernetes job's values. ``resources`` are a worker's limits and requests, by resource name;
-    ``labels`` what a worker's node must have one value of, by label; ``compute_domain`` the number of nodes
-    of an NVIDIA ComputeDomain (0: its driver counts none), None without one; ``alone``: a node has one worker
-    of this job. ``words`` has what stands in the manifest as it was given.
+    """A Kubernetes job's values. ``resources`` are a worker's limits and requests, by resource name, ``gpus``
+    its GPUs, whatever they are called; ``labels`` what a worker's node must have one value of, by label;
+    ``compute_domain`` the number of nodes of an NVIDIA ComputeDomain (0: its driver counts none), None
+    without one; ``alone``: a node has one worker of this job. ``words`` has what stands in the manifest as it
+    was given.
     """
 
     kind: Kind
@@ -50,17 +51,13 @@ class Form:
     mpi: Literal["openmpi", "mpich"] = "mpich"
     mpirun_words: tuple[str, ...] = ()
     resources: Mapping[str, str] = field(default_factory=dict)
+    gpus: int = 0
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     compute_domain: int | None = None
     mounts: tuple[Mount, ...] = ()
     alone: bool = True
     deadline_seconds: int | None = None
     words: Words = field(default_factory=Words)
-
-    @property
-    def gpus(self) -> int:
-        """GPUs of a worker, whatever they are called."""
-        return _gpus(self.resources)
 
 
 def check(launch: LaunchSettings) -> None:
@@ -83,7 +80,8 @@ def read_form(job: Job) -> Form:
             hint="give --image NAME, an image that has Python and busbw (images/ has files to build one)",
         )
     resources = _resources(words)
-    asked, gpus = words.np or job.ranks, _gpus(resources)
+    gpus = sum(int(count) for name, count in resources.items() if name.endswith("/gpu"))
+    asked = words.np or job.ranks
     slots = words.slots or launch.ranks_per_node or _slots_of(asked, workers, gpus)
     ranks = asked or workers * slots
     _refuse_ranks(kind, ranks, workers, slots)
@@ -97,6 +95,7 @@ def read_form(job: Job) -> Form:
         mpi=_mpi(launch, words),
         mpirun_words=tuple(split_words("--mpirun-args", launch.mpirun_args)),
         resources=resources,
+        gpus=gpus,
         labels=_labels(words),
         compute_domain=workers if words.compute_domain == "nodes" else words.compute_domain,
         mounts=_mounts(launch.mounts),
@@ -172,10 +171,6 @@ def _mounts(text: str) -> tuple[Mount, ...]:
         source, target, read_only = match.groups()
         found.append((source, target or source, bool(read_only)))
     return tuple(found)
-
-
-def _gpus(resources: Mapping[str, str]) -> int:
-    return sum(int(count) for name, count in resources.items() if name.endswith("/gpu"))
 
 
 def _slots_of(ranks: int | None, workers: int, gpus: int) -> int:
