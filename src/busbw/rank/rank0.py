@@ -63,7 +63,8 @@ class _Pace:
         share = 1.0 if final else min(1.0, len(result.pass_samples) / result.passes)
         self._work += share - self._shares.get(result.case, 0.0)
         self._shares[result.case] = share
-        self._finished += final
+        if final:
+            self._finished += 1
         if self._work > self._recent[-1][1]:
             self._recent.append((now_s, self._work))
         return self.fields(now_s)
