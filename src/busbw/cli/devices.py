@@ -72,7 +72,7 @@ def devices(nccl: str, format_name: str) -> ExitCode:
 def read_survey(nccl: str | None) -> Survey:
     """Ask all probes. Loads libnccl where a GPU is visible, and libmpi for its version; starts neither."""
     host = read_host()
-    backends = backend_status(nccl)
+    backends, choice, gpus = backend_status(nccl), _choice(nccl), read_gpus()
     # Libraries that asking has loaded (driver, NVML, NCCL), and the MPI library that mpi4py would take.
     found = {library.path: library for library in mapped_libraries()}
     library = find_mpi(os.environ).library
@@ -81,9 +81,9 @@ def read_survey(nccl: str | None) -> Survey:
         version = loaded_library(text).version if text else ""
         found[library.path] = library_info(library.path, version=version)
     return Survey(
-        choice=_choice(nccl),
+        choice=choice,
         backends=backends,
-        gpus=read_gpus(),
+        gpus=gpus,
         nics=read_nics(),
         libraries=tuple(found[path] for path in sorted(found)),
         host=host,

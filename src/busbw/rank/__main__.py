@@ -26,6 +26,7 @@ from busbw.rank.world.watched import FRONT_VARIABLE
 
 if TYPE_CHECKING:
     from busbw.rank.entry import Director
+    from busbw.rank.world.identity import Identity
 
 REQUEST_VARIABLE: Final = "BUSBW_REQUEST"
 WORLD_VARIABLE: Final = "BUSBW_WORLD"
@@ -56,10 +57,7 @@ def main() -> int:
     watched = say_hello(rank)
     if os.environ.get(WORLD_VARIABLE) == "nccl" and identity is not None:
         begin_with_gpu(identity.local_rank or 0)
-    from busbw.rank.entry import live
-
-    choice = os.environ.get(WORLD_VARIABLE, "auto")
-    code = int(live(identity, choice, _director() if rank == 0 else None, emit))  # type: ignore[arg-type]
+    code = _live(identity, rank)
     watched.leave()
     return exit_code(code)
 
@@ -74,6 +72,13 @@ def _hear_variables() -> bool:
     os.environ.update(json.loads(line or "{}"))
     os.dup2(os.open(os.devnull, os.O_RDONLY), sys.stdin.fileno())
     return bool(line)
+
+
+def _live(identity: Identity | None, rank: int) -> int:
+    from busbw.rank.entry import live
+
+    choice = os.environ.get(WORLD_VARIABLE, "auto")
+    return int(live(identity, choice, _director() if rank == 0 else None, emit))  # type: ignore[arg-type]
 
 
 def _director() -> Director:

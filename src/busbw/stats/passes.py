@@ -59,13 +59,7 @@ def estimate_over(passes: Sequence[Float64Array], confidence: float) -> Estimate
     moved = scatter > LEAST_EXCESS * expected
     if pooled.attained and not moved:
         return pooled
-    # What holds the median of passes to come at BETWEEN_CONFIDENCE.
-    count = len(medians)
-    if count >= least_samples(BETWEEN_CONFIDENCE):
-        low, high = (sorted(medians)[place] for place in median_ranks(count, BETWEEN_CONFIDENCE))
-    else:
-        half = student_quantile((1 + BETWEEN_CONFIDENCE) / 2, count - 1) * scatter / math.sqrt(count)
-        low, high = mean - half, mean + half
+    low, high = _of_medians(sorted(medians), mean, scatter)
     return replace(
         pooled, low=max(0.0, min(pooled.low, low)), high=max(pooled.high, high), attained=True, moved=moved
     )
@@ -76,6 +70,16 @@ def standard_error(values: Float64Array, confidence: float) -> float:
     given = attainable(confidence, len(values))
     found = estimate(values, given)
     return (found.high - found.low) / 2 / normal_quantile(given)
+
+
+def _of_medians(medians: Sequence[float], mean: float, scatter: float) -> tuple[float, float]:
+    """An interval that holds the median of passes to come at BETWEEN_CONFIDENCE; ``medians`` ascend."""
+    count = len(medians)
+    if count >= least_samples(BETWEEN_CONFIDENCE):
+        first, last = median_ranks(count, BETWEEN_CONFIDENCE)
+        return medians[first], medians[last]
+    half = student_quantile((1 + BETWEEN_CONFIDENCE) / 2, count - 1) * scatter / math.sqrt(count)
+    return mean - half, mean + half
 
 
 def range_of(cases: Sequence[Sequence[Float64Array]]) -> tuple[float, float]:

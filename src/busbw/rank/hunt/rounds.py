@@ -171,15 +171,28 @@ def _tell(
         found += findings(field, verdict)
     code = exit_code(decisions)
     if moved is not None:
-        of_nic, is_by_it = judge_nic(hunt, told[-1]["rounds"], moved)
-        found = [replace(each, claim=named(each, hunt.nic)) for each in found]
-        found += [] if of_nic is None else [of_nic]
-        if of_nic is not None and not is_by_it:  # nothing was found of it: what is said of hosts is taken out
-            told[-1] |= {"decision": "undecided", "reason": of_nic.claim, "exclude": {}, "near": {}}
-            told[-1] |= {"suspects": [], "open": [], "ranking": [], "longer": {}}
-            found, code = [of_nic], ExitCode.UNDECIDED
+        found, code = _by_nic(hunt, told[-1], found, moved, code)
     observer.judged({"kind": hunt.kind, "fields": told}, worst_first(found), code)
     return code
+
+
+def _by_nic(
+    hunt: Hunt,
+    told: dict[str, Any],
+    found: list[Finding],
+    moved: Mapping[str, Mapping[str, int]],
+    code: ExitCode,
+) -> tuple[list[Finding], ExitCode]:
+    """The findings of a hunt by one NIC, and its exit code. Where its bytes went another way, nothing was
+    found of that NIC: what the verdict says of hosts is taken out of ``told``.
+    """
+    of_nic, is_by_it = judge_nic(hunt, told["rounds"], moved)
+    if is_by_it or of_nic is None:
+        said = [replace(each, claim=named(each, hunt.nic)) for each in found]
+        return [*said, *([] if of_nic is None else [of_nic])], code
+    told |= {"decision": "undecided", "reason": of_nic.claim, "suspects": [], "open": [], "ranking": []}
+    told |= {"exclude": {}, "near": {}, "longer": {}}
+    return [of_nic], ExitCode.UNDECIDED
 
 
 def _rounds(
