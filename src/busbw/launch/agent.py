@@ -322,7 +322,7 @@ def serve(task: dict[str, Any]) -> None:
                 for word in os.read(0, _CHUNK_BYTES).decode().split() or ["now"]:
                     if word == "go":
                         commands.start()
-                    elif end != "now":
+                    elif word in ("end", "now") and end != "now":
                         end, deadline = word, time.monotonic() + (task["grace"] if word == "end" else 0)
                     if word == "end":
                         commands.signal(signal.SIGTERM)

@@ -12,6 +12,7 @@ from busbw.errors import SiteError
 
 # A busy controller answers late; one that has not answered by then is down.
 _PATIENCE_SECONDS: Final = 60.0
+_MOST_WORDS: Final = 300  # characters that are shown of what a command said
 _ASK: Final = "try `scontrol ping` here: busbw needs a host that reaches Slurm (SLURM_CONF, slurmctld, munge)"
 _SHOWN: Final = "--dry-run shows all that is submitted"
 # Command -> what to try where its own words are not known to us.
@@ -63,17 +64,19 @@ def environ_outside_jobs() -> Mapping[str, str]:
 
 
 def call(*words: str, engine: str = "Slurm", over: re.Pattern[str] | None = None) -> str:
-    """A command's standard output; empty where it fails in words that are ``over``: what it was asked about
-    has ended, or is forgotten. Raises SiteError with the command's own words, NoAnswer where they do not say
-    what became of the question.
+    """A command's standard output; empty where it fails in words that are ``over`` and no other error: what
+    it was asked about has ended, or is forgotten. Raises SiteError with the command's own words, NoAnswer
+    where they do not say what became of the question.
     """
     done = ask(words, engine)
     if done.returncode == 0:
         return done.stdout
     if over is not None and over.search(done.stderr + done.stdout):
-        return ""
+        others = [line for line in done.stderr.splitlines() if not over.search(line)]
+        if not any("error" in line for line in others):
+            return ""
     said = (done.stderr.strip() or done.stdout.strip()).splitlines()
-    words_said = own_words(said) or f"exit code {done.returncode}"
+    words_said = own_words(said)[:_MOST_WORDS] or f"exit code {done.returncode}"
     is_open = done.returncode < 0 or _UNANSWERED.search(words_said)  # killed, by whoever
     kind = NoAnswer if is_open else SiteError
     raise kind(f"{words[0]}: {words_said}", hint=hint_of(words_said, words[0]))

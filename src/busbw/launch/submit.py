@@ -103,8 +103,8 @@ def read_handle(folder: Path) -> Handle:
 
 def is_command(folder: Path) -> bool:
     """Whether a job is a command of the user's (``busbw exec``): its request has no settings of a run."""
-    settings = _fields(folder / folders.REQUEST_FILE).get("settings") or {}
-    return "command" in settings and "deliver" not in settings
+    settings = _fields(folder / folders.REQUEST_FILE).get("settings")
+    return isinstance(settings, dict) and "command" in settings and "deliver" not in settings
 
 
 def _fields(path: Path) -> dict[str, Any]:

@@ -98,7 +98,10 @@ def _well(story: Story) -> _End | None:
     if end is None or end["status"] != RunStatus.COMPLETE or story.is_command or state.cancelled:
         return None
     said = (story.errors, story.still, story.left, story.given_up, story.interrupted)
-    seen = (story.someone_ended, story.lost_launcher, any(story.exits.values()), state.why)
+    # Hydra on hosts may have seen a rank die after that.
+    reported = read_death(story.output) if state.code and state.seen.hosts else None
+    by_hydra = reported is not None and reported.rank is None
+    seen = (story.someone_ended, story.lost_launcher, any(story.exits.values()), state.why, by_hydra)
     return None if any(said) or any(seen) else ExitCode(int(end["exit_code"]))
 
 
@@ -192,8 +195,11 @@ def _lost_connection(story: Story) -> _End | None:
     """A rank whose end the others felt, where nobody knows better: a launcher takes a survivor that aborts
     over it for the cause.
     """
-    host, death = read_lost_peer(story.output), _find_death(story)
-    if host is None or story.state.knows_cause or (death is not None and death.rank is not None):
+    host = read_lost_peer(story.output)
+    if host is None or story.state.knows_cause or story.first_dead is not None:
+        return None
+    deaths = (read_death(story.output), _find_death(story))
+    if any(death is not None and death.rank is not None for death in deaths):
         return None
     ranks = ranks_on(host, story.hello)
     rank = ranks[0] if len(ranks) == 1 else None
@@ -267,7 +273,9 @@ def _find_death(story: Story) -> Death | None:
         return None  # nothing was missing by then
     places = story.places or dict(enumerate(story.state.seen.hosts))
     reported = read_death(story.output)
-    near = ranks_on(reported.host, places) if reported is not None else []
+    # Hydra has hosts as they were given to it, which need not be what their ranks call them.
+    given = dict(enumerate(story.state.seen.hosts)) or places
+    near = ranks_on(reported.host, given) if reported is not None else []
     first = story.first_dead
     if first is None and (reported is None or reported.rank is None):  # mpirun knows the signal, too
         first = _first_on_hosts(near, story)
@@ -276,7 +284,8 @@ def _find_death(story: Story) -> Death | None:
         # live on, it is the one that was not.
         unseen = story.missing if reported.pid not in story.pids else ()
         rank = near[0] if len(near) == 1 else unseen[0] if len(unseen) == 1 else reported.rank
-        return replace(reported, rank=rank, host=places[near[0]] if near else reported.host)
+        host = places.get(near[0], reported.host) if near else reported.host
+        return replace(reported, rank=rank, host=host)
     if first is not None and reported is not None:
         named = story.pids.get(reported.pid or 0)
         is_it = not story.missing and first in (named, reported.rank)

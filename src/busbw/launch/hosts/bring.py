@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
-import io
 import os
 import re
 import sys
 import tarfile
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Final
 
 import busbw
 from busbw.errors import SiteError, why
-from busbw.files import store
 from busbw.record.folder import user_folder
 
 # The beginning of a requirement.
@@ -61,11 +60,15 @@ def _cache() -> Path:
 
 
 def _write(bundle: Path, files: dict[str, Path]) -> None:
-    data = io.BytesIO()
-    with tarfile.open(fileobj=data, mode="w:gz", compresslevel=_COMPRESSION) as archive:
-        for name, path in sorted(files.items()):
-            archive.add(path, name, recursive=False, filter=_plain)
-    store(bundle, data.getvalue())
+    with tempfile.NamedTemporaryFile(dir=bundle.parent, suffix=".part", delete=False) as partial:
+        try:
+            with tarfile.open(fileobj=partial, mode="w:gz", compresslevel=_COMPRESSION) as archive:
+                for name, path in sorted(files.items()):
+                    archive.add(path, name, recursive=False, filter=_plain)
+            Path(partial.name).replace(bundle)
+        except BaseException:
+            Path(partial.name).unlink(missing_ok=True)
+            raise
 
 
 def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo:

@@ -215,12 +215,14 @@ def _read(where: str, text: str) -> tuple[str, list[Row]]:
     if kind is None:
         raise UsageError(f"--topology {where} has no known format", hint=_hint())
     try:
-        return kind.name, list(kind.read(document))
+        rows = list(kind.read(document))
+        hash(tuple(rows))  # a TypeError where a name is a list
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UsageError(
             f"--topology {where} looks like {kind.name}, but is damaged ({type(error).__name__}: {error})",
             hint=f"write it again with: {kind.made_by}",
         ) from error
+    return kind.name, rows
 
 
 def _hint() -> str:

@@ -259,8 +259,8 @@ def _views(torchrun: _Claim, environ: Environ) -> list[_Claim]:
 
 def _plain_variables(environ: Environ) -> _Claim | None:
     """What RANK and WORLD_SIZE say, whoever has set them."""
-    rank, size = _first_number(environ, "RANK"), _first_number(environ, "WORLD_SIZE")
-    return None if rank is None else _Claim(ROWS["environment"], rank, size)
+    rank = _first_number(environ, "RANK")  # without it WORLD_SIZE is somebody else's, and may be any word
+    return None if rank is None else _Claim(ROWS["environment"], rank, _first_number(environ, "WORLD_SIZE"))
 
 
 def _refuse_plain_variables(winner: _Claim, environ: Environ) -> None:
