@@ -97,6 +97,8 @@ def _series(
     number = series.number
     newest = index.points(number, WINDOW)
     every = index.points(number) if whole or fitting is not None else newest
+    if not newest:  # all its launches are excluded
+        return None
     changes, accepted = index.changes(number), index.accepted(number)
     level = level_of(series, newest, changes, accepted)
     if fitting is not None:

@@ -237,7 +237,7 @@ class Arrival:
         if item["part"] != len(parts):
             return  # a part is missing: the record as it was heard stands
         parts.append(str(item["data"]))
-        if len(parts) < item["parts"]:
+        if len(parts) != item["parts"]:
             return
         data = zlib.decompress(b"".join(base64.b85decode(part) for part in parts))
         if name == RUN_FILE:

@@ -302,6 +302,10 @@ def _name(field: str, **how: Any) -> Spec:  # noqa: ANN401 (what Vega-Lite takes
     return {"field": field, "type": "nominal", "sort": None, **how}
 
 
+# A channel of text has no order.
+_CELL: Final = {"field": "cell", "type": "nominal"}
+
+
 def _looks(names: Iterable[str], values: Iterable[Any]) -> Spec:
     """Which of the names looks how."""
     return {"domain": list(names), "range": list(values)}
@@ -414,7 +418,7 @@ def _heat(plot: Plot, colour: Colour) -> Spec:
         ({**row, "strong": bins[row["bin"]] in _STRONG} for row in plot.rows),
         _ROW * len(down),
         _layer("rect", edge, {**place, "color": shade, "description": _TEXT}),
-        _layer("text", {"fontSize": 11}, {**place, "text": _name("cell"), "color": on}),
+        _layer("text", {"fontSize": 11}, {**place, "text": _CELL, "color": on}),
         width=width,
     )
 
@@ -435,7 +439,7 @@ def _bars(plot: Plot, colour: Colour) -> Spec:
         _layer("bar", edge, {"x": x, "y": y, "color": state, "description": _TEXT}),
         _layer("tick", tick, {"x": _quantity("rate"), "y": y}, "datum.rate != null"),
         # In a column of their own, where no bar and no line rate is.
-        _layer("text", number, {"x": {"value": WIDTH + 8}, "y": y, "text": _name("cell")}),
+        _layer("text", number, {"x": {"value": WIDTH + 8}, "y": y, "text": _CELL}),
     )
 
 

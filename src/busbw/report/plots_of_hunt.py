@@ -142,8 +142,10 @@ def _rings(name: str, size_bytes: int, hosts: Sequence[str], rounds: Rounds) -> 
     found = defaultdict[Stage, Floats](lambda: np.full((len(by_host), len(rails)), np.nan))
     for tested in rounds:
         for test in tested["tests"]:
-            rate = gb_per_s(size_bytes, test["times_ns"][BANDWIDTH][0][0])
-            found[Stage(tested["round"]["stage"])][places[int(test["other"])]] = rate
+            place = places.get(int(test["other"]))
+            if place is not None:  # else a damaged record's: the run has no such rank
+                rate = gb_per_s(size_bytes, test["times_ns"][BANDWIDTH][0][0])
+                found[Stage(tested["round"]["stage"])][place] = rate
     down = list(by_host)
     words = {"x": None, "y": None, "across": rails, "down": down}
     for stage, values in found.items():

@@ -92,6 +92,20 @@ def test_a_run_that_is_excluded_is_gone_from_its_series(
     assert "20261105" not in said(capsys, "--size", "2M", "--format", "csv")
 
 
+def test_series_of_which_every_launch_is_excluded_are_not_shown(
+    slower: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = said(capsys)
+    for n in range(2):
+        name = f"202612{n + 1:02}-010000-other-{n:04x}"
+        record = record_of({1 << 26: 400.0 + n}, version="5.1", name=name)
+        write_record(create(slower, name), replace(record, ended=f"2026-12-{n + 1:02}T01:00:00+00:00"))
+    assert said(capsys) != shown
+    for n in range(2):
+        said(capsys, "exclude", f"202612{n + 1:02}", "--why", "another job")
+    assert said(capsys) == shown
+
+
 def test_nothing_that_fits_is_said(slower: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["history", "alltoall"]) == 0
     assert capsys.readouterr().err.startswith("no launch of alltoall fits in ")

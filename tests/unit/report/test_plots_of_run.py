@@ -10,7 +10,7 @@ from busbw_testing.reported import run_folder
 from busbw.cli.report import shown
 from busbw.model.sample import SampleFlag
 from busbw.report import plots_of_run
-from busbw.report.plots import Plot
+from busbw.report.plots import Plot, Table, chart
 from busbw.report.reported import Reported
 
 
@@ -31,3 +31,15 @@ def test_a_histogram_says_which_samples_its_percentiles_are_without(tmp_path: Pa
     assert dict(told.table.rows)["samples of the percentiles"] == "190"
     assert "Flagged: 10 samples" in told.note
     assert "not in the percentiles." in told.note
+
+
+def test_notebooks_take_the_pictures_of_a_run(tmp_path: Path) -> None:
+    (run,) = shown([str(run_folder(tmp_path, "run", ranks=2, powers=range(10, 12)))])
+    assert isinstance(run, Reported)
+    drawn = list(plots_of_run.evidence_of(run))
+    row = {"y": "mlx5_0", "x": 20.0, "state": "carried", "rate": 25.0, "cell": "20", "text": "20 GB/s"}
+    words = {"x": "GB/s", "bins": {"carried": "mid"}}
+    drawn.append(Plot("bars", ("run",), "links", "Links", "", (row,), Table(("link",), ()), words))
+    assert {plot.kind for plot in drawn} >= {"heat", "histogram", "bars"}
+    for plot in drawn:
+        assert chart(plot).to_dict()["title"].startswith(plot.title)

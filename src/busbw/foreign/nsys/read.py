@@ -12,6 +12,7 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -61,7 +62,10 @@ class _Export:
                 f" {'no tables' if not self.tables else 'tables such as ' + min(self.tables)}",
                 hint=f"export it with: {_EXPORT}",
             )
-        self._strings = {int(key): str(value) for key, value in self.rows("StringIds", ("id", "value"))}
+
+    @cached_property
+    def _strings(self) -> dict[int, str]:
+        return {int(key): str(value) for key, value in self.rows("StringIds", ("id", "value"))}
 
     def rows(self, table: str, wanted: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         """These columns of every row, None for a column that this version does not have."""
@@ -143,6 +147,8 @@ class _Place(NamedTuple):
 def _read_kernels(export: _Export) -> tuple[tuple[Kernels, ...], Join, tuple[str, ...]]:
     """Kernels by rank, name and size, how they got their sizes, and what is missing."""
     kernels = sorted(_kernels(export), key=lambda kernel: kernel.start_ns)
+    if not kernels:
+        return (), Join.NONE, (_missing(export, kernels, {}),)
     ranges, places = _ranges(export)
     found = _by_launch(export, kernels, ranges)
     own = _RANK_IN_NAME.search(export.path.name)

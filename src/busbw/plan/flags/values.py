@@ -84,7 +84,8 @@ def as_text(written: Any) -> str:  # noqa: ANN401
         return written
     if isinstance(written, Iterable):
         return ",".join(map(str, written))
-    return f"{written:g}" if isinstance(written, float) else str(written)
+    is_whole = isinstance(written, float) and written.is_integer()
+    return str(int(written) if is_whole else written)
 
 
 class Size(Written, int):
