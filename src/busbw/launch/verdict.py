@@ -98,10 +98,7 @@ def _well(story: Story) -> _End | None:
     if end is None or end["status"] != RunStatus.COMPLETE or story.is_command or state.cancelled:
         return None
     said = (story.errors, story.still, story.left, story.given_up, story.interrupted)
-    # Hydra on hosts may have seen a rank die after that.
-    reported = read_death(story.output) if state.code and state.seen.hosts else None
-    by_hydra = reported is not None and reported.rank is None
-    seen = (story.someone_ended, story.lost_launcher, any(story.exits.values()), state.why, by_hydra)
+    seen = (story.someone_ended, story.lost_launcher, any(story.exits.values()), state.why)
     return None if any(said) or any(seen) else ExitCode(int(end["exit_code"]))
 
 

@@ -305,6 +305,14 @@ def test_the_rank_that_a_launcher_names_counts_more_than_the_pod_of_the_launcher
 PEER = ("An MPI communication peer process has unexpectedly disconnected.  This", "  Peer host:  h3")
 
 
+def test_words_of_a_lost_connection_count_where_nothing_better_is_known() -> None:
+    left = {"end": end(0), "all_left": True, "exits": {0: 139}, "hello": {1: "h3", 0: "h2"}}
+    mpirun = ("mpirun noticed that process rank 1 with PID 7 on node h3 exited on signal 11.", *PEER)
+    assert judge(local(output=mpirun, **left)) == Verdict(ExitCode.OK)
+    own = {"first_dead": 1, "end": end(5, "failed"), "errors": [FELT], "hello": {1: "h3", 0: "h2"}}
+    assert failure(local(output=PEER, **own)) == FELT
+
+
 def test_the_rank_that_others_lost_is_named_where_nobody_knows_better() -> None:
     seen = {"output": [*WORDS, *PEER], "hello": {1: "h3", 0: "h2"}}
     error = failure(killed(ended(code=14), **seen))
@@ -554,6 +562,25 @@ def test_the_rank_that_died_on_hosts(
 ) -> None:
     error = failure(job(ended(code=9, seen=seen), output=SIGNAL, end=end_of_first))
     assert (error["message"], error["rank"]) == (message, rank)
+
+
+def test_hydra_has_hosts_as_they_were_given_to_it() -> None:
+    """By which ranks need not call them."""
+    given = on(("h1", "h1", "h2", "h2"), (gone(0), gone(3)))
+    places = {0: "n1", 1: "n1", 2: "n2", 3: "n2"}
+    error = failure(job(ended(code=9, seen=given), output=SIGNAL, places=places))
+    assert error["rank"] is None  # the end of rank 2 was not seen
+    given = on(("h1", "h1", "h2", "h2"), (gone(0), gone(3), gone(2, swept=True)))
+    error = failure(job(ended(code=9, seen=given), output=SIGNAL, places=places))
+    assert error["message"] == f"rank 3 on n2 {FIRST}"
+    alone = failure(job(ended(code=9, seen=on(("h1", "h2"))), output=SIGNAL, places={0: "n1", 1: "n2"}))
+    assert alone["message"] == "rank 1 on n2 was killed by SIGKILL"
+
+
+def test_a_rank_that_dies_on_hosts_after_the_end_is_named() -> None:
+    seen = on(("h1", "h2"), TWO_ENDS[1:])
+    error = failure(job(ended(code=9, seen=seen), output=SIGNAL, end=end(0)))
+    assert error["message"] == "rank 1 on h2 was killed by SIGKILL"
 
 
 def test_the_words_of_the_rank_that_died_on_hosts_are_the_hint() -> None:
