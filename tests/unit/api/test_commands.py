@@ -83,7 +83,8 @@ def test_runs_are_newest_first_and_one_that_cannot_be_read_says_so(measured: bus
     bad.mkdir()
     (bad / "run.json").write_text("{")
     every = busbw.runs()
-    assert [run.folder.name for run in every] == sorted((run.folder.name for run in every), reverse=True)
+    moments = [run.folder.name[:15] for run in every]  # runs of one second differ by chance in what follows
+    assert moments == sorted(moments, reverse=True)
     assert measured in every
     assert "unreadable" in repr(every[-1])
 
