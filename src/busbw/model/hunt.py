@@ -36,7 +36,6 @@ class Stage(StrEnum):
 
     SCREEN = "screen"  # turns of a tournament: every pair, or as many as were asked for
     CONFIRM = "confirm"  # pairs that are neither quick nor slow yet, and others beside them
-    SWITCHES = "switches"  # in records of version 0.1
     MATRIX = "matrix"  # every pair once
     HALVES = "halves"  # one half of every block against the other
     EACH_RAIL = "each-rail"  # an alltoall in every rail, all rails at once: groups

@@ -22,7 +22,8 @@ from busbw.model.record import SCHEMA_VERSION, HostInfo, Method, RunRecord, RunS
 from busbw.model.result import CaseResult, Status
 from busbw.model.soak import SOAK_CHECK
 from busbw.model.traffic import Burst
-from busbw.record.results import append_round
+from busbw.record.folder import ROUNDS_FILE
+from busbw.record.results import append_line
 from busbw.record.write import RunWriter
 
 if TYPE_CHECKING:
@@ -223,7 +224,7 @@ class Lead:
     def tested(self, field: Field, found: RoundResult) -> None:
         """A round of a hunt was run."""
         told = {"kind": field.kind, "names": field.names, **asdict(found)}
-        append_round(self._writer.folder, told)
+        append_line(self._writer.folder / ROUNDS_FILE, told)
         self._emit(event(EventKind.ROUND, tested=told))
 
     def switches(self, places: Sequence[HostInfo]) -> dict[str, str]:

@@ -42,7 +42,7 @@ from busbw.record.folder import (
     TICKET_FILE,
     create,
 )
-from busbw.record.results import GrowingFile, append_line, append_round, forget_results
+from busbw.record.results import GrowingFile, append_line, forget_results
 from busbw.record.write import write_record
 
 # What is sent, in this order, and what may be written below a run folder by a stream, which other programs of
@@ -166,7 +166,6 @@ class Arrival:
         self._parts: dict[str, list[str]] = {}
         self.is_shared = False
         self.left_out: tuple[str, ...] = ()  # files that were too large to send
-        self._has_record = False  # rank 0's own run.json came
 
     def replay(self) -> Iterator[Event]:
         """What an earlier front process heard, as it would come again; call before ``take``."""
@@ -221,7 +220,7 @@ class Arrival:
         elif kind in (EventKind.PASS, EventKind.CASE):
             append_line(self._folder / RESULTS_FILE, item["result"])
         elif kind == EventKind.ROUND:
-            append_round(self._folder, item["tested"])
+            append_line(self._folder / ROUNDS_FILE, item["tested"])
         elif kind == EventKind.RECORD:
             self._file(item)
 
@@ -243,12 +242,11 @@ class Arrival:
         if name == RUN_FILE:
             # The user typed the front's command line, not the one that the job's ranks were given.
             own = requested(self._folder)
-            fields = {**json.loads(data), "argv": own.argv, "settings": own.settings, "run_id": own.run_id}
-            data = (json.dumps(fields, indent=1) + "\n").encode()
-            self._has_record = True
+            words = {"argv": own.argv, "settings": own.settings, "run_id": own.run_id}
+            write_record(self._folder, {**json.loads(data), **words})
+            forget_results(self._folder)
+            return
         partial = self._folder / f"{name}.arriving"
         partial.parent.mkdir(exist_ok=True)
         partial.write_bytes(data)
         partial.replace(self._folder / name)
-        if self._has_record:
-            forget_results(self._folder)

@@ -7,20 +7,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from busbw._version import __version__
 from busbw.model.plan import Plan
 from busbw.model.record import SCHEMA_VERSION, RunRecord, RunStatus
 from busbw.model.result import not_run
-from busbw.record.folder import REQUEST_FILE, RUN_FILE, replace_text
+from busbw.record.folder import REQUEST_FILE, RUN_FILE
 from busbw.record.results import forget_results, read_fields
+from busbw.record.write import write_record
 from busbw.redact import redact_all, redact_text
-
-_MOST_INDENTED: Final = 10_000
 
 
 def close(
@@ -44,33 +42,26 @@ def close(
     except OSError:
         if not (folder / REQUEST_FILE).is_file():
             return False
-        fields = asdict(requested(folder))
+        write_record(folder, requested(folder))
+        fields = read_fields(folder)
     results = fields["results"]
-    left = not_run(len(fields["plan"]["cases"]) if "plan" in fields else 0, len(results))
-    # They differ in their number alone, and may be many.
-    plain = asdict(left[0]) if left else {}
-    fields["results"] = [*results, *({**plain, "case": result.case} for result in left)]
     fields.update(
-        status=status.value, ended=fields["ended"] or ended, error=redact_text(error), hint=redact_text(hint)
+        results=[*results, *not_run(len(fields["plan"]["cases"]), len(results))],
+        status=status.value,
+        ended=fields["ended"] or ended,
+        error=redact_text(error),
+        hint=redact_text(hint),
     )
     if hang is not None:
         fields["hang"] = redact_all(hang)
-    _write(folder, fields)
+    write_record(folder, fields)
     forget_results(folder)
     return True
 
 
 def keep_answer(folder: Path, answer: Mapping[str, Any]) -> None:
     """Write what the run comes to (a ``RunAnswer``) into its record. Raises OSError."""
-    fields = read_fields(folder)
-    _write(folder, {**fields, "answer": answer})
-
-
-def _write(folder: Path, fields: Mapping[str, Any]) -> None:
-    """Replace the record."""
-    # Python's fast encoder knows no indentation, and nobody reads so many lines.
-    indent = 1 if len(fields["results"]) <= _MOST_INDENTED else None
-    replace_text(folder / RUN_FILE, (json.dumps(fields, indent=indent), "\n"))
+    write_record(folder, {**read_fields(folder), "answer": answer})
 
 
 def read_status(folder: Path) -> RunStatus | None:

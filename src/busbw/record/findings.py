@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from busbw.model.finding import Finding
-from busbw.record.folder import RUN_FILE, replace_text
+from busbw.record.folder import RUN_FILE
 from busbw.record.results import read_fields
+from busbw.record.write import write_record
 from busbw.redact import redact_all
 
 _FILE: Final = Path("request") / "findings.json"
@@ -80,5 +81,5 @@ def merge(folder: Path) -> None:
     found = json.loads(kept.read_text())
     fields["findings"] = [*found, *fields.get("findings", ())]
     fields["hunt"] = with_lost(fields.get("hunt", {}), found)
-    replace_text(folder / RUN_FILE, (json.dumps(fields, indent=1), "\n"))
+    write_record(folder, fields)
     kept.unlink()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -13,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from busbw.errors import UsageError
-from busbw.model.mark import in_todays_words
 from busbw.model.record import READABLE_SCHEMAS, RunRecord
 from busbw.model.sample import DIGEST_DTYPE, HEADLINE, SAMPLE_DTYPE
 from busbw.record.checked import validated
@@ -68,7 +66,7 @@ def read_record(folder: Path) -> RunRecord:
     record: RunRecord = validated(record_adapter(), text, str(path), DAMAGED_HINT)
     check_record(text, str(path))
     check_sense(record, str(path))
-    return replace(record, results=tuple(map(in_todays_words, record.results)))
+    return record
 
 
 def read_rounds(folder: Path) -> Sequence[dict[str, Any]]:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from busbw.errors import UsageError
-from busbw.record.folder import RESULTS_FILE, ROUNDS_FILE, RUN_FILE, naming
+from busbw.record.folder import RESULTS_FILE, RUN_FILE, naming
 from busbw.record.json_text import DAMAGED_HINT, json_mapping, json_value
 
 
@@ -20,11 +20,6 @@ def append_line(path: Path, fields: object) -> None:
     """Keep one more line; a kill leaves whole lines but for the last."""
     with naming(path), path.open("a") as file:
         file.write(json.dumps(fields, separators=(",", ":"), default=vars) + "\n")
-
-
-def append_round(folder: Path, tested: Mapping[str, Any]) -> None:
-    """Keep one more round of a hunt."""
-    append_line(folder / ROUNDS_FILE, tested)
 
 
 def read_fields(folder: Path) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -92,28 +92,38 @@ class RunWriter:
         return tuple(self._passed.values())
 
 
-def write_record(folder: Path, record: RunRecord) -> None:
-    """Replace ``run.json`` whole."""
-    replace_text(folder / RUN_FILE, record_text(record))
+def write_record(folder: Path, record: RunRecord | Mapping[str, Any]) -> None:
+    """Replace ``run.json`` whole: by a record, whose secrets are hidden, or by the fields of one as they were
+    read from it.
+    """
+    fields = record if isinstance(record, Mapping) else _without_secrets(record)
+    replace_text(folder / RUN_FILE, _text(fields))
 
 
-def record_text(record: RunRecord) -> Iterator[str]:
+def _without_secrets(record: RunRecord) -> dict[str, Any]:
+    return {
+        name: redact_all(value, name) if name in _QUOTING else value for name, value in vars(record).items()
+    }
+
+
+def _text(fields: Mapping[str, Any]) -> Iterator[str]:
     """The JSON of a record, in pieces: one line a field, one line a case and a result.
 
     A record can have a million of these, so no second copy of it is made: neither of values nor of text.
     """
     yield "{\n"
-    for number, (name, value) in enumerate(vars(record).items()):
+    for number, (name, value) in enumerate(fields.items()):
         yield f'{"," if number else ""}"{name}":'
         if name == "plan":
-            head = {field: part for field, part in vars(value).items() if field != "cases"}
+            head = dict(value if isinstance(value, Mapping) else vars(value))
+            cases = head.pop("cases")
             yield f'{_encode(head)[:-1]},"cases":'
-            yield from _lines(value.cases)
+            yield from _lines(cases)
             yield "}\n"
         elif name == "results":
             yield from _lines(value)
         else:
-            yield _encode(redact_all(value, name) if name in _QUOTING else value) + "\n"
+            yield _encode(value) + "\n"
     yield "}\n"
 
 
