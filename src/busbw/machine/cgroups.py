@@ -6,7 +6,6 @@ A limit of any ancestor holds, so each is read and the tightest counts. Formats:
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -96,14 +95,11 @@ def _ancestors(proc: Path, sysfs: Path, controller: str) -> list[Path]:
     for line in read_text(proc / "self" / "mountinfo").splitlines():
         fields, _, kind = line.partition(" - ")
         file_system, *source = kind.split()
-        if file_system not in ("cgroup", "cgroup2") or len(fields.split()) < 5:
+        if file_system not in ("cgroup", "cgroup2"):
             continue
-        # Mountinfo writes blanks in octal (proc(5)).
-        places = fields.split()[3:5]
-        root, mount_point = (re.sub(r"\\([0-7]{3})", lambda m: chr(int(m[1], 8)), each) for each in places)
-        is_first = file_system == "cgroup"
-        options = source[-1].split(",") if is_first and source else [""]
-        if is_first and controller not in options:
+        root, mount_point = fields.split()[3:5]
+        options = source[-1].split(",") if file_system == "cgroup" else [""]
+        if file_system == "cgroup" and controller not in options:
             continue
         path = next((paths[name] for name in sorted(options) if name in paths), "/")
         is_below = mount_point.startswith("/sys/")

@@ -18,9 +18,6 @@ from busbw.machine.sysfs import PROC, SYS, entries, read_text
 
 _OS_RELEASE: Final = Path("/etc/os-release")
 
-# Firmware and the kernel keep a few per cent of what is plugged in: MemTotal is never quite the machine's.
-_TOTAL_MARGIN: Final = 1.1
-
 
 @dataclass(frozen=True, slots=True)
 class Processors:
@@ -157,46 +154,22 @@ def read_memory(*, sysfs: Path = SYS, proc: Path = PROC) -> Memory:
         number = value.split()[0] if value.split() else ""
         if number.isdecimal():
             info[name] = int(number) * 1024  # "kB" in meminfo means 1024 bytes
-    total = info.get("MemTotal", 0)
-    groups = memory_groups(proc, sysfs)
     return Memory(
-        total_bytes=total,
+        total_bytes=info.get("MemTotal", 0),
         available_bytes=info.get("MemAvailable", info.get("MemFree", 0)),
-        groups=groups,
-        grows_on_demand=_growth(total, groups, sysfs, proc),
+        groups=memory_groups(proc, sysfs),
+        grows_on_demand=_growth(sysfs, proc),
     )
 
 
-def _growth(total_bytes: int, groups: tuple[MemoryGroup, ...], sysfs: Path, proc: Path) -> str:
+def _growth(sysfs: Path, proc: Path) -> str:
     """Why MemTotal may rise later; empty where it will not."""
-    drivers = sysfs / "bus" / "virtio" / "drivers"
-    if _bound(drivers / "virtio_mem"):
+    devices = entries(sysfs / "bus" / "virtio" / "drivers" / "virtio_mem")
+    if any(entry.name.startswith("virtio") for entry in devices):
         return "a virtio_mem device can add memory"
-    # Most virtual machines have a balloon and leave it empty: then what is plugged in is what MemTotal shows.
-    plugged_bytes = _plugged_memory_bytes(sysfs)
-    if _bound(drivers / "virtio_balloon") and not 0 < plugged_bytes <= total_bytes * _TOTAL_MARGIN:
-        return "a virtio_balloon device can give memory back"
     if "gvisor" in read_text(proc / "version").lower():
         return "gVisor raises MemTotal as memory is used"
-    smallest = min((group.limit_bytes for group in groups), default=0)
-    if smallest > total_bytes * _TOTAL_MARGIN:
-        return "the control group allows more than MemTotal"
     return ""
-
-
-def _bound(driver: Path) -> bool:
-    return any(entry.name.startswith("virtio") for entry in entries(driver))
-
-
-def _plugged_memory_bytes(sysfs: Path) -> int:
-    """Memory that the kernel has blocks of, whoever holds it now; 0 where it does not say."""
-    folder = sysfs / "devices" / "system" / "memory"
-    try:
-        block_bytes = int(read_text(folder / "block_size_bytes"), 16)
-    except ValueError:
-        return 0
-    blocks = sum(entry.name[6:].isdecimal() for entry in entries(folder) if entry.name.startswith("memory"))
-    return blocks * block_bytes
 
 
 def available_memory_bytes(memory: Memory) -> AvailableMemory:

@@ -107,9 +107,9 @@ def _read_elf(file: BinaryIO) -> tuple[str, str]:
     raw = file.read(entry_bytes * entries)
     segments = [_SEGMENT.unpack_from(raw, index * entry_bytes) for index in range(entries)]
     soname = identity = ""
-    for kind, _, offset, _, _, size, _, align in segments:
+    for kind, _, offset, _, _, size, _, _ in segments:
         if kind == _PT_NOTE and not identity:
-            identity = _note_build_id(_part(file, offset, size), 8 if align == 8 else 4)
+            identity = _note_build_id(_part(file, offset, size))
         elif kind == _PT_DYNAMIC:
             soname = _soname(file, _part(file, offset, size), segments)
     return soname, identity
@@ -120,20 +120,16 @@ def _part(file: BinaryIO, offset: int, size: int) -> bytes:
     return file.read(min(size, _MAX_PART_BYTES))
 
 
-def _note_build_id(notes: bytes, align: int) -> str:
+def _note_build_id(notes: bytes) -> str:
     position = 0
     while position + 12 <= len(notes):
         name_bytes, data_bytes, kind = struct.unpack_from("<III", notes, position)
         name = position + 12
-        data = _aligned(name + name_bytes, align)
+        data = name + -(-name_bytes // 4) * 4
         if kind == _NT_GNU_BUILD_ID and notes[name : name + name_bytes] == b"GNU\0":
             return notes[data : data + data_bytes].hex()
-        position = _aligned(data + data_bytes, align)
+        position = data + -(-data_bytes // 4) * 4
     return ""
-
-
-def _aligned(position: int, align: int) -> int:
-    return (position + align - 1) // align * align
 
 
 def _soname(file: BinaryIO, dynamic: bytes, segments: list[tuple[int, ...]]) -> str:

@@ -32,7 +32,7 @@ def link_name(path: Path) -> str:
     """Last part of where a symbolic link leads (a driver's name, say); empty where there is none."""
     try:
         return path.resolve(strict=True).name
-    except (OSError, RuntimeError):
+    except OSError:
         return ""
 
 
@@ -51,7 +51,7 @@ def pci_address(device: Path) -> str:
     """
     try:
         parts = device.resolve(strict=True).parts
-    except (OSError, RuntimeError):
+    except OSError:
         return ""
     return next((part.lower() for part in reversed(parts) if _PCI_ADDRESS.fullmatch(part)), "")
 

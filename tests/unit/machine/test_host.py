@@ -4,8 +4,6 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from busbw.machine.cgroups import MemoryGroup, cpu_quota, memory_groups
 from busbw.machine.host import (
     Memory,
@@ -176,11 +174,6 @@ class TestMemory:
         assert memory.grows_on_demand == ""
         assert available_memory_bytes(memory).size_bytes == 30 * GIB
 
-    def test_group_far_above_memtotal_means_that_memory_comes_on_demand(self, write_tree: WriteTree) -> None:
-        memory = memory_of(write_tree({"proc/meminfo": MEMINFO} | limited_to(256 * GIB)))
-        assert "control group" in memory.grows_on_demand
-        assert available_memory_bytes(memory).size_bytes == 256 * GIB
-
     def test_virtio_mem_without_a_limit_is_unknown(self, write_tree: WriteTree) -> None:
         files = {"sys/bus/virtio/drivers/virtio_mem/virtio3": "-> sys/devices/virtio3"}
         memory = memory_of(write_tree({"proc/meminfo": MEMINFO} | files))
@@ -198,19 +191,6 @@ class TestMemory:
     def test_a_driver_without_a_device_says_nothing(self, write_tree: WriteTree) -> None:
         tree = write_tree({"proc/meminfo": MEMINFO, "sys/bus/virtio/drivers/virtio_mem/bind": ""})
         assert memory_of(tree).grows_on_demand == ""
-
-    @pytest.mark.parametrize(("blocks", "grows"), [(32, False), (255, True), (0, True)])
-    def test_a_balloon_matters_when_it_holds_memory(
-        self, write_tree: WriteTree, blocks: int, grows: bool
-    ) -> None:
-        files = {
-            "proc/meminfo": MEMINFO,
-            "sys/bus/virtio/drivers/virtio_balloon/virtio0": "-> sys/devices/virtio0",
-            "sys/devices/system/memory/block_size_bytes": "40000000\n",  # 1 GiB, in hexadecimal
-        }
-        files |= {f"sys/devices/system/memory/memory{i}/state": "online" for i in range(blocks)}
-        memory = memory_of(write_tree(files))
-        assert bool(memory.grows_on_demand) is grows
 
     def test_gvisor(self, write_tree: WriteTree) -> None:
         tree = write_tree({"proc/meminfo": MEMINFO, "proc/version": "Linux version 4.19.0-gvisor #1 SMP\n"})

@@ -7,7 +7,7 @@ know: a rank with another busbw may say more, or less, and is still named.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, TypeVar
@@ -122,20 +122,14 @@ class Gathered:
         return tuple(rank.host for rank in self.ranks)
 
     @cached_property
-    def nodes(self) -> tuple[RankFacts, ...]:
-        """The first rank of every host."""
-        return tuple(rank for rank in self.ranks if rank.node is not None)
+    def nodes(self) -> tuple[tuple[RankFacts, NodeFacts], ...]:
+        """The first rank of every host, and what it says of the host."""
+        return tuple((rank, rank.node) for rank in self.ranks if rank.node is not None)
 
     @property
     def uses_nccl(self) -> bool:
         """Whether NCCL's variables mean something; the null backend stands for it."""
         return self.backend != "mpi"
-
-    def each_node(self) -> Iterator[tuple[str, NodeFacts]]:
-        """Host and facts."""
-        for rank in self.ranks:
-            if rank.node is not None:
-                yield rank.host, rank.node
 
     def wants(self, feature: str) -> str:
         """What is expected of a feature (``net`` -> ``ofi``); empty where nothing is."""

@@ -5,14 +5,15 @@ that nobody asks for, is none of our business.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import filterfalse
 from typing import Final
 
 from busbw.machine.preflight.environment import setting
 from busbw.machine.preflight.facts import Gathered, NicFacts, RankFacts
-from busbw.machine.preflight.outlier_ranks import few, only, split
+from busbw.machine.preflight.outlier_ranks import by_value, few, first_place, only
 from busbw.model.finding import Finding, Severity
 from busbw.units import counted
 
@@ -36,10 +37,10 @@ def up(gathered: Gathered) -> Iterator[Finding]:
     """As many fabric ports are active as was said, or as others have; interfaces are up as elsewhere."""
     yield from _fewer_ports(gathered)
     states: dict[str, dict[str, NicFacts]] = defaultdict(dict)
-    for host, node in gathered.each_node():
+    for rank, node in gathered.nodes:
         for nic in node.nics:
             if nic.kind == "net" and nic.up is not None and not _PLUMBING.match(nic.name):
-                states[nic.name][host] = nic
+                states[nic.name][rank.host] = nic
     for name, by_host in states.items():
         down = [host for host, nic in by_host.items() if not nic.up]
         others = len(by_host) - len(down)
@@ -58,11 +59,11 @@ def _fewer_ports(gathered: Gathered) -> Iterator[Finding]:
     # A driver that tells no state says nothing of being down.
     active = [sum(nic.up is not False for nic in ports) for ports in used.values()]
     if said:  # it counts, though most have less; where variables leave ports out, as far as they let it
-        all_used = all(len(used[host]) == len(fabric(node.nics)) for host, node in gathered.each_node())
+        all_used = all(len(used[rank.host]) == len(fabric(node.nics)) for rank, node in gathered.nodes)
         usual = int(said) if all_used else min(int(said), max(map(len, used.values())))
     else:
-        found = split(dict(enumerate(active)))
-        usual = 0 if found is None else found.groups[0][0] if found.has_majority else max(active)
+        (most_usual, hosts), *_ = Counter(active).most_common(1)
+        usual = most_usual if 2 * hosts > len(active) else max(active)
     for (host, ports), count in zip(used.items(), active, strict=True):
         if count < usual:
             down = [f"{nic.name} {nic.state or '(no state)'}" for nic in ports if nic.up is False]
@@ -124,12 +125,12 @@ def used_ports(gathered: Gathered) -> dict[str, list[NicFacts]]:
         if not _means_sockets(gathered, rank):
             lists[rank.host].add(read_list(variable, setting(rank.environ, variable)))
     return {
-        host: [
+        rank.host: [
             nic
             for nic in fabric(node.nics)
-            if any(nic.kind != "rdma" or each.takes(nic) for each in lists[host])
+            if any(nic.kind != "rdma" or each.takes(nic) for each in lists[rank.host])
         ]
-        for host, node in gathered.each_node()
+        for rank, node in gathered.nodes
     }
 
 
@@ -146,7 +147,7 @@ def _means_sockets(gathered: Gathered, rank: RankFacts) -> bool:
 def asked_for(gathered: Gathered) -> Iterator[Finding]:
     """Of what a variable names, something is up on every host, and each whole name is."""
     # NCCL passes over prefixes of which nothing is up, so that one list of them can serve unlike hosts.
-    without: dict[tuple[str, str, bool], dict[str, bool]] = defaultdict(dict)  # word -> host -> is up
+    without: dict[tuple[str, str], list[str]] = defaultdict(list)  # hosts by variable and whole name
     for host, nics, variable, names in _lists(gathered):
         there = [nic for nic in nics if nic.kind in _NAMING[variable]]
         words = [word for word in names.words if word != "lo"]  # every host has it, and no list of NICs does
@@ -156,21 +157,18 @@ def asked_for(gathered: Gathered) -> Iterator[Finding]:
         }
         if not any(is_up.values()) and not ("lo" in names.words and len(gathered.nodes) == 1):
             yield _nothing_named(variable, words, host, there, names)
-            continue
-        for word, is_one in is_up.items():
-            without[variable, word, names.exactly][host] = is_one
-    for (variable, word, exactly), by_host in without.items():
-        lacking = [host for host, is_one in by_host.items() if not is_one]
-        if lacking and (exactly or len(lacking) == len(by_host)):
-            claim = f"{variable} names {word}, but no such interface is up on {few(lacking)}"
-            hint = f"correct {variable}, or bring the interface up"
-            severity = Severity.WARNING if exactly else Severity.INFO
-            yield Finding(severity, claim, hint=hint, host=only(lacking))
+        elif names.exactly:
+            for word in filterfalse(is_up.get, words):
+                without[variable, word].append(host)
+    for (variable, word), hosts in without.items():
+        claim = f"{variable} names {word}, but no such interface is up on {few(hosts)}"
+        hint = f"correct {variable}, or bring the interface up"
+        yield Finding(Severity.WARNING, claim, hint=hint, host=only(hosts))
 
 
 def _lists(gathered: Gathered) -> Iterator[tuple[str, Sequence[NicFacts], str, NicList]]:
     """Host, its NICs, variable and list: each list that names something, once a host."""
-    nics = {host: node.nics for host, node in gathered.each_node()}
+    nics = {rank.host: node.nics for rank, node in gathered.nodes}
     seen = set()
     for rank in gathered.ranks:
         for variable in _NAMING:
@@ -204,20 +202,21 @@ def _nothing_named(
 
 def rates(gathered: Gathered) -> Iterator[Finding]:
     """An interface has the rate and lanes of its namesakes on other hosts."""
-    hosts = [rank.host for rank in gathered.nodes]
+    hosts = [rank.host for rank, _ in gathered.nodes]
     found: dict[tuple[str, str], dict[int, str]] = defaultdict(dict)
-    for at, (_, node) in enumerate(gathered.each_node()):
+    for at, (_, node) in enumerate(gathered.nodes):
         for nic in node.nics:
             if nic.up and nic.rate_gbit_per_s and not _PLUMBING.match(nic.name):
                 found["rate", nic.name][at] = f"{nic.rate_gbit_per_s:g} Gbit/s"
             if nic.lanes:
                 found["PCIe lanes", nic.name][at] = f"{nic.lanes} of {nic.most_lanes}"
     for (what, name), values in found.items():
-        if differing := split(values):
-            said = [f"{value} on {few([hosts[at] for at in places])}" for value, places in differing.groups]
-            claim = f"{what} of {name}: {few([*said[1:], said[0]])}"
+        usual, *odd = by_value(values)
+        if odd:
+            said = [f"{value} on {few([hosts[at] for at in places])}" for value, places in (*odd, usual)]
+            claim = f"{what} of {name}: {few(said)}"
             hint = "check the cable, the switch port and the slot"
-            yield Finding(Severity.WARNING, claim, hint=hint, host=hosts[differing.odd])
+            yield Finding(Severity.WARNING, claim, hint=hint, host=hosts[first_place(odd)])
 
 
 # ---- what variables say of the network that is meant: sockets, or a fabric ---------------------------

@@ -3,48 +3,30 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Final, Generic, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, TypeVar
 
 from busbw.model.finding import Finding, Severity, strictly, worst_first
 from busbw.units import first_of
 
-V = TypeVar("V", bound=Hashable)
 F = TypeVar("F")
 _MOST_NAMED: Final = 4
 
 
-@dataclass(frozen=True)
-class Split(Generic[V]):
-    """Values, each with its places in order, the most frequent first. ``has_majority``: more than half of
-    the places have that one, so that the rest can be called odd.
+def by_value(values: Mapping[int, str]) -> list[tuple[str, list[int]]]:
+    """The values, each with its places in order, the most frequent first: the usual one. Of equally frequent
+    ones that is the first place's.
     """
-
-    groups: tuple[tuple[V, tuple[int, ...]], ...]
-
-    @property
-    def has_majority(self) -> bool:
-        """Whether one value holds more than half of all places."""
-        return 2 * len(self.groups[0][1]) > sum(len(places) for _, places in self.groups)
-
-    @property
-    def odd(self) -> int:
-        """The first place that differs from the most frequent value."""
-        return min(places[0] for _, places in self.groups[1:])
-
-
-def split(values: Mapping[int, V]) -> Split[V] | None:
-    """The values that places have, None where all have one. Of equally frequent ones the first place's
-    counts as the usual one.
-    """
-    places: dict[V, list[int]] = defaultdict(list)
+    places: dict[str, list[int]] = defaultdict(list)
     for place, value in sorted(values.items()):
         places[value].append(place)
-    if len(places) < 2:
-        return None
-    groups = sorted(places.items(), key=lambda item: (-len(item[1]), item[1][0]))
-    return Split(tuple((value, tuple(at)) for value, at in groups))
+    return sorted(places.items(), key=lambda item: (-len(item[1]), item[1][0]))
+
+
+def first_place(groups: Iterable[tuple[str, list[int]]]) -> int:
+    """The first of all places of some values."""
+    return min(places[0] for _, places in groups)
 
 
 def name_ranks(ranks: Sequence[int], hosts: Sequence[str]) -> str:
@@ -71,10 +53,11 @@ def odd_ranks(
     severity: Severity, what: str, values: Mapping[int, str], hosts: Sequence[str], *, hint: str
 ) -> Iterator[Finding]:
     """That ranks have not one value of ``what``; nothing where they do, or where it is not known."""
-    found = split({rank: value for rank, value in values.items() if value})
-    if found is not None:
-        claim = f"{what}: {difference(found, hosts)}"
-        yield Finding(severity, claim, hint=hint, rank=found.odd, host=hosts[found.odd])
+    groups = by_value({rank: value for rank, value in values.items() if value})
+    if len(groups) > 1:
+        first = first_place(groups[1:])
+        claim = f"{what}: {_difference(groups, hosts)}"
+        yield Finding(severity, claim, hint=hint, rank=first, host=hosts[first])
 
 
 def where(ranks: Sequence[int], hosts: Sequence[str], everywhere: str) -> tuple[str, int | None, str]:
@@ -84,13 +67,14 @@ def where(ranks: Sequence[int], hosts: Sequence[str], everywhere: str) -> tuple[
     return name_ranks(ranks, hosts), ranks[0], hosts[ranks[0]]
 
 
-def difference(found: Split[str], hosts: Sequence[str]) -> str:
+def _difference(groups: Sequence[tuple[str, list[int]]], hosts: Sequence[str]) -> str:
     """What the odd ones have and what the others: ``2.27.7 on rank 2 (h3), 2.30.4 on the other 3``."""
-    (usual, at), *rest = found.groups
+    (usual, at), *rest = groups
     said = [f"{value} on {name_ranks(places, hosts)}" for value, places in rest[:_MOST_NAMED]]
     if len(rest) > _MOST_NAMED:
         said.append(f"other values on {sum(len(places) for _, places in rest[_MOST_NAMED:])} more")
-    said.append(f"{usual} on " + (f"the other {len(at)}" if found.has_majority else name_ranks(at, hosts)))
+    is_most = len(at) > sum(len(places) for _, places in rest)  # else none can be called odd
+    said.append(f"{usual} on " + (f"the other {len(at)}" if is_most else name_ranks(at, hosts)))
     return ", ".join(said)
 
 

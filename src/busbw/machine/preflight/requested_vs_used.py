@@ -195,9 +195,8 @@ def _is_slow(use: NcclUse) -> bool:
 
 def sockets(used: Used) -> Iterator[Finding]:
     """NCCL does not use sockets between hosts that have a fabric, unless told to."""
-    most = max(
-        (sum(bool(nic.up) for nic in fabric(node.nics)) for _, node in used.gathered.each_node()), default=0
-    )
+    active = (sum(bool(nic.up) for nic in fabric(node.nics)) for _, node in used.gathered.nodes)
+    most = max(active, default=0)
     fallen = used.ranks(lambda at, use: (use.network == "Socket" or _is_slow(use)) and _is_fallen(used, at))
     if most and fallen:
         use = used.uses[fallen[0]]

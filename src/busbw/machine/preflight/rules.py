@@ -27,7 +27,7 @@ _FILES_BESIDE: Final = 256
 
 def memory(gathered: Gathered) -> Iterator[Finding]:
     """No host has clearly less memory than is usual."""
-    sizes = {host: node.memory_bytes for host, node in gathered.each_node() if node.memory_bytes}
+    sizes = {rank.host: node.memory_bytes for rank, node in gathered.nodes if node.memory_bytes}
     usual = int(statistics.median(sizes.values())) if sizes else 0
     for host, size in sizes.items():
         if size < _LEAST_MEMORY * usual:
@@ -39,9 +39,8 @@ def memory(gathered: Gathered) -> Iterator[Finding]:
 
 def shared_memory(gathered: Gathered) -> Iterator[Finding]:
     """/dev/shm holds what NCCL's ranks of one host share."""
-    for rank in gathered.nodes:
-        size = rank.node.shm_bytes if rank.node is not None else None
-        crowded = gathered.hosts.count(rank.host) > 1
+    for rank, node in gathered.nodes:
+        size, crowded = node.shm_bytes, gathered.hosts.count(rank.host) > 1
         if gathered.backend == "nccl" and crowded and size is not None and size <= _DOCKER_SHM_BYTES:
             claim = f"/dev/shm on {rank.host} has {format_approximate_size(size)}, little for NCCL"
             hint = "start the container with --shm-size=1g or more, or --ipc=host"
@@ -51,7 +50,7 @@ def shared_memory(gathered: Gathered) -> Iterator[Finding]:
 def ulimits(gathered: Gathered) -> Iterator[Finding]:
     """Open files are enough for the connections, and RDMA may lock its buffers."""
     needed = _FILES_A_RANK * len(gathered.ranks) + _FILES_BESIDE
-    for rank in gathered.nodes:
+    for rank, node in gathered.nodes:
         files, locked = rank.limits.get("nofile", -1), rank.limits.get("memlock", -1)
         if -1 < files < needed:
             claim = (
@@ -59,7 +58,7 @@ def ulimits(gathered: Gathered) -> Iterator[Finding]:
             )
             hint = "raise nofile in limits.conf, the service or the container"
             yield Finding(Severity.WARNING, claim, "ulimit -n", hint, host=rank.host)
-        if locked > -1 and rank.node is not None and network.fabric(rank.node.nics):
+        if locked > -1 and network.fabric(node.nics):
             most = format_approximate_size(locked)
             claim = f"{rank.host} limits locked memory to {most}, and RDMA locks its buffers"
             hint = "set memlock to unlimited in limits.conf, the service or the container"
@@ -155,9 +154,9 @@ def devices(gathered: Gathered) -> Iterator[Finding]:
     """A feature that is asked for has its device on every host."""
     for feature, variable, device, name, hint in _FEATURES:
         expected = gathered.wants(feature) == "1"
-        for rank in gathered.nodes:
+        for rank, node in gathered.nodes:
             asked = f"{variable}=1" if rank.environ.get(variable) == "1" else ""
-            if rank.node is None or device in rank.node.devices or not (asked or expected):
+            if device in node.devices or not (asked or expected):
                 continue
             severity = Severity.ERROR if gathered.uses_nccl else Severity.INFO
             claim = f"{asked or f'{feature}=1'} was requested, but {rank.host} has no {name}"

@@ -130,7 +130,7 @@ def net_plugin(gathered: Gathered) -> Iterator[Finding]:
 
 def shared_folder(gathered: Gathered) -> Iterator[Finding]:
     """The nodes see the run folder of the front process."""
-    blind = [host for host, node in gathered.each_node() if node.sees_folder is False]
+    blind = [rank.host for rank, node in gathered.nodes if node.sees_folder is False]
     if not blind:
         return
     some_see = len(blind) < len(gathered.nodes)
