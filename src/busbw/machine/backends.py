@@ -125,25 +125,19 @@ def _nccl_status(
     if presence.count == 0:
         return _unusable("nccl", presence.problem, presence.hint)
     visible = f"{presence.count} GPU{'s' if presence.count > 1 else ''} visible"
-    places = places or SearchPlaces.here()
     try:
         search = find_nccl(explicit, places)
     except SiteError as error:
         return _unusable("nccl", error.message, error.hint)
-    if search.chosen is None:
+    if not search.path:
         text = f"{visible} but no {LIBRARY} found: looked at {', '.join(search.looked_at) or 'nothing'}"
         return _unusable("nccl", text, _install_hint(presence))
-    chosen = search.chosen
-    reasons = _driver_too_old(chosen.path, presence)
-    detail = f"{visible}; libnccl at {chosen.path} ({chosen.found})"
-    if not loads:
-        return BackendStatus("nccl", reasons, detail)
+    reasons, name = _driver_too_old(search.path, presence), "libnccl"
     try:
-        version = NcclLibrary(chosen.path, maps=places.maps).version
-        detail = f"{visible}; NCCL {version} at {chosen.path} ({chosen.found})"
+        name = f"NCCL {NcclLibrary(search.path).version}" if loads else name
     except SiteError as error:
         reasons = (*reasons, Reason(error.message, error.hint))
-    return BackendStatus("nccl", reasons, detail)
+    return BackendStatus("nccl", reasons, f"{visible}; {name} at {search.path} ({search.found})")
 
 
 def _cuda_major(presence: GpuPresence) -> str:

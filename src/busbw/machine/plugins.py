@@ -53,8 +53,7 @@ def nccl_path(explicit: str | None = None) -> str:
     Raises SiteError where the path that was given does not exist, or it would be a second copy in this
     process.
     """
-    chosen = find_nccl(explicit).chosen
-    return chosen.path if chosen is not None else ""
+    return find_nccl(explicit).path
 
 
 def nccl_version(path: str) -> str:

@@ -14,6 +14,7 @@ from busbw.machine.loader import loader_cache_paths
 from busbw.machine.native.nccl import (
     NcclError,
     NcclLibrary,
+    NcclSearch,
     SearchPlaces,
     find_nccl,
     load_nccl,
@@ -26,7 +27,7 @@ NO_MAPS = Path("/nonexistent/maps")
 
 @pytest.fixture
 def nccl(build_library: BuildLibrary) -> NcclLibrary:
-    return NcclLibrary(str(build_library("nccl", "VERSION=22809")), maps=NO_MAPS)
+    return NcclLibrary(str(build_library("nccl", "VERSION=22809")))
 
 
 def places(
@@ -77,24 +78,24 @@ class TestFind:
         conda = put(tmp_path / "prefix/lib/libnccl.so.2")
         on_path = put(tmp_path / "cluster/libnccl.so.2")
         cached = put(tmp_path / "usr/libnccl.so.2.19.3")
-        search = find_nccl(
-            None,
-            places(
-                tmp_path,
-                module_path=[tmp_path / "site-packages"],
-                maps=maps_of(tmp_path, wheel),
-                cache=cache_of(tmp_path, **{"libnccl.so.2": cached, "libz.so.1": "/lib/libz.so.1"}),
-                LD_LIBRARY_PATH=f"/nowhere:{tmp_path}/cluster",
-            ),
+        where = {
+            "module_path": [tmp_path / "site-packages"],
+            "cache": cache_of(tmp_path, **{"libnccl.so.2": cached, "libz.so.1": "/lib/libz.so.1"}),
+            "LD_LIBRARY_PATH": f"/nowhere:{tmp_path}/cluster",
+        }
+        assert find_nccl(None, places(tmp_path, maps=maps_of(tmp_path, "/gone/libnccl.so.2"), **where)) == (
+            NcclSearch("/gone/libnccl.so.2", "mapped", ())
         )
-        assert [(candidate.path, candidate.found) for candidate in search.candidates] == [
-            (wheel, "mapped"),
+        for path, found in (
+            (wheel, "site-packages"),
             (conda, "environment"),
             (on_path, "system"),
             (cached, "system"),
-        ]
-        assert search.chosen is search.candidates[0]
-        assert search.looked_at == ("/nowhere",)
+        ):
+            search = find_nccl(None, places(tmp_path, **where))
+            assert (search.path, search.found) == (path, found)
+            Path(path).unlink()
+        assert "/nowhere" in search.looked_at
 
     def test_explicit_path_wins_and_may_be_a_folder_or_a_variable(self, tmp_path: Path) -> None:
         put(tmp_path / "site-packages/nvidia/nccl/lib/libnccl.so.2")
@@ -105,14 +106,14 @@ class TestFind:
             find_nccl(str(tmp_path / "own"), places(tmp_path, module_path=where)),
             find_nccl(None, places(tmp_path, module_path=where, BUSBW_NCCL=own)),
         ):
-            assert (search.chosen.path, search.chosen.found) == (own, "explicit")
+            assert (search.path, search.found) == (own, "explicit")
 
-    def test_links_to_one_file_are_one_candidate(self, tmp_path: Path) -> None:
+    def test_links_to_one_file_are_one_copy(self, tmp_path: Path) -> None:
         real = put(tmp_path / "lib/libnccl.so.2.28.9")
         (tmp_path / "lib/libnccl.so.2").symlink_to("libnccl.so.2.28.9")
         maps = maps_of(tmp_path, real)
         search = find_nccl(str(tmp_path / "lib/libnccl.so.2"), places(tmp_path, maps=maps))
-        assert [candidate.path for candidate in search.candidates] == [real]
+        assert search.path == real
 
     def test_two_mapped_copies_are_refused(self, tmp_path: Path) -> None:
         copies = put(tmp_path / "a/libnccl.so.2"), put(tmp_path / "b/libnccl.so.2.18.1")
@@ -128,9 +129,8 @@ class TestFind:
     def test_nothing_found_says_where(self, tmp_path: Path) -> None:
         (tmp_path / "site-packages").mkdir()
         where = places(tmp_path, module_path=[tmp_path / "site-packages", "/usr/lib/python3.11"])
-        search = find_nccl(None, where)
-        assert search.chosen is None
-        assert search.looked_at == (f"{tmp_path}/site-packages/nvidia/nccl/lib", f"{tmp_path}/prefix/lib")
+        looked_at = f"{tmp_path}/site-packages/nvidia/nccl/lib", f"{tmp_path}/prefix/lib"
+        assert find_nccl(None, where) == NcclSearch("", "", looked_at)
         with pytest.raises(SiteError, match=r"looked at .*site-packages/nvidia/nccl/lib"):
             load_nccl(None, where)
 
@@ -149,16 +149,16 @@ class TestLibrary:
     def test_older_than_2_18_is_refused_with_version_and_path(self, build_library: BuildLibrary) -> None:
         path = build_library("nccl", "VERSION=21003")
         with pytest.raises(SiteError) as caught:
-            NcclLibrary(str(path), maps=NO_MAPS)
+            NcclLibrary(str(path))
         assert caught.value.message == f"NCCL 2.10.3 at {path} is older than 2.18.0"
 
     def test_missing_symbol_is_named(self, build_library: BuildLibrary) -> None:
         with pytest.raises(SiteError, match="lacks ncclCommDestroy"):
-            NcclLibrary(str(build_library("nccl", "VERSION=22809", "INCOMPLETE")), maps=NO_MAPS)
+            NcclLibrary(str(build_library("nccl", "VERSION=22809", "INCOMPLETE")))
 
     def test_not_a_library(self, tmp_path: Path) -> None:
         with pytest.raises(SiteError, match="cannot be loaded"):
-            NcclLibrary(put(tmp_path / "libnccl.so.2"), maps=NO_MAPS)
+            NcclLibrary(put(tmp_path / "libnccl.so.2"))
 
     def test_unique_id_keeps_its_zero_bytes_and_makes_a_communicator(self, nccl: NcclLibrary) -> None:
         unique_id = nccl.unique_id()
@@ -195,7 +195,7 @@ class TestLibrary:
             nccl.comm_deregister(0x1000, 0)
 
     def test_what_an_older_copy_lacks_is_named_at_its_first_use(self, build_library: BuildLibrary) -> None:
-        older = NcclLibrary(str(build_library("nccl", "VERSION=21805")), maps=NO_MAPS)
+        older = NcclLibrary(str(build_library("nccl", "VERSION=21805")))
         with pytest.raises(SiteError, match="lacks ncclMemAlloc"):
             older.mem_alloc(64)
 

@@ -48,27 +48,14 @@ _ASK_NCCL: Final = "set NCCL_DEBUG=WARN to see NCCL's own messages"
 
 
 @dataclass(frozen=True, slots=True)
-class NcclCandidate:
-    """A libnccl that was seen: its real path, and how it was found.
-
-    ``found`` is ``explicit``, ``mapped``, ``site-packages``, ``environment`` or ``system``.
+class NcclSearch:
+    """The real path of the libnccl to use, empty where there is none, and how it was found: ``explicit``,
+    ``mapped``, ``site-packages``, ``environment`` or ``system``. ``looked_at`` are places that held none.
     """
 
     path: str
     found: str
-
-
-@dataclass(frozen=True, slots=True)
-class NcclSearch:
-    """What find_nccl saw: ``candidates`` best first, ``looked_at`` the places that held none."""
-
-    candidates: tuple[NcclCandidate, ...]
     looked_at: tuple[str, ...]
-
-    @property
-    def chosen(self) -> NcclCandidate | None:
-        """The copy to use, None where there is none."""
-        return self.candidates[0] if self.candidates else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,18 +83,14 @@ def find_nccl(explicit: str | None = None, places: SearchPlaces | None = None) -
     """
     places = places or SearchPlaces.here()
     explicit = explicit or places.environ.get(EXPLICIT_VARIABLE) or None
-    seen: dict[str, NcclCandidate] = {}
-    looked_at: list[str] = []
+    looked_at: dict[str, None] = {}
     for found, path in _locations(explicit, places):
         if path.is_file() or found == "mapped":
             real = os.path.realpath(path)
-            seen.setdefault(real, NcclCandidate(real, found))
-        else:
-            looked_at.append(str(path.parent))
-    search = NcclSearch(tuple(seen.values()), tuple(dict.fromkeys(looked_at)))
-    if search.chosen is not None:
-        _refuse_two([search.chosen.path, *mapped_nccl(places.maps)])
-    return search
+            _refuse_two([real, *mapped_nccl(places.maps)])
+            return NcclSearch(real, found, tuple(looked_at))
+        looked_at[str(path.parent)] = None
+    return NcclSearch("", "", tuple(looked_at))
 
 
 def _locations(explicit: str | None, places: SearchPlaces) -> Iterator[tuple[str, Path]]:
@@ -198,21 +181,20 @@ class NcclError(SiteError):
 
 
 class NcclLibrary:
-    """A loaded libnccl. Handles (ncclComm_t) are plain ``int``.
+    """A loaded libnccl, of a path from ``find_nccl``. Handles (ncclComm_t) are plain ``int``.
 
-    Raises SiteError when it cannot be loaded, is older than 2.18, lacks a function, or when another copy is
-    in the process too. Calls raise :class:`NcclError`.
+    Raises SiteError when it cannot be loaded, is older than 2.18 or lacks a function. Calls raise
+    :class:`NcclError`.
     """
 
-    def __init__(self, path: str, *, maps: Path = MAPS) -> None:
-        _refuse_two([*([os.path.realpath(path)] if "/" in path else []), *mapped_nccl(maps)])
+    def __init__(self, path: str) -> None:
         try:
             self._library = ctypes.CDLL(path)
         except OSError as error:
             raise SiteError(
                 f"{path} cannot be loaded: {error}", hint="name another libnccl with --nccl or BUSBW_NCCL"
             ) from error
-        self.path = os.path.realpath(path) if "/" in path else path
+        self.path = path
         self.version_code = self._read_version()
         self.version = version_text(self.version_code)
         if self.version_code < MINIMUM_VERSION:
@@ -341,9 +323,9 @@ class NcclLibrary:
 def load_nccl(explicit: str | None = None, places: SearchPlaces | None = None) -> NcclLibrary:
     """Find and load the copy to measure. SiteError says where was looked when there is none."""
     search = find_nccl(explicit, places)
-    if search.chosen is None:
+    if not search.path:
         raise SiteError(
             f"no {LIBRARY} found; looked at {', '.join(search.looked_at) or 'nothing'}",
             hint="install it (pip install nvidia-nccl-cu12 or nvidia-nccl-cu13), or name it with --nccl",
         )
-    return NcclLibrary(search.chosen.path, maps=(places or SearchPlaces.here()).maps)
+    return NcclLibrary(search.path)
