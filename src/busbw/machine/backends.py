@@ -13,7 +13,7 @@ from busbw.errors import SiteError, UsageError
 from busbw.machine.gpus import GpuPresence, gpu_presence
 from busbw.machine.libraries import wheel_of
 from busbw.machine.mpi import MpiSearch, find_mpi
-from busbw.machine.native.nccl import EXPLICIT_VARIABLE, LIBRARY, NcclLibrary, SearchPlaces, find_nccl
+from busbw.machine.native.nccl import EXPLICIT_VARIABLE, LIBRARY, NcclLibrary, find_nccl
 
 BACKENDS: Final = ("auto", "nccl", "mpi", "null")
 NCCL_VARIABLE: Final = EXPLICIT_VARIABLE  # a path of libnccl, as --nccl
@@ -41,32 +41,16 @@ class BackendStatus:
         return not self.reasons
 
 
-def backend_status(
-    nccl: str | None = None,
-    *,
-    presence: GpuPresence | None = None,
-    places: SearchPlaces | None = None,
-    mpi: MpiSearch | None = None,
-) -> tuple[BackendStatus, ...]:
+def backend_status(nccl: str | None = None) -> tuple[BackendStatus, ...]:
     """Status of nccl and mpi, in this order. ``nccl`` is the path that the user gave for libnccl.
 
-    The other arguments stand in for what is otherwise read from this machine. MPI is not initialised, nor is
-    a CUDA context made; libnccl is loaded (to ask its version) only where a GPU is visible.
+    MPI is not initialised, nor is a CUDA context made; libnccl is loaded (to ask its version) only where a
+    GPU is visible.
     """
-    return (
-        _nccl_status(gpu_presence() if presence is None else presence, nccl, places),
-        _mpi_status(find_mpi(os.environ) if mpi is None else mpi),
-    )
+    return _nccl_status(gpu_presence(), nccl), _mpi_status(find_mpi(os.environ))
 
 
-def choose_backend(
-    requested: str = "auto",
-    nccl: str | None = None,
-    *,
-    presence: GpuPresence | None = None,
-    places: SearchPlaces | None = None,
-    mpi: MpiSearch | None = None,
-) -> str:
+def choose_backend(requested: str = "auto", nccl: str | None = None) -> str:
     """``nccl``, ``mpi`` or ``null``. ``auto`` is nccl where this process sees a GPU, else mpi.
 
     Raises SiteError when the backend that was asked for, or that the GPUs call for, is not usable; UsageError
@@ -83,24 +67,20 @@ def choose_backend(
         )
     if requested == "null":
         return requested
-    name = requested
-    if requested == "auto":
-        presence = gpu_presence() if presence is None else presence
-        name = "nccl" if presence.count or presence.broken else "mpi"
-    if name == "nccl":
+    presence = gpu_presence() if requested != "mpi" else None
+    if presence is not None and (requested == "nccl" or presence.count or presence.broken):
         # The ranks load it, all at once, and report what is wrong with it.
-        status = _nccl_status(gpu_presence() if presence is None else presence, nccl, places, loads=False)
+        status = _nccl_status(presence, nccl, loads=False)
     else:
-        status = _mpi_status(find_mpi(os.environ) if mpi is None else mpi)
+        status = _mpi_status(find_mpi(os.environ))
     if not status.usable:
         raise _refusal(status, automatic=requested == "auto")
-    if nccl and name != "nccl":
-        why = presence.problem if presence is not None else ""
+    if nccl and presence is not None and status.name != "nccl":
         raise SiteError(
-            f"--nccl names {nccl}, but no GPU is visible" + (f": {why}" if why else ""),
+            f"--nccl names {nccl}, but no GPU is visible: {presence.problem}",
             hint="leave out that path to measure host memory instead",
         )
-    return name
+    return status.name
 
 
 def _unusable(name: str, why: str, hint: str) -> BackendStatus:
@@ -118,15 +98,13 @@ def _refusal(status: BackendStatus, *, automatic: bool) -> SiteError:
 # ---- nccl --------------------------------------------------------------------------------------------
 
 
-def _nccl_status(
-    presence: GpuPresence, explicit: str | None, places: SearchPlaces | None, *, loads: bool = True
-) -> BackendStatus:
+def _nccl_status(presence: GpuPresence, explicit: str | None, *, loads: bool = True) -> BackendStatus:
     """``loads``: load the library too, which takes a tenth of a second and more, and ask its version."""
     if presence.count == 0:
         return _unusable("nccl", presence.problem, presence.hint)
     visible = f"{presence.count} GPU{'s' if presence.count > 1 else ''} visible"
     try:
-        search = find_nccl(explicit, places)
+        search = find_nccl(explicit)
     except SiteError as error:
         return _unusable("nccl", error.message, error.hint)
     if not search.path:

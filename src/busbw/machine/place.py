@@ -67,11 +67,7 @@ def nvlink_domain(gpu_uuid: str, library: str = LIBRARY) -> str:
 
 def read_image(file: Path = IMAGE_FILE) -> dict[str, Any]:
     """``recipe``, ``image``, ``base``, ``versions`` and ``packages``; empty outside such an image."""
-    try:
-        told = json.loads(read_text(file) or "{}")
-    except ValueError:
-        return {}
-    return told if isinstance(told, dict) else {}
+    return dict(json.loads(read_text(file) or "{}"))
 
 
 def image_name(file: Path = IMAGE_FILE) -> str:
