@@ -16,33 +16,17 @@ CONTRIBUTION, REDUCED = 0, 1
 RANKS = (1, 2, 3, 5, 8, 63, 64, 127, 128, 1000, 1024, 2160)
 
 
-def add(type_: Type, left: Array, right: Array, ops: NativeOps) -> Array:
-    """Words of the sum, in the type's own arithmetic."""
-    if type_.format is not None:
-        words: Array = ops.reduced(type_, "sum", left, right)
-        return words
-    total: Array = (left.view(type_.value) + right.view(type_.value)).view(type_.word)
-    return total
+def sum_in_tree(type_: Type, rows: Array, random: np.random.Generator) -> Array:
+    """Words of the sum of the rows, pairwise in a random tree, in the type's own arithmetic."""
+    words: Array = type_.encode(type_.reduce_in_tree("sum", type_.decode(rows), random))
+    return words
 
 
-def sum_in_tree(type_: Type, rows: Array, random: np.random.Generator, ops: NativeOps) -> Array:
-    """Sum the rows pairwise in a random tree."""
-    while len(rows) > 1:
-        rows = rows[random.permutation(len(rows))]
-        pairs = int(random.integers((len(rows) + 3) // 4, len(rows) // 2 + 1))
-        joined = add(type_, rows[:pairs], rows[pairs : 2 * pairs], ops)
-        rows = np.concatenate([joined, rows[2 * pairs :]])
-    total: Array = rows[0]
-    return total
-
-
-def scaled_first(type_: Type, rows: Array, ops: NativeOps) -> Array:
+def scaled_first(type_: Type, rows: Array) -> Array:
     """NCCL's way: each contribution times 1 / ranks, both rounded to the element type."""
-    reciprocal = type_.encode(np.array([1 / len(rows)]))
-    if type_.format is not None:
-        words: Array = ops.reduced(type_, "prod", rows, np.full_like(rows, reciprocal[0]))
-        return words
-    return (rows.view(type_.value) * reciprocal.view(type_.value)).view(type_.word)
+    reciprocal = type_.decode(type_.encode(np.array([1 / len(rows)])))
+    words: Array = type_.encode(type_.apply("prod", type_.decode(rows), reciprocal))
+    return words
 
 
 def has_no_mean(type_: Type, ranks: int) -> bool:
@@ -64,9 +48,9 @@ def test_avg_is_right_in_every_order_and_way(type_: Type, ops: NativeOps) -> Non
             continue
         pattern = type_.pattern("avg", ranks, seed=ranks)
         rows = type_.contributions(pattern, 64)
-        outcomes = [ops.scaled(type_, "avg", sum_in_tree(type_, rows, random, ops), 0, ranks)]
+        outcomes = [ops.scaled(type_, "avg", sum_in_tree(type_, rows, random), 0, ranks)]
         if type_.is_float:
-            outcomes.append(sum_in_tree(type_, scaled_first(type_, rows, ops), random, ops))
+            outcomes.append(sum_in_tree(type_, scaled_first(type_, rows), random))
         for outcome in outcomes:
             assert type_.checked(outcome, pattern, REDUCED).wrong == 0, ranks
         assert np.array_equal(outcomes[0], type_.filled(pattern, 64, REDUCED)), ranks
@@ -168,7 +152,7 @@ def test_wrong_scalars_show(type_: Type, ranks: int, ops: NativeOps) -> None:
         scaled = [
             ops.scaled(type_, "mulsum", row, parity, 2) for row, parity in zip(rows, parities, strict=True)
         ]
-        outcome = sum_in_tree(type_, np.array(scaled), np.random.default_rng(3), ops)
+        outcome = sum_in_tree(type_, np.array(scaled), np.random.default_rng(3))
         wrong = type_.checked(outcome, pattern, REDUCED).wrong
         assert wrong == 0 if parities is right else wrong > 4096 * 0.5 / pattern.group
 
@@ -177,7 +161,7 @@ def test_an_avg_that_is_not_divided_shows_in_every_element(type_: Type, ops: Nat
     for ranks in (3, 8, 60):
         pattern = type_.pattern("avg", ranks)
         rows = type_.contributions(pattern, 512)
-        total = sum_in_tree(type_, rows, np.random.default_rng(4), ops)
+        total = sum_in_tree(type_, rows, np.random.default_rng(4))
         assert type_.checked(total, pattern, REDUCED).wrong == 512
         by_fewer = ops.scaled(type_, "avg", total, 0, ranks // 2)
         assert type_.checked(by_fewer, pattern, REDUCED).wrong == 512

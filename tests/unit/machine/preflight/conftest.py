@@ -52,7 +52,12 @@ def healthy(hosts: int, per_host: int) -> tuple[RankFacts, ...]:
             rank=rank,
             host=f"h{rank // per_host + 1}",
             local_rank=rank % per_host,
-            versions={"busbw": "0.1.0", "NCCL": "2.28.9", "NVIDIA driver": "580.82.07"},
+            versions={
+                "busbw": "0.1.0",
+                "NCCL": "2.28.9",
+                "NVIDIA driver": "580.82.07",
+                "container image": "efa1",
+            },
             builds={"NCCL": "ab12", "NCCL net plugin": "cd34"},
             environ={"NCCL_IB_HCA": "mlx5", "LD_LIBRARY_PATH": "/opt/lib"},
             net_plugin="/opt/lib/libnccl-net.so",

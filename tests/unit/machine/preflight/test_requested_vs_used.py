@@ -16,13 +16,7 @@ from busbw.model.plan import Preflight
 
 Ranks = Callable[..., tuple[RankFacts, ...]]
 ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
-GOOD = NcclUse(
-    heard=True,
-    network="IB",
-    inside={"P2P": 16},
-    between={"NET/IB/GDRDMA": 8},
-    nvls=True,
-)
+GOOD = NcclUse(heard=True, network="IB", inside={"P2P": 16}, between={"NET/IB/GDRDMA": 8}, nvls=True)
 HEAD = "h1:4242:4243 [0] NCCL INFO "
 
 
@@ -164,11 +158,6 @@ def test_no_silent_fallback_to_sockets(
     assert ("devices" in first.hint) is (asked == "net=ib")
 
 
-@pytest.mark.parametrize("value", ["tcp", "tcp;ofi_rxm", "efa,tcp", "^efa"])
-def test_a_provider_of_sockets_asks_for_no_fabric(judged: Any, value: str) -> None:
-    assert judged(NcclUse(heard=True, network="Socket"), {"FI_PROVIDER": value}, node=NodeFacts()) == []
-
-
 def test_a_network_that_is_not_the_one_asked_for_says_nothing_of_plugins_that_loaded(judged: Any) -> None:
     """Of a plugin that serves the newest interface only, NCCL tells all others that it has not."""
     lines = ["NET/Plugin: Failed to find ncclNet_v9 symbol.", "NET/Plugin: Loaded net plugin IBext (v8)"]
@@ -179,13 +168,20 @@ def test_a_network_that_is_not_the_one_asked_for_says_nothing_of_plugins_that_lo
 
 
 @pytest.mark.parametrize(
-    ("environ", "expects"),
-    [({"NCCL_NET": "Socket"}, ()), ({"NCCL_IB_DISABLE": "1"}, ()), ({}, ("net=socket",))],
+    ("environ", "expects", "changed"),
+    [
+        *(({"NCCL_NET": "Socket"}, (), {}), ({"NCCL_IB_DISABLE": "1"}, (), {}), ({}, ("net=socket",), {})),
+        # A provider of sockets asks for no fabric, on hosts that show none.
+        *(
+            ({"FI_PROVIDER": name}, (), {"node": NodeFacts()})
+            for name in ("tcp", "tcp;ofi_rxm", "efa,tcp", "^efa")
+        ),
+    ],
 )
 def test_sockets_that_somebody_asked_for_are_none(
-    judged: Any, environ: dict[str, str], expects: tuple[str, ...]
+    judged: Any, environ: dict[str, str], expects: tuple[str, ...], changed: dict[str, Any]
 ) -> None:
-    assert judged(NcclUse(heard=True, network="Socket"), environ, expects) == []
+    assert judged(NcclUse(heard=True, network="Socket"), environ, expects, **changed) == []
 
 
 def test_one_rank_that_fell_back_is_named(judged: Any) -> None:
@@ -324,10 +320,7 @@ def test_a_tuner_is_known_by_a_part_of_its_name(judged: Any) -> None:
     )
     instead = replace(ofi, no_tuner="Could not find: /opt/libmytuner.so")
     finding = only(judged(instead, {"NCCL_TUNER_PLUGIN": "/opt/libmytuner.so"}))
-    assert (finding.severity, finding.evidence) == (
-        WARNING,
-        "NCCL says: Could not find: /opt/libmytuner.so",
-    )
+    assert (finding.severity, finding.evidence) == (WARNING, "NCCL says: Could not find: /opt/libmytuner.so")
 
 
 def test_a_plugin_that_loads_and_does_not_initialize_is_no_network(judged: Any) -> None:

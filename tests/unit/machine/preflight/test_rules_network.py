@@ -32,12 +32,20 @@ def with_nic(ranks: Ranks, parts: Any, at: int, place: int, **changed: Any) -> t
     return ranks(at=at, node=parts.node(nics=tuple(all_nics)))
 
 
-def test_a_fabric_port_is_down(ranks: Ranks, found: Found, parts: Any) -> None:
-    findings = found(with_nic(ranks, parts, 4, 1, up=False, state="DOWN"), check="nics-up")
-    finding = only(findings)
-    assert (finding.severity, finding.host) == (ERROR, "h3")
-    assert finding.claim == "1 of 2 fabric ports are active on h3"
-    assert finding.evidence == "not active: mlx5_1:1 DOWN"
+@pytest.mark.parametrize(
+    ("changed", "evidence"),
+    [
+        ({"up": False, "state": "DOWN"}, "not active: mlx5_1:1 DOWN"),
+        ({}, "the kernel lists no others: a device is missing"),
+    ],
+)
+def test_a_fabric_port_is_down_or_gone(
+    ranks: Ranks, found: Found, parts: Any, changed: dict[str, Any], evidence: str
+) -> None:
+    finding = only(found(with_nic(ranks, parts, 4, 1, **changed)))
+    assert (finding.check, finding.severity, finding.host) == ("nics-up", ERROR, "h3")
+    assert (finding.claim, finding.evidence) == ("1 of 2 fabric ports are active on h3", evidence)
+    assert "--expect-use nics=0" in finding.hint
 
 
 def said(nics: int, net: str = "ib") -> Preflight:
@@ -74,13 +82,6 @@ def test_a_port_whose_driver_tells_no_state_is_not_down(ranks: Ranks, found: Fou
     assert found(with_nic(ranks, parts, 4, 1, up=None, state=""), asked=said(2), check="nics-up") == []
 
 
-def test_a_fabric_device_is_missing(ranks: Ranks, found: Found, parts: Any) -> None:
-    finding = only(found(with_nic(ranks, parts, 4, 1)))
-    assert finding.claim == "1 of 2 fabric ports are active on h3"
-    assert "a device is missing" in finding.evidence
-    assert "--expect-use nics=0" in finding.hint
-
-
 def test_an_interface_is_down_that_is_up_elsewhere(ranks: Ranks, found: Found, parts: Any) -> None:
     finding = only(found(with_nic(ranks, parts, 4, 2, up=False, state="down")))
     assert (finding.check, finding.severity, finding.host) == ("nics-up", WARNING, "h3")
@@ -100,10 +101,7 @@ def test_what_is_down_everywhere_or_comes_and_goes_is_none_of_our_business(
         ({"NCCL_IB_HCA": "mlx5_9"}, "NCCL_IB_HCA names mlx5_9, which h1 does not have"),
         ({"NCCL_IB_HCA": "=mlx5"}, "NCCL_IB_HCA names mlx5, which h1 does not have"),
         ({"NCCL_IB_HCA": "mlx5_0:2"}, "NCCL_IB_HCA names mlx5_0:2, which h1 does not have"),
-        (
-            {"NCCL_SOCKET_IFNAME": "eth3"},
-            "NCCL_SOCKET_IFNAME names eth3 on h1, and eth3 is down there",
-        ),
+        ({"NCCL_SOCKET_IFNAME": "eth3"}, "NCCL_SOCKET_IFNAME names eth3 on h1, and eth3 is down there"),
         ({"UCX_NET_DEVICES": "mlx5_7:1"}, "UCX_NET_DEVICES names mlx5_7:1, which h1 does not have"),
         ({"UCX_NET_DEVICES": "mlx5_*:1"}, "UCX_NET_DEVICES names mlx5_*:1, which h1 does not have"),
         ({"FI_TCP_IFACE": "hsn0"}, "FI_TCP_IFACE names hsn0, which h1 does not have"),
@@ -153,20 +151,11 @@ def test_variables_of_nccl_do_not_concern_mpi(ranks: Ranks, found: Found) -> Non
     assert found(ranks(1, 1, at=0, environ={"NCCL_IB_HCA": "mlx5_9"}), "mpi") == []
 
 
-NINE = tuple(f"mlx5_{at}:1" for at in range(9))
-
-
 def fabric_of(down: tuple[int, ...] = ()) -> tuple[NicFacts, ...]:
     """Nine ports, the last for storage, an interface that is up and one that is not."""
     ports = [
-        NicFacts(
-            name,
-            "rdma",
-            at not in down,
-            "DOWN" if at in down else "ACTIVE",
-            400.0,
-        )
-        for at, name in enumerate(NINE)
+        NicFacts(name, "rdma", at not in down, "DOWN" if at in down else "ACTIVE", 400.0)
+        for at, name in enumerate(f"mlx5_{at}:1" for at in range(9))
     ]
     return (*ports, NicFacts("eth0", "net", True, "up", 25.0), NicFacts("eth1", "net", False, "down"))
 
@@ -281,10 +270,7 @@ def test_ports_that_only_one_rank_of_a_host_uses_count(ranks: Ranks, found: Foun
 @pytest.mark.parametrize(
     ("changed", "claim"),
     [
-        (
-            {"rate_gbit_per_s": 200.0},
-            "rate of mlx5_1:1: 200 Gbit/s on h3, 400 Gbit/s on h1, h2, h4",
-        ),
+        ({"rate_gbit_per_s": 200.0}, "rate of mlx5_1:1: 200 Gbit/s on h3, 400 Gbit/s on h1, h2, h4"),
         ({"lanes": 8}, "PCIe lanes of mlx5_1:1: 8 of 16 on h3, 16 of 16 on h1, h2, h4"),
     ],
 )
