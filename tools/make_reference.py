@@ -17,7 +17,8 @@ from busbw.cli.app import Variables
 from busbw.cli.help import choices_of, default, group_of, meaning, value_kind
 from busbw.cli.main import app
 from busbw.model.mark import CONDITIONS, MARKS, Condition, Mark
-from busbw.record.read import record_adapter
+from busbw.model.record import RunRecord
+from busbw.record.checked import adapter
 
 if TYPE_CHECKING:
     from cyclopts import App
@@ -168,7 +169,7 @@ def _cell_text(text: str) -> str:
 
 def record_schema() -> str:
     """JSON schema of run.json."""
-    schema: dict[str, Any] = record_adapter().json_schema()
+    schema: dict[str, Any] = adapter(RunRecord).json_schema()
     return json.dumps(schema, indent=2, sort_keys=True) + "\n"
 
 

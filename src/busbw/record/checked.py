@@ -29,7 +29,7 @@ def checked(kind: type[D], values: Mapping[str, Any], where: str, hint: str, *, 
     known = {entry.name for entry in fields(kind)}
     if unknown := sorted(values.keys() - known):
         raise UsageError(f"{where}: {joined(key, unknown[0])} is an unknown key", hint=hint)
-    made: D = validated(_adapter(kind), json.dumps(values, default=str), where, hint, key=key)
+    made: D = validated(adapter(kind), json.dumps(values, default=str), where, hint, key=key)
     return made
 
 
@@ -50,7 +50,8 @@ def validated(adapter: TypeAdapter[T], text: str, where: str, hint: str, *, key:
 
 
 @cache
-def _adapter(kind: type[D]) -> TypeAdapter[D]:
+def adapter(kind: type[D]) -> TypeAdapter[D]:
+    """Validation and JSON schema of a dataclass."""
     from pydantic import TypeAdapter
 
     return TypeAdapter(kind)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -14,14 +13,10 @@ import numpy.typing as npt
 from busbw.errors import UsageError
 from busbw.model.record import READABLE_SCHEMAS, RunRecord
 from busbw.model.sample import DIGEST_DTYPE, HEADLINE, SAMPLE_DTYPE
-from busbw.record.checked import validated
+from busbw.record.checked import adapter, validated
 from busbw.record.folder import DIGESTS_FILE, ROUNDS_FILE, RUN_FILE, SAMPLES_FILE, SEGMENTS
 from busbw.record.json_text import DAMAGED_HINT, json_mapping
 from busbw.record.results import read_fields
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
-
 
 _LONGEST_NS: Final = 2**60  # 36 years
 _SHORTEST_NS: Final = 1e-6  # of a call that is one of a million in a sample of 1 ns; bits of damage are less
@@ -29,20 +24,11 @@ _SHORTEST_NS: Final = 1e-6  # of a call that is one of a million in a sample of 
 _LEAST: Final = {"rank": HEADLINE, "issue_ns": -1, "run_delay_ns": -1, "flags": 0}
 
 
-@cache
-def record_adapter() -> TypeAdapter[RunRecord]:
-    """Validation and JSON schema of a record."""
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(RunRecord)
-
-
 def load_readers() -> None:
     """Make what reads a record, so that the first one is read at once."""
-    from busbw.record.shapes import record_checks
+    import busbw.record.shapes  # noqa: F401
 
-    record_adapter()
-    record_checks()
+    adapter(RunRecord)
 
 
 def read_record(folder: Path) -> RunRecord:
@@ -63,7 +49,7 @@ def read_record(folder: Path) -> RunRecord:
             hint="read it with the busbw that wrote it (busbw_version in the file)",
         )
     text = json.dumps(fields)
-    record: RunRecord = validated(record_adapter(), text, str(path), DAMAGED_HINT)
+    record: RunRecord = validated(adapter(RunRecord), text, str(path), DAMAGED_HINT)
     check_record(text, str(path))
     check_sense(record, str(path))
     return record

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from functools import cache
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, TypeAdapter, create_model
@@ -118,23 +117,18 @@ def _type_of(shape: Any) -> Any:  # noqa: ANN401 (an annotation)
     return create_model("Open", **fields)
 
 
-_round: Final = cache(lambda: TypeAdapter(_type_of(_ROUND)))
-
-
-@cache
-def record_checks() -> TypeAdapter[Any]:
-    """Of a record's open fields."""
-    return TypeAdapter(_type_of(_RECORD))
+_RECORD_CHECKS: Final = TypeAdapter(_type_of(_RECORD))
+_ROUND_CHECKS: Final = TypeAdapter(_type_of(_ROUND))
 
 
 def check_record(text: str, where: str) -> None:
     """Raises UsageError where a record's JSON is not as its readers take it."""
-    validated(record_checks(), text, where, DAMAGED_HINT)
+    validated(_RECORD_CHECKS, text, where, DAMAGED_HINT)
 
 
 def check_round(fields: Mapping[str, Any], where: str) -> None:
     """Raises UsageError for a round of a hunt with other values than it can have."""
-    validated(_round(), json.dumps(fields), where, DAMAGED_HINT)
+    validated(_ROUND_CHECKS, json.dumps(fields), where, DAMAGED_HINT)
     parts, stage = len(fields["names"]), Stage(fields["round"]["stage"])
     needed = {BANDWIDTH} | _BESIDE.get(stage, set())
     for test in fields["tests"]:
