@@ -5,13 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from busbw.machine.native.nvml import (
-    FIELD_NVLINK_DATA_TX_KIB,
-    SCOPE_ALL_LINKS,
-    NvLink,
-    Nvml,
-    open_nvml,
-)
+from busbw.machine.native.nvml import FIELD_NVLINK_DATA_TX_KIB, SCOPE_ALL_LINKS, NvLink, Nvml, open_nvml
 
 BuildLibrary = Callable[..., Path]
 UUID = "GPU-01112131-4151-6171-8191-a1b1c1d1e1f1"

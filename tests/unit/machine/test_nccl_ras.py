@@ -52,22 +52,19 @@ def test_a_rank_that_left_a_call_out(form: str) -> None:
     ]
 
 
-@pytest.mark.parametrize("form", ["txt", "json"])
+@pytest.mark.parametrize("form", ["txt", "json", "json of later versions"])
 def test_a_rank_that_does_not_answer(form: str) -> None:
     """The JSON of 2.28.7 and 2.28.9 is none: a comma is missing."""
-    text = (ANSWERS / f"2.28.9-stop.{form}").read_text()
+    text = (ANSWERS / f"2.28.9-stop.{form.split(maxsplit=1)[0]}").read_text()
     if form == "json":
         with pytest.raises(json.JSONDecodeError):
             json.loads(text)
+    elif form != "txt":
+        text = text.replace('"nvml_dev": 1\n', '"nvml_dev": 1,\n')
+        json.loads(text)
     (communicator,) = read_answer(text).communicators
     (missing,) = (each for each in communicator.ranks if each.is_missing)
     assert (missing.rank, missing.host, missing.pid) == (1, "192.0.2.2", 2142)
-
-
-def test_later_versions_write_the_comma() -> None:
-    text = (ANSWERS / "2.28.9-stop.json").read_text().replace('"nvml_dev": 1\n', '"nvml_dev": 1,\n')
-    json.loads(text)
-    assert [each.is_missing for each in read_answer(text).communicators[0].ranks] == [False, True]
 
 
 def test_the_first_version_counts_all_operations_as_one() -> None:

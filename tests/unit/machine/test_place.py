@@ -62,8 +62,7 @@ def test_slurm_and_kubernetes_by_their_variables(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("gpu", "domain"),
-    [(UUID, "10111213-1415-1617-1819-1a1b1c1d1e1f.7"), ("GPU-another", ""), ("", "")],
+    ("gpu", "domain"), [(UUID, "10111213-1415-1617-1819-1a1b1c1d1e1f.7"), ("GPU-another", ""), ("", "")]
 )
 def test_the_nvlink_domain_as_kubernetes_labels_it(
     tmp_path: Path, build_library: BuildLibrary, gpu: str, domain: str

@@ -7,16 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from busbw.errors import UsageError
-from busbw.model.collective import (
-    COLLECTIVES,
-    Collective,
-    Holds,
-    InPlace,
-    Region,
-    Role,
-    Shape,
-    collective,
-)
+from busbw.model.collective import COLLECTIVES, Collective, Holds, InPlace, Region, Role, Shape, collective
 from busbw.model.datatype import DATA_TYPES
 
 GIB = 2**30
@@ -125,7 +116,7 @@ ALL_BLOCKS = tuple(Region(MOVED, owner, owner * 4, 4) for owner in range(3))
             "alltoall",
             2,
             (Region(MOVED, 2, 0, 12),),
-            tuple(Region(MOVED, owner, owner * 4, 4, 8) for owner in range(3)),
+            tuple(Region(MOVED, at, at * 4, 4, 8) for at in range(3)),
         ),
         ("broadcast", 1, (Region(MOVED, 1, 0, 12),), (Region(MOVED, 1, 0, 12),)),
         ("broadcast", 2, (), (Region(MOVED, 1, 0, 12),)),

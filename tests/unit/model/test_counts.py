@@ -23,9 +23,7 @@ ranks_and_rows = st.integers(1, 5).flatmap(
     lambda ranks: st.tuples(
         st.just(ranks),
         st.lists(
-            st.lists(st.integers(0, 50), min_size=ranks, max_size=ranks),
-            min_size=ranks,
-            max_size=ranks,
+            st.lists(st.integers(0, 50), min_size=ranks, max_size=ranks), min_size=ranks, max_size=ranks
         ),
     )
 )
@@ -72,15 +70,8 @@ def test_a_table_is_met_exactly_at_its_own_size() -> None:
 
 
 def test_offsets_of_a_file_scale_with_the_counts_and_may_leave_gaps() -> None:
-    counts = CountTable(
-        "test",
-        2,
-        ((4, 4), (4, 4)),
-        8,
-        send_offsets=((0, 8), (0, 8)),
-        recv_offsets=((6, 0), (6, 0)),
-        extent=12,
-    )
+    offsets = {"send_offsets": ((0, 8), (0, 8)), "recv_offsets": ((6, 0), (6, 0))}
+    counts = CountTable("test", 2, ((4, 4), (4, 4)), 8, extent=12, **offsets)
     part = own_part(counts, 16, 4, 1)
     assert (part.send_counts, part.send_offsets) == ((8, 8), (0, 16))
     assert (part.recv_offsets, part.source_offsets) == ((12, 0), (16, 16))

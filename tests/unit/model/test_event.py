@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import pytest
 
 from busbw.model.event import EventKind, Joiner, decode, encode, encode_parts, event
-from busbw.model.result import CaseResult, Status
 
 
 @dataclass(frozen=True)
@@ -42,11 +41,6 @@ def test_events_are_found_behind_a_launchers_prefix(prefix: str) -> None:
 )
 def test_what_is_no_whole_event_is_text(line: str) -> None:
     assert decode(line) is None
-
-
-def test_a_result_with_no_numbers_travels() -> None:
-    item = event(EventKind.CASE, result=CaseResult(0, Status.NOT_APPLICABLE))
-    assert decode(encode(item))["result"]["time_ns"] is None  # type: ignore[index]
 
 
 LONG = event(

@@ -52,24 +52,11 @@ def test_everything_that_can_be_asked_for_travels_to_the_ranks() -> None:
     assert isinstance(got.show, tuple)
 
 
-def test_a_plan_of_an_earlier_version_has_no_groups_and_even_counts() -> None:
-    fields_of = json.loads(plan().to_json())
-    for name in ("groups", "counts", "pairs", "data", "save_wrong", "pin", "streams"):
-        del fields_of[name]
-    del fields_of["cases"][0]["coalesce"], fields_of["limits"]["outer_iters"]
-    assert Plan.from_json(json.dumps(fields_of)) == plan()
-
-
 def test_a_rank_has_its_number_in_its_group_and_may_sit_out() -> None:
     grouped = replace(plan(), groups=((0, 2), (3, 1)))
     places = [grouped.group_of(rank, 5) for rank in range(5)]
-    assert places == [
-        Role(0, 2, group=0),
-        Role(1, 2, group=1),
-        Role(1, 2, group=0),
-        Role(0, 2, group=1),
-        None,
-    ]
+    roles = [Role(0, 2, group=0), Role(1, 2, group=1), Role(1, 2, group=0), Role(0, 2, group=1)]
+    assert places == [*roles, None]
     assert plan().group_of(3, 5) == Role(3, 5)
     assert grouped.rank_bytes(grouped.cases[0], 4, 5) == (0, 0)
 

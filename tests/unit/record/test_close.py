@@ -4,6 +4,8 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from busbw.model.record import RunRecord, RunStatus
 from busbw.model.result import CaseResult, Status
 from busbw.record.close import close, read_status
@@ -18,26 +20,19 @@ def write_request(folder: Path, record: RunRecord) -> None:
     (folder / REQUEST_FILE).write_text(json.dumps(fields))
 
 
-def test_the_end_is_written_for_ranks_that_were_killed(folder: Path, record: RunRecord) -> None:
+@pytest.mark.parametrize(("own", "ended"), [("", "later"), ("earlier", "earlier")])
+def test_the_end_is_written_for_ranks_that_were_killed(
+    folder: Path, record: RunRecord, own: str, ended: str
+) -> None:
+    """An end that the ranks wrote keeps its time."""
+    record = replace(record, ended=own)
     write_record(folder, record)
     assert read_status(folder) is RunStatus.RUNNING
     assert close(folder, RunStatus.FAILED, "later", error="rank 1 was killed", hint="look")
-    expected = replace(
-        record,
-        status=RunStatus.FAILED,
-        ended="later",
-        error="rank 1 was killed",
-        hint="look",
-        results=tuple(CaseResult(case.index, Status.NOT_RUN) for case in record.plan.cases),
-    )
-    assert read_record(folder) == expected
+    results = tuple(CaseResult(case.index, Status.NOT_RUN) for case in record.plan.cases)
+    said = {"error": "rank 1 was killed", "hint": "look", "results": results}
+    assert read_record(folder) == replace(record, status=RunStatus.FAILED, ended=ended, **said)
     assert read_status(folder) is RunStatus.FAILED
-
-
-def test_an_end_that_the_ranks_wrote_keeps_its_time(folder: Path, record: RunRecord) -> None:
-    write_record(folder, replace(record, ended="earlier"))
-    close(folder, RunStatus.FAILED, "later")
-    assert read_record(folder).ended == "earlier"
 
 
 def test_ranks_that_never_wrote_a_record_get_one_from_the_request(folder: Path, record: RunRecord) -> None:
@@ -45,11 +40,7 @@ def test_ranks_that_never_wrote_a_record_get_one_from_the_request(folder: Path, 
     assert read_status(folder) is RunStatus.RUNNING
     assert close(folder, RunStatus.FAILED, "later", error="rank 1 ended", hint="look")
     got = read_record(folder)
-    assert (got.run_id, got.plan, got.argv, got.settings) == (
-        record.run_id,
-        record.plan,
-        record.argv,
-        record.settings,
-    )
+    asked = (record.run_id, record.plan, record.argv, record.settings)
+    assert (got.run_id, got.plan, got.argv, got.settings) == asked
     assert (got.status, got.ended, got.error, got.world) == (RunStatus.FAILED, "later", "rank 1 ended", None)
     assert [result.status for result in got.results] == [Status.NOT_RUN] * len(record.plan.cases)

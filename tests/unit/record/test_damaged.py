@@ -13,14 +13,7 @@ from busbw.errors import UsageError
 from busbw.model.record import RunRecord
 from busbw.model.sample import DIGEST_DTYPE, SAMPLE_DTYPE
 from busbw.record import parquet
-from busbw.record.folder import (
-    DIGESTS_FILE,
-    ROUNDS_FILE,
-    RUN_FILE,
-    SAMPLES_FILE,
-    home,
-    replace_text,
-)
+from busbw.record.folder import DIGESTS_FILE, ROUNDS_FILE, RUN_FILE, SAMPLES_FILE, home, replace_text
 from busbw.record.json_text import json_mapping
 from busbw.record.read import read_digests, read_record, read_rounds, read_samples
 from busbw.record.write import write_record

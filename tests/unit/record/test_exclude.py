@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from busbw.model.event import EventKind, event
 from busbw.model.finding import Finding, Severity
 from busbw.record.findings import LOST, excluding, hint_of_lost, keep, merge, with_lost
-from busbw.report.hunt import HuntDisplay
+from busbw.report.hunt import HuntDisplay, answer_line
 
 
 def lost(node: str) -> Finding:
@@ -41,18 +42,8 @@ def test_lost_hosts_are_left_out_beside_slow_ones(
 
 
 def test_the_result_is_that_of_the_others() -> None:
-    from busbw.model.event import EventKind, event
-    from busbw.report.hunt import answer_line
-
-    field = {
-        "decision": "healthy",
-        "names": ["a"] * 5,
-        "kind": "host",
-        "rounds": 2,
-        "seconds": 1,
-        "noise": {},
-    }
-    field["exclude"] = {}
+    field = {"decision": "healthy", "names": ["a"] * 5, "kind": "host", "rounds": 2, "seconds": 1}
+    field |= {"noise": {}, "exclude": {}}
     assert answer_line(field, lost=True).startswith("# result   HEALTHY: the other 5 hosts, ")
     assert answer_line(field, lost=False).startswith("# result   HEALTHY: 5 hosts, ")
     display = HuntDisplay(io.StringIO(), io.StringIO())

@@ -23,16 +23,22 @@ GOOD = CaseResult(0, Status.GOOD, 1010.0, 1000.0, 1020.0, 1011.5, 1.0, 1.0, 8, 4
 WRONG = CaseResult(1, Status.WRONG, 1010.0, wrong=3, wrong_at=(WrongData(1, "node1", 3, 17),))
 
 
-def test_a_record_reads_back_equal(
+def test_what_is_finished_is_readable_at_once_and_reads_back_equal(
     folder: Path, record: RunRecord, samples: np.ndarray, digests: np.ndarray
 ) -> None:
     writer = RunWriter(folder, record)
+    assert read.read_record(folder).status is RunStatus.RUNNING
+    assert len(read.read_samples(folder)) == 0
     writer.append(GOOD, samples, digests)
+    assert read.read_record(folder).results == (GOOD,)
+    assert len(read.read_samples(folder)) == len(samples)
     writer.append(WRONG, samples, digests)
-    writer.finish(RunStatus.COMPLETE, "2026-01-02T03:05:00.000+00:00")
+    writer.finish(RunStatus.INTERRUPTED, "2026-01-02T03:05:00.000+00:00")
     got = read.read_record(folder)
     assert got == writer.record
     assert got.results[:2] == got.finished == (GOOD, WRONG)
+    assert [result.case for result in got.results] == list(range(len(record.plan.cases)))
+    assert {result.status for result in got.results[2:]} == {Status.NOT_RUN}
     assert (read.read_samples(folder) == np.concatenate((samples, samples))).all()
     assert (read.read_digests(folder) == np.concatenate((digests, digests))).all()
 
@@ -79,28 +85,6 @@ def test_every_field_of_a_result_reads_back_equal(
     got = read.read_record(folder)
     assert got.results == (full,)
     assert got.memory_bytes == {"buffers": 2**40}
-
-
-def test_every_finished_case_is_readable_at_once(
-    folder: Path, record: RunRecord, samples: np.ndarray, digests: np.ndarray
-) -> None:
-    writer = RunWriter(folder, record)
-    assert read.read_record(folder).status is RunStatus.RUNNING
-    assert len(read.read_samples(folder)) == 0
-    writer.append(GOOD, samples, digests)
-    assert read.read_record(folder).results == (GOOD,)
-    assert len(read.read_samples(folder)) == len(samples)
-
-
-def test_a_run_that_ends_early_has_a_status_for_every_case(
-    folder: Path, record: RunRecord, samples: np.ndarray, digests: np.ndarray
-) -> None:
-    writer = RunWriter(folder, record)
-    writer.append(GOOD, samples, digests)
-    writer.finish(RunStatus.INTERRUPTED, "now")
-    results = read.read_record(folder).results
-    assert [result.case for result in results] == list(range(len(record.plan.cases)))
-    assert [result.status for result in results[1:]] == [Status.NOT_RUN] * (len(results) - 1)
 
 
 @pytest.mark.parametrize("lost_bytes", [1, SAMPLE_DTYPE.itemsize - 1])

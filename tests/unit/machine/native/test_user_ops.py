@@ -153,14 +153,7 @@ def test_scaling_into_another_buffer_leaves_the_first_alone(type_: Type, ops: Na
 
 @pytest.mark.parametrize(
     "arguments",
-    [
-        {"number": 14},
-        {"op": 0},
-        {"count": -1},
-        {"rank": 4},
-        {"ranks": (1 << 24) + 1},
-        {"into": None},
-    ],
+    [{"number": 14}, {"op": 0}, {"count": -1}, {"rank": 4}, {"ranks": (1 << 24) + 1}, {"into": None}],
 )
 def test_scaling_that_makes_no_sense_is_refused(arguments: dict[str, Any], ops: NativeOps) -> None:
     words = np.zeros(4, np.uint32)
