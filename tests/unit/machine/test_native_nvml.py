@@ -40,20 +40,3 @@ def test_fields_of_both_widths(nvml: Nvml) -> None:
     device = nvml.device(uuid=UUID)
     assert nvml.field(device, FIELD_NVLINK_DATA_TX_KIB, SCOPE_ALL_LINKS) == 1 << 40
     assert nvml.field(device, FIELD_NVLINK_DATA_TX_KIB, 0) is None
-
-
-@pytest.mark.parametrize(
-    ("defines", "domain"),
-    [
-        ((), None),  # a driver that does not know of them
-        (("FABRIC_STATE=0",), None),
-        (("FABRIC_STATE=2",), None),
-        (("FABRIC_STATE=3", "LONELY"), None),
-        (("FABRIC_STATE=3",), ("10111213-1415-1617-1819-1a1b1c1d1e1f", 7)),
-    ],
-)
-def test_nvlink_domain(build_library: BuildLibrary, defines: tuple[str, ...], domain: object) -> None:
-    nvml = open_nvml(str(build_library("nvml", *defines)))
-    assert nvml is not None
-    assert nvml.fabric(nvml.device(uuid=UUID) or 0) == domain
-    nvml.close()

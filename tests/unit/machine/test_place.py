@@ -62,12 +62,19 @@ def test_slurm_and_kubernetes_by_their_variables(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("gpu", "domain"), [(UUID, "10111213-1415-1617-1819-1a1b1c1d1e1f.7"), ("GPU-another", ""), ("", "")]
+    ("defines", "gpu", "domain"),
+    [
+        (("FABRIC_STATE=3",), UUID, "10111213-1415-1617-1819-1a1b1c1d1e1f.7"),
+        *((("FABRIC_STATE=3",), other, "") for other in ("GPU-another", "")),
+        ((), UUID, ""),  # a driver that does not know of them
+        *(((f"FABRIC_STATE={state}",), UUID, "") for state in (0, 2)),
+        (("FABRIC_STATE=3", "LONELY"), UUID, ""),
+    ],
 )
 def test_the_nvlink_domain_as_kubernetes_labels_it(
-    tmp_path: Path, build_library: BuildLibrary, gpu: str, domain: str
+    tmp_path: Path, build_library: BuildLibrary, defines: tuple[str, ...], gpu: str, domain: str
 ) -> None:
-    nvml = str(build_library("nvml", "FABRIC_STATE=3"))
+    nvml = str(build_library("nvml", *defines))
     assert read_place("h", {}, gpu, sysfs=tmp_path, nvml_library=nvml).nvlink_domain == domain
 
 

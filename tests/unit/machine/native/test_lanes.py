@@ -133,15 +133,12 @@ def test_a_failed_call_ends_the_look(calls: list[core.Call], fails: str, code: i
     assert caught.value.status == code
 
 
-def test_what_cannot_be_started_is_refused(calls: list[core.Call]) -> None:
+@pytest.mark.parametrize(("wanted", "startable"), [(1, False), (0, True)])
+def test_what_cannot_be_started_or_has_no_calls_is_refused(
+    calls: list[core.Call], wanted: int, startable: bool
+) -> None:
     mpi = StandIn({1: 1})
     with pytest.raises(core.CallError) as caught:
-        core.time_lanes_host(lanes(mpi, calls, [1], startable=False), mpi.test_address, 0, 1)
+        core.time_lanes_host(lanes(mpi, calls, [wanted], startable=startable), mpi.test_address, 0, 1)
     assert caught.value.status == -1
     assert mpi.log == []
-
-
-def test_a_lane_without_calls_is_refused(calls: list[core.Call]) -> None:
-    mpi = StandIn({1: 1})
-    with pytest.raises(core.CallError):
-        core.time_lanes_host(lanes(mpi, calls, [0]), mpi.test_address, 0, 1)
