@@ -160,8 +160,6 @@ def comparison_lines(
 
 
 def _show_scaling(words: tuple[str, ...], series: tuple[Path, ...], format_name: str) -> ExitCode:
-    from busbw.judge.references.load import built_in
-
     measured: list[Measured] = []
     failed: list[Failed] = []
     notes: list[str] = []
@@ -180,7 +178,7 @@ def _show_scaling(words: tuple[str, ...], series: tuple[Path, ...], format_name:
             _measured(record, folder, f"{name} {setup(record)}".rstrip() if name and several else name)
             for record, folder in given.runs
         ]
-    rows = scaling(measured, built_in(), failed)
+    rows = scaling(measured, failed)
     show(
         format_name,
         (*compare_scaling.table(rows), *(f"# note     {note}" for note in notes)),

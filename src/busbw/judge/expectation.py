@@ -168,7 +168,6 @@ def expect(
     records: Sequence[RunRecord],
     references: Sequence[Reference],
     *,
-    known: Sequence[Reference] = (),
     named: bool = False,
     same_version: bool = False,
     tolerance: float | None = None,
@@ -180,8 +179,6 @@ def expect(
 
     ``named``: the user chose the references: then only what contradicts them keeps them from being used, and
     what the run does not say is taken on trust and noted. Otherwise everything must be known and equal.
-    ``known`` are published logs: a run that is one of them has that one's machine and versions, and is not
-    held against what was measured together with it.
     ``same_version`` leaves out references of another version of the library, or of none.
     ``tolerance`` replaces the two above. ``detect`` is the loss that has to show: it lowers the tolerance,
     and a case in which it would not show is undecided. ``prior`` is what this machine's history says
@@ -189,8 +186,8 @@ def expect(
     """
     first = records[0]
     arm = make_arm(first.run_id or "run", records)
-    kind = made_with(first, known)
-    matched = match(records, arm, kind, references, known, named=named, same_version=same_version)
+    kind = made_with(first)
+    matched = match(records, arm, kind, references, named=named, same_version=same_version)
     if wires is None:
         wires = wires_of(first.machine, byte_paths(first))
     times: dict[str, dict[int, Sequence[float]]] = defaultdict(dict)
@@ -202,7 +199,7 @@ def expect(
         beside(prior or Prior(on_device(first)), [arm]),
         tolerance,
         detect,
-        {each.name: otherwise(first, each) for each in matched.fitting},
+        {each.name: otherwise(kind, each) for each in matched.fitting},
         {each.name: other_buffers(arm.buffers, each) for each in matched.fitting},
         rotated_bytes(records),
         times,
@@ -224,7 +221,6 @@ def expect(
             *arm.merged,
             *findings_of(records, DOUBTS),
             *_said(records, kind.nodes),
-            *matched.notes,
             *notes(kind, used),
             *(why for each in used for why in (asked.timed[each.name], asked.buffers[each.name]) if why),
         ),

@@ -14,7 +14,6 @@ from busbw.foreign.nsys.read import read_profile
 from busbw.judge.diagnose.engine import diagnose
 from busbw.judge.diagnose.subject import Subject
 from busbw.judge.expectation import expect
-from busbw.judge.matching import made_with
 from busbw.judge.wires import Wires
 from busbw.model.conclusion import Answer, Conclusion
 from busbw.model.finding import Severity
@@ -56,7 +55,7 @@ def asked(*profiles: Profile, wires: Wires = P4DE, hca: str = "") -> dict[str, C
     record = record_of({SIZE: 1900.0}, ranks=2, hosts=2)
     variables = {"NCCL_IB_HCA": hca} if hca else {}
     record = replace(record, plan=replace(record.plan, backend="nccl"), environment={"variables": variables})
-    subject = Subject(record, expect((record,), ()), made_with(record, ()), wires)
+    subject = Subject(record, expect((record,), ()), wires)
     return {each.check: each for each in diagnose(replace(subject, profiles=profiles))}
 
 
@@ -125,7 +124,7 @@ def test_rates_stand_beside_the_algbw_of_a_size_that_was_profiled(tmp_path: Path
     record = record_of({SIZE: 1900.0, 64 * SIZE: 40_000.0}, ranks=2, hosts=2)
 
     def evidence(*profiles: Profile) -> str:
-        subject = Subject(record, expect((record,), ()), made_with(record, ()), P4DE, profiles=profiles)
+        subject = Subject(record, expect((record,), ()), P4DE, profiles=profiles)
         return next(each.evidence for each in diagnose(subject) if each.check == "links.profiled")
 
     nics = sampled_nics(tmp_path)
