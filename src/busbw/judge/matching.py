@@ -63,7 +63,7 @@ def otherwise(kind: MadeWith, reference: Reference) -> str:
 
 def other_buffers(ours: str, reference: Reference) -> str:
     """How the two's buffers lay, where both say it and it is not alike; else empty."""
-    if not reference.buffers or ours in ("", NOT_STATED, reference.buffers):
+    if not reference.buffers or ours in (NOT_STATED, reference.buffers):
         return ""
     return f"other buffers: the run {ours}; {reference.name} {reference.buffers}"
 

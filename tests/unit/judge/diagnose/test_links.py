@@ -149,10 +149,7 @@ def test_a_case_without_a_payload_says_nothing_of_links() -> None:
         record = empty(operation, reading)
         found = conclusions(record, wires=P4DE)
         assert found["links.used"].answer is Answer.NOT_OBSERVABLE
-        assert "moves a payload" in found["links.used"].claim
-        assert "--evidence" not in found["links.used"].hint
         assert [check for check in found if check.startswith("links.")] == ["links.used"]
-    assert "moves a payload" in conclusions(empty("barrier"))["links.used"].claim
 
 
 def empty(operation: str, *bursts: Burst) -> RunRecord:
