@@ -19,7 +19,6 @@ from typing import Final
 from busbw.judge import compare_arms
 from busbw.judge.compare import failures_of
 from busbw.judge.compare_arms import Arm, CaseKey, Observed, findings_of, make_arm
-from busbw.judge.launch_history import on_device
 from busbw.judge.limits import Limit, limit, rank_placement
 from busbw.judge.matching import (
     LAUNCH_PATH_NS,
@@ -205,7 +204,7 @@ def expect(
         arm,
         kind,
         matched.fitting,
-        beside(prior or Prior(on_device(first)), [arm]),
+        beside(prior or Prior(arm.on_device), [arm]),
         tolerance,
         detect,
         rotated_bytes(records),
