@@ -17,7 +17,7 @@ from busbw.machine.preflight.nccl_log import read_use, said_of
 from busbw.model.conclusion import Answer
 from busbw.model.finding import Severity
 from busbw.model.network import FACT
-from busbw.model.record import HostInfo, ImportSource, RankInfo, RunRecord, WorldInfo
+from busbw.model.record import ImportSource, RankInfo, RunRecord, WorldInfo
 from busbw.model.result import Status
 from busbw.report.table import header
 
@@ -146,10 +146,7 @@ def test_a_run_of_busbw_says_of_its_network_what_a_log_does() -> None:
 
 def test_nodes_that_the_firmware_calls_otherwise_are_another_machine() -> None:
     def on(product: str) -> RunRecord:
-        record = record_of({SIZE: 100.0}, ranks=4, hosts=2)
-        assert record.world is not None
-        places = tuple(HostInfo(host, product=product) for host in record.world.hosts)
-        return replace(record, world=replace(record.world, places=places))
+        return record_of({SIZE: 100.0}, ranks=4, hosts=2, place={"product": product})
 
     known = reference(product="p5.48xlarge")
     assert expect([on("p5.48xlarge")], [known]).count(Judgement.BELOW) == 1
@@ -158,12 +155,10 @@ def test_nodes_that_the_firmware_calls_otherwise_are_another_machine() -> None:
 
 def test_expect_and_diagnose_say_alike_why_no_reference_is_used() -> None:
     record = log(us=20.0, network=["IB"])
+    in_place = reference("IB", points=(Point(2, "in-place", 1.0),))
     for known, words in (
         (reference(), "none can be used"),
-        (
-            reference("IB", points=(Point(2, "in-place", 1.0),)),
-            "known would fit, except for what the rows say",
-        ),
+        (in_place, "known would fit, except for what the rows say"),
         (reference("IB", ranks=8), "none matches this operation, job size and device"),
     ):
         told = conclusions(record, references=[known])["expected.reference"]
