@@ -71,10 +71,8 @@ def test_runs_of_one_kind_give_their_median_and_failures_are_counted() -> None:
 
 def test_runs_that_differ_in_what_they_were_measured_with_are_told() -> None:
     """They are one row, a median of unlike things."""
-    records = [record_of({1024: time}) for time in (45.9, 193.0)]
-    set_in = {"variables": {"MPIR_CVAR_NOLOCAL": "1", "SLURM_JOB_ID": "7"}}
-    each = ({"variables": {}}, set_in)
-    both = [replace(record, environment=own) for record, own in zip(records, each, strict=True)]
+    records, set_in = [record_of({1024: 45.9})] * 2, {"MPIR_CVAR_NOLOCAL": "1", "SLURM_JOB_ID": "7"}
+    both = [record_of({1024: us}, variables=own) for us, own in ((45.9, {}), (193.0, set_in))]
     rows = scaling([Measured(record, {}) for record in both])
     assert rows[0].differs == "MPIR_CVAR_NOLOCAL"
     assert list(table(rows))[-1].endswith("runs differ in MPIR_CVAR_NOLOCAL")
