@@ -342,10 +342,8 @@ def _measured(key: CaseKey, seen: Observed, arm: Arm) -> Judged:
     if busbw is None or time_ns is None or arm.ranks < 2:
         return judged
     bytes_ = busbw * time_ns  # busbw = these bytes / time, whatever the operation
-    interval = launch_interval(seen.times_ns)
-    low_ns, high_ns = seen.interval or (None, None)
-    if interval is not None:
-        time_ns, low_ns, high_ns = interval.centre, interval.low, interval.high
+    one_launch = (time_ns, *(seen.interval or (None, None)))
+    time_ns, low_ns, high_ns = launch_interval(seen.times_ns) or one_launch
     return replace(
         judged,
         measured_gb_per_s=bytes_ / time_ns,
