@@ -24,10 +24,10 @@ from busbw.cli.output import as_json, show, write_for_ci
 from busbw.cli.samples import samples_and_digests
 from busbw.errors import ExitCode, UsageError
 from busbw.judge.compare import Comparison, compare_all
-from busbw.judge.compare_arms import Arm, lacking, make_arm, setup, without_cases
+from busbw.judge.compare_arms import Arm, findings_of, make_arm, setup, without_cases
 from busbw.judge.scaling import Failed, Measured, Percentiles, over_launches, scaling, spreads
 from busbw.launch.series import is_series, read_each
-from busbw.model.record import RunRecord
+from busbw.model.record import INCOMPLETE, RunRecord
 from busbw.plan.flags.compare import CompareSettings
 from busbw.plan.flags.flag import flag_of
 from busbw.plan.flags.launch import LaunchSettings
@@ -160,8 +160,6 @@ def comparison_lines(
 
 
 def _show_scaling(words: tuple[str, ...], series: tuple[Path, ...], format_name: str) -> ExitCode:
-    from busbw.judge.references.load import built_in
-
     measured: list[Measured] = []
     failed: list[Failed] = []
     notes: list[str] = []
@@ -175,12 +173,12 @@ def _show_scaling(words: tuple[str, ...], series: tuple[Path, ...], format_name:
                 failed.append(Failed(outcome.setup, outcome.nodes, outcome.error))
     for name, given in () if series else _curves(words):
         several = len(setups_of(given)) > 1
-        notes += [f"{given.name}: {text}" for text in lacking(given.records)]
+        notes += [f"{given.name}: {text}" for text in findings_of(given.records, INCOMPLETE)]
         measured += [
             _measured(record, folder, f"{name} {setup(record)}".rstrip() if name and several else name)
             for record, folder in given.runs
         ]
-    rows = scaling(measured, built_in(), failed)
+    rows = scaling(measured, failed)
     show(
         format_name,
         (*compare_scaling.table(rows), *(f"# note     {note}" for note in notes)),

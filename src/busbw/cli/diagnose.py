@@ -12,10 +12,9 @@ from busbw.cli.output import show
 from busbw.cli.preset_values import user_files
 from busbw.cli.samples import samples_and_digests
 from busbw.errors import ExitCode, UsageError
+from busbw.judge.compare_arms import nodes
 from busbw.judge.diagnose.engine import answer, diagnose, exit_code
 from busbw.judge.diagnose.subject import Subject
-from busbw.judge.matching import made_with
-from busbw.judge.references import load
 from busbw.judge.traffic import byte_paths
 from busbw.judge.wires import Wires, wires_of, wires_of_node
 from busbw.model.conclusion import QUESTIONS, Answer, Conclusion, Question
@@ -104,12 +103,8 @@ def _own_profiles(folder: Path) -> tuple[tuple[Profile, ...], int]:
 
 def subject_of(record: RunRecord, folder: Path | None) -> Subject:
     """A run with its samples, references and line rates."""
-    known = load.built_in()
-    kind = made_with(record, known)
-    published = next((each.machine for each in known if each.name == kind.known_as), "")
-    wires = _wires(record, published, kind.nodes)
-    expectation = expected_of((record,), wires=wires)
-    subject = Subject(record, expectation, kind, wires, preset_files=user_files())
+    wires = _wires(record)
+    subject = Subject(record, expected_of((record,), wires=wires), wires, preset_files=user_files())
     if folder is None:
         return subject
     samples, digests = samples_and_digests(folder, record)
@@ -119,17 +114,17 @@ def subject_of(record: RunRecord, folder: Path | None) -> Subject:
     )
 
 
-def _wires(record: RunRecord, machine: str, nodes: int) -> Wires:
-    """Line rates as the machine states them; where it does not, those that a preset has of its instance type,
-    or of the machines that the log is known to be of. One node needs no network: presets take 0.1 s to read.
+def _wires(record: RunRecord) -> Wires:
+    """Line rates as the machine states them; where it does not, those that a preset has of its instance type.
+    One node needs no network: presets take 0.1 s to read.
     """
     wires = wires_of(record.machine, byte_paths(record))
-    if wires.network_gb_per_s is not None or nodes == 1:
+    if wires.network_gb_per_s is not None or nodes(record) == 1:
         return wires
     from busbw.plan.presets import preset
 
     places, files = record.world.places if record.world is not None else (), user_files()
-    products = {machine, *(place.product for place in places)} - {""}
+    products = {place.product for place in places} - {""}
     for name in (each for each in preset.names(files) if each.rpartition("/")[2] in products):
         node = preset.read_preset(name, files).body.get("node", {})
         if node.get("node_gbit_per_s"):

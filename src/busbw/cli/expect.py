@@ -122,7 +122,6 @@ def expected_of(
     held = partial(
         expect,
         records,
-        known=load.built_in(),
         named=bool(options.reference),
         same_version=options.same_version,
         tolerance=options.tolerance,

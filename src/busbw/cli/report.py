@@ -19,8 +19,9 @@ from busbw.cli.kept_tuning import is_tuning, read_tuning
 from busbw.errors import ExitCode, UsageError
 from busbw.files import write_output
 from busbw.judge.compare import Comparison, compare_all
+from busbw.judge.compare_arms import nodes
 from busbw.judge.compare_setups import compared_series
-from busbw.judge.matching import MadeWith
+from busbw.judge.measured_with import products_of
 from busbw.judge.references.load import built_in
 from busbw.launch import series as setup_series
 from busbw.model.record import RunRecord
@@ -139,20 +140,16 @@ def _run(name: str, record: RunRecord, folder: Path | None) -> Shown:
         conclusions=each.conclusions,
         samples=subject.samples,
         digests=subject.digests,
-        machine=_machine(subject.kind),
+        machine=_machine(record),
         history=history_of(record),
     )
 
 
-def _machine(kind: MadeWith) -> str:
+def _machine(record: RunRecord) -> str:
     """In the words of the references: ``2 x p5.48xlarge``; empty for a machine that none of them is of."""
-    known = next((each for each in built_in() if kind.known_as == each.name), None)
-    known = known or next(
-        (each for each in built_in() if kind.product and each.product == kind.product), None
-    )
-    if known is None:
-        return ""
-    return f"{kind.nodes} x {known.product}" if known.product and kind.nodes else known.machine
+    product = products_of(record)
+    is_known = bool(product) and any(each.product == product for each in built_in())
+    return f"{nodes(record)} x {product}" if is_known else ""
 
 
 def _series(folder: Path) -> Other:

@@ -7,7 +7,6 @@ of the same cases, since each log is a launch of its own.
 from __future__ import annotations
 
 import re
-import sys
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -164,13 +163,10 @@ def kind_words(operation: str, dtype: str, op: str, root: int, placement: str) -
 
 @dataclass(frozen=True)
 class Failure:
-    """Why there is nothing of an operation. ``cases`` or ``sizes`` (from, to) are what was asked for, where
-    that is known.
-    """
+    """Why there is nothing of an operation. ``cases`` are those that were asked for; None: not known, any."""
 
     why: str
     cases: frozenset[CaseKey] | None = None
-    sizes: tuple[int, int] = (0, sys.maxsize)
 
 
 @dataclass(frozen=True)
@@ -207,11 +203,9 @@ class Arm:
         asked for.
         """
         failure = self.failures.get(key.collective, self.failures.get("all"))
-        if failure is None:
+        if failure is None or (failure.cases is not None and key not in failure.cases):
             return ""
-        first, last = failure.sizes
-        is_asked = first <= key.size_bytes <= last if failure.cases is None else key in failure.cases
-        return failure.why if is_asked else ""
+        return failure.why
 
     @property
     def on_device(self) -> bool:
@@ -239,21 +233,27 @@ def make_arm(name: str, records: Sequence[RunRecord]) -> Arm:
             launched[key].append(record)
     with_cases = [record for record in records if record.results] or list(records)
     flags, settings = (*DEFINING_FLAGS, *BUFFER_FLAGS), with_cases[0].settings
-    facts = {name: ", ".join(_said(of, records)) for name, of in _FACTS.items()}
-    mixed = {"versions": _said(version_label, records), "devices": _said(device, records)}
+    devices = _said(device, records)
+    facts = {
+        "version": _said(version, records),
+        "device": devices,
+        "backend": _said(lambda record: record.plan.backend, records),
+        "created": _said(day, records),
+    }
+    mixed = {"versions": _said(version_label, records), "devices": devices}
     return Arm(
         name=name,
         ranks=_one(name, "ranks", {ranks(record) for record in with_cases}),
         nodes=max(map(nodes, records)),
         definition=str(_one(name, "time", {definition(record) for record in with_cases})),
         buffers=", ".join(sorted({buffers(record) for record in with_cases})),
-        facts={name: text for name, text in facts.items() if text},
+        facts={name: ", ".join(each) for name, each in facts.items() if each},
         cases={key: of_launches(found) for key, found in sorted(parts.items())},
         series=str(records[0].settings.get(SERIES, "")) if len(records) == 1 else "",
         failures=failures(records),
         flags={flag: settings[flag] for flag in flags if flag in settings},
         rotated_bytes=rotated_bytes(with_cases),
-        lacking=tuple(lacking(records)),
+        lacking=tuple(findings_of(records, INCOMPLETE)),
         mixed=tuple(f"{name} {' and '.join(each)}" for name, each in mixed.items() if len(each) > 1),
         merged=tuple(_merged(launched.values())),
         where=_one(name, "groups", {where(record) for record in with_cases}),
@@ -264,11 +264,6 @@ def make_arm(name: str, records: Sequence[RunRecord]) -> Arm:
 def without_cases(name: str, like: Arm) -> Arm:
     """An arm of which there is nothing, beside one that there is."""
     return Arm(name, 0, like.nodes, like.definition, like.buffers, {}, {})
-
-
-def lacking(records: Sequence[RunRecord]) -> Iterator[str]:
-    """What of imported logs is not among their cases, with the file and the line."""
-    return findings_of(records, INCOMPLETE)
 
 
 def findings_of(records: Sequence[RunRecord], kinds: Collection[str]) -> Iterator[str]:
@@ -396,15 +391,6 @@ def day(record: RunRecord) -> str:
     return "-".join(stamp.groups()) if stamp is not None else ""
 
 
-# What names an arm's software and machine.
-_FACTS: Final[Mapping[str, Callable[[RunRecord], str]]] = {
-    "version": version,
-    "device": device,
-    "backend": lambda record: record.plan.backend,
-    "created": day,
-}
-
-
 def _one(name: str, what: str, values: set[T]) -> T:
     if len(values) != 1:
         told = " and ".join(sorted(map(str, values)))
@@ -461,10 +447,7 @@ def failures(records: Sequence[RunRecord]) -> dict[str, Failure]:
         if record.source is not None:
             # A log without rows is of the operation that the user or its path names.
             named: str = record.settings.get("import", {}).get("op", "") or _label(record, "test")
-            first, last = (record.source.header.get(name) for name in ("min_bytes", "max_bytes"))
-            if not isinstance(first, int) or not isinstance(last, int):
-                first, last = Failure.sizes
-            found[named.removesuffix("_perf") or "all"] = Failure(why, sizes=(first, last))
+            found[named.removesuffix("_perf") or "all"] = Failure(why)
         elif not record.plan.cases:
             found["all"] = Failure(why)
     return found

@@ -10,21 +10,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from busbw.judge.compare import ComparedCase, Comparison, Verdict
 from busbw.judge.compare_arms import CaseKey
+from busbw.judge.expectation import Judged
 from busbw.model.case import LARGE
 
-
-class _Keyed(Protocol):
-    """A verdict on one case."""
-
-    @property
-    def key(self) -> CaseKey: ...
-
-
-Row = TypeVar("Row", bound=_Keyed)
+Row = TypeVar("Row", ComparedCase, Judged)
 
 
 def regimes(rows: Iterable[Row], said: Callable[[Row], tuple[str, str]]) -> list[list[Row]]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
@@ -19,17 +19,24 @@ from typing import Final
 from busbw.judge import compare_arms
 from busbw.judge.compare import failures_of
 from busbw.judge.compare_arms import Arm, CaseKey, Observed, findings_of, make_arm
-from busbw.judge.launch_history import on_device
 from busbw.judge.limits import Limit, limit, rank_placement
-from busbw.judge.matching import LAUNCH_PATH_NS, made_with, match, notes, other_buffers, other_case, otherwise
-from busbw.judge.network import cause
+from busbw.judge.matching import (
+    LAUNCH_PATH_NS,
+    MadeWith,
+    made_with,
+    match,
+    notes,
+    other_buffers,
+    other_case,
+    otherwise,
+)
+from busbw.judge.network import cause, said_by
 from busbw.judge.references.reference import Expected, Reference, value_at
 from busbw.judge.rotation import cached, rotated_bytes
 from busbw.judge.scatter import Prior, Scatter, beside
 from busbw.judge.traffic import byte_paths
 from busbw.judge.wires import Wires, wires_of
 from busbw.model.case import LARGE
-from busbw.model.network import said_in, said_words
 from busbw.model.record import DOUBTS, RunRecord
 from busbw.model.result import Status
 from busbw.stats.launches import Moderated, launch_interval, least_share, moderated, pooled
@@ -168,7 +175,6 @@ def expect(
     records: Sequence[RunRecord],
     references: Sequence[Reference],
     *,
-    known: Sequence[Reference] = (),
     named: bool = False,
     same_version: bool = False,
     tolerance: float | None = None,
@@ -180,8 +186,6 @@ def expect(
 
     ``named``: the user chose the references: then only what contradicts them keeps them from being used, and
     what the run does not say is taken on trust and noted. Otherwise everything must be known and equal.
-    ``known`` are published logs: a run that is one of them has that one's machine and versions, and is not
-    held against what was measured together with it.
     ``same_version`` leaves out references of another version of the library, or of none.
     ``tolerance`` replaces the two above. ``detect`` is the loss that has to show: it lowers the tolerance,
     and a case in which it would not show is undecided. ``prior`` is what this machine's history says
@@ -189,8 +193,8 @@ def expect(
     """
     first = records[0]
     arm = make_arm(first.run_id or "run", records)
-    kind = made_with(first, known)
-    matched = match(records, arm, kind, references, known, named=named, same_version=same_version)
+    kind = made_with(first)
+    matched = match(records, arm, kind, references, named=named, same_version=same_version)
     if wires is None:
         wires = wires_of(first.machine, byte_paths(first))
     times: dict[str, dict[int, Sequence[float]]] = defaultdict(dict)
@@ -198,12 +202,11 @@ def expect(
         times[key.kind][key.size_bytes] = seen.times_ns
     asked = _Asked(
         arm,
+        kind,
         matched.fitting,
-        beside(prior or Prior(on_device(first)), [arm]),
+        beside(prior or Prior(arm.on_device), [arm]),
         tolerance,
         detect,
-        {each.name: otherwise(first, each) for each in matched.fitting},
-        {each.name: other_buffers(arm.buffers, each) for each in matched.fitting},
         rotated_bytes(records),
         times,
     )
@@ -223,36 +226,32 @@ def expect(
             *arm.lacking,
             *arm.merged,
             *findings_of(records, DOUBTS),
-            *_said(records, kind.nodes),
-            *matched.notes,
+            # What may be the cause of a number: first what makes it low by itself.
+            *dict.fromkeys(why for record in records if (why := cause(record, kind.nodes))),
+            *filter(None, [said_by(records)]),
             *notes(kind, used),
-            *(why for each in used for why in (asked.timed[each.name], asked.buffers[each.name]) if why),
+            *(
+                why
+                for each in used
+                for why in (otherwise(kind, each), other_buffers(arm.buffers, each))
+                if why
+            ),
         ),
     )
 
 
-def _said(records: Sequence[RunRecord], nodes: int) -> Iterator[str]:
-    """What NCCL says that may be the cause of a number: first what makes it low by itself."""
-    yield from dict.fromkeys(why for record in records if (why := cause(record, nodes)))
-    words = (word for record in records for word in said_words(said_in(record)))
-    if said := "; ".join(dict.fromkeys(words)):
-        yield f"{'NCCL' if records[0].source is None else 'the log'} says: {said}"
-
-
 @dataclass(frozen=True)
 class _Asked:
-    """A run, the references that fit it, what is known of launches, and what was asked for. ``timed`` and
-    ``buffers`` say by a reference's name how it was timed, or its buffers lay, otherwise. ``rotated`` is
+    """A run, the references that fit it, what is known of launches, and what was asked for. ``rotated`` is
     through how many bytes the run's calls did; ``times`` are those of launches, by kind of case and size.
     """
 
     arm: Arm
+    kind: MadeWith
     references: Sequence[Reference]
     prior: Prior
     tolerance: float | None
     detect: float | None
-    timed: Mapping[str, str]
-    buffers: Mapping[str, str]
     rotated: int
     times: Mapping[str, Mapping[int, Sequence[float]]]
 
@@ -343,10 +342,8 @@ def _measured(key: CaseKey, seen: Observed, arm: Arm) -> Judged:
     if busbw is None or time_ns is None or arm.ranks < 2:
         return judged
     bytes_ = busbw * time_ns  # busbw = these bytes / time, whatever the operation
-    interval = launch_interval(seen.times_ns)
-    low_ns, high_ns = seen.interval or (None, None)
-    if interval is not None:
-        time_ns, low_ns, high_ns = interval.centre, interval.low, interval.high
+    one_launch = (time_ns, *(seen.interval or (None, None)))
+    time_ns, low_ns, high_ns = launch_interval(seen.times_ns) or one_launch
     return replace(
         judged,
         measured_gb_per_s=bytes_ / time_ns,
@@ -398,9 +395,9 @@ def _doubt(judged: Judged, seen: Observed, reference: Reference, asked: _Asked) 
     below. Where caches helped one of the two, what that alone can explain is not: a run below a reference
     that was in caches, or one that came up to another thanks to them.
     """
-    if why := asked.buffers[reference.name]:
+    if why := other_buffers(asked.arm.buffers, reference):
         return why
-    why, expected, bound = asked.timed[reference.name], judged.expected_gb_per_s, judged.bound_gb_per_s
+    why, expected, bound = otherwise(asked.kind, reference), judged.expected_gb_per_s, judged.bound_gb_per_s
     if why and seen.time_ns is not None and expected and bound is not None:
         expected_ns = seen.time_ns * (judged.ratio or 0.0)
         if expected_ns * (1 - bound / expected) < LAUNCH_PATH_NS:

@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 from busbw.errors import BusbwError
 from busbw.judge.launch_history import NEWEST, launch_of
 from busbw.judge.levels import changes_of
-from busbw.judge.matching import machine_of
+from busbw.judge.matching import made_with
 from busbw.model.history import Launch
 from busbw.model.record import RunRecord, RunStatus
 from busbw.record import folder as folders
@@ -144,7 +144,7 @@ def launches_of_machine(record: RunRecord) -> list[Launch]:
     """The newest other launches of the kind of machine that a run was on, with their cases: what
     ``prior_of`` and ``earlier_runs`` take. None where it is the only run of its home.
     """
-    home, own, machine = folders.environ_home(), record.run_id, machine_of(record)
+    home, own, machine = folders.environ_home(), record.run_id, made_with(record).machine
     if not (home / FILE).exists() and not folders.run_folders(home, (own,)):
         return []
     return reading(home, lambda index: index.of_machine(machine, NEWEST + _OWN), own)

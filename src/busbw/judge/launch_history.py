@@ -21,7 +21,7 @@ from typing import Final
 
 from busbw.judge import compare_arms
 from busbw.judge.compare_arms import LAUNCH_TIMES, CaseKey, cases_of
-from busbw.judge.matching import machine_of, measurement_of
+from busbw.judge.matching import made_with
 from busbw.judge.measured_with import measured_with, variables_of
 from busbw.judge.own_reference import reference_of
 from busbw.judge.references.reference import Reference
@@ -81,10 +81,10 @@ def testbed_of(record: RunRecord) -> Testbed:
     """What the launches of one series share: the machine, and the settings without the library's version,
     which is one of the things that may explain why a level changed.
     """
-    settings = {name: value for name, value in measurement_of(record).items() if name != "version"}
+    kind = made_with(record)
+    settings = {name: value for name, value in kind.settings.items() if name != "version"}
     settings["backend"] = record.plan.backend
-    machine = machine_of(record)
-    return Testbed(_digest([machine, settings]), machine, settings)
+    return Testbed(_digest([kind.machine, settings]), kind.machine, settings)
 
 
 def case_of(key: CaseKey) -> KeptCase:
@@ -115,7 +115,7 @@ def _in_utc(text: str) -> str:
 
 def _alike(record: RunRecord) -> str:
     """A digest of what changes a measurement: what was given for it counts, by whatever name."""
-    return _digest([*measurement_of(record).values(), variables_of(record), record.plan.tuner_table])
+    return _digest([*made_with(record).settings.values(), variables_of(record), record.plan.tuner_table])
 
 
 def _digest(what: object) -> str:
@@ -165,7 +165,7 @@ def earlier_runs(launches: Iterable[Launch], record: RunRecord) -> tuple[Referen
 
 def _others(launches: Iterable[Launch], *records: RunRecord) -> Iterator[Launch]:
     """Those on the machine of the first of these, and of none of them, by their end."""
-    machine, own = machine_of(records[0]), {record.run_id for record in records}
+    machine, own = made_with(records[0]).machine, {record.run_id for record in records}
     for launch in sorted(launches, key=lambda launch: launch.ended):
         if launch.testbed.machine == machine and own.isdisjoint(launch.run.split("/")):
             yield launch

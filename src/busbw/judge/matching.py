@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from operator import attrgetter
+from dataclasses import dataclass
 from typing import Final
 
 from busbw.judge import compare_arms
@@ -18,7 +16,6 @@ from busbw.judge.pattern import EVENLY, joined
 from busbw.judge.references.reference import Reference
 from busbw.judge.rotation import BEYOND_CACHES, rotated_bytes
 from busbw.model.record import NOT_STATED, RunRecord
-from busbw.units import NS_PER_US
 
 PLAIN: Final = "back to back, one GPU a process"
 # More than launching, a wait or a barrier add to a call on any machine seen so far: 8 to 25 us on H200.
@@ -53,9 +50,9 @@ def how_timed(record: RunRecord) -> tuple[str, ...]:
     return tuple(sorted(set(words)))
 
 
-def otherwise(record: RunRecord, reference: Reference) -> str:
+def otherwise(kind: MadeWith, reference: Reference) -> str:
     """How the two were timed, where that is not alike; empty where it is."""
-    ours, theirs = list(how_timed(record)), sorted(_defined(reference.definition))
+    ours, theirs = list(kind.timed), sorted(_defined(reference.definition))
     if reference.timed:
         theirs = reference.timed.split("; ")
     if ours == theirs:
@@ -66,7 +63,7 @@ def otherwise(record: RunRecord, reference: Reference) -> str:
 
 def other_buffers(ours: str, reference: Reference) -> str:
     """How the two's buffers lay, where both say it and it is not alike; else empty."""
-    if not reference.buffers or ours in ("", NOT_STATED, reference.buffers):
+    if not reference.buffers or ours in (NOT_STATED, reference.buffers):
         return ""
     return f"other buffers: the run {ours}; {reference.name} {reference.buffers}"
 
@@ -86,38 +83,84 @@ _LIBRARY: Final = re.compile(r"\s*(?:([A-Za-z][^\d,(]*?)\s+)?v?(\d+(?:\.\d+)+)[^
 # on boards of eight, whose names have SXM or nothing ("NVIDIA H100 80GB HBM3", "NVIDIA H200").
 _CARDS: Final = frozenset(("PCIE", "NVL"))
 THIS_LOG: Final = "it is this very log"
-_SISTER: Final = "it was measured together with this log, so it confirms nothing"
-# A log with as many rows of a reference, and no other time in them, is that one's log.
-_LEAST_ROWS: Final = 2
-_SAME_TIME: Final = 1e-4  # printed times have four digits or more where chance matters
 
 
 @dataclass(frozen=True)
 class MadeWith:
-    """What a run was made with: by its record, or by the reference that it is a copy of (``known_as``). The
-    kind of machine is ``device``, ``nodes``, ``network`` (``judge.network``) and ``product``, the firmware's
-    name of its nodes. ``nodes`` is 0, texts are empty and ``tuning`` is None where it is not known.
+    """What a run was made with, so far as its record says it: launches with equal ``machine`` and
+    ``settings`` are repetitions of one measurement. ``network`` is as ``judge.network`` has it, ``product``
+    the firmware's name of the nodes, ``timed`` says how calls were issued where that is not ``PLAIN``.
+    Numbers are 0, texts empty and ``tuning`` None where they are not known.
     """
 
     device: str
+    network: str
+    product: str
+    ranks: int
     nodes: int
-    versions: str
-    known_as: str = ""
-    tuning: Mapping[str, str] | None = None
-    network: str = ""
-    product: str = ""
+    version: str
+    tuning: Mapping[str, str] | None
+    timed: tuple[str, ...]
+    definition: str
+    buffers: str
+    rotated_bytes: int
+
+    @property
+    def machine(self) -> dict[str, str | int]:
+        """What kind of machine it was on; equal ones have one history."""
+        names = ("device", "network", "product", "ranks", "nodes")
+        return {name: getattr(self, name) for name in names}
+
+    @property
+    def settings(self) -> dict[str, str | int]:
+        """What changes a measurement, beside the machine and the case."""
+        tuning = "" if self.tuning is None else ", ".join(map("=".join, self.tuning.items()))
+        return {
+            "version": self.version,
+            "settings": "no tuning variable" if self.tuning == {} else tuning,
+            "way of timing": "; ".join(self.timed) or PLAIN,
+            "time": self.definition,
+            "buffers": self.buffers,
+            "bytes of the buffers": min(self.rotated_bytes, BEYOND_CACHES),
+        }
+
+
+def made_with(record: RunRecord) -> MadeWith:
+    """What the record says."""
+    return MadeWith(
+        device=compare_arms.device(record),
+        network=network_of(record),
+        product=products_of(record),
+        ranks=compare_arms.ranks(record),
+        nodes=compare_arms.nodes(record),
+        version=compare_arms.version(record),
+        tuning=tuning_of(record),
+        timed=how_timed(record),
+        definition=compare_arms.definition(record),
+        buffers=compare_arms.buffers(record),
+        rotated_bytes=rotated_bytes((record,)),
+    )
+
+
+def differences(before: RunRecord, after: RunRecord) -> list[str]:
+    """Why two launches are not of one measurement, as ``ranks: 2 and 4``."""
+    one, other = ({**each.machine, **each.settings} for each in map(made_with, (before, after)))
+    return [
+        f"{name}: {value or NOT_STATED} and {other[name] or NOT_STATED}"
+        for name, value in one.items()
+        if value != other[name]
+    ]
 
 
 @dataclass(frozen=True)
 class Matched:
     """References that fit a run, and why the others do not, by name; ``near`` are the reasons of those that
-    are of its operation, ranks, nodes and device, or were made of it. ``notes`` are for the reader.
+    are of its operation, ranks, nodes and device, or were made of it.
     """
 
     fitting: tuple[Reference, ...]
     reasons: Mapping[str, str]
     near: Mapping[str, str]
-    notes: tuple[str, ...]
 
 
 def match(
@@ -125,20 +168,18 @@ def match(
     arm: Arm,
     kind: MadeWith,
     references: Sequence[Reference],
-    known: Sequence[Reference],
     *,
     named: bool,
     same_version: bool,
 ) -> Matched:
     """Hold every reference against a run; see ``expectation.expect``."""
-    itself = next((reference for reference in known if reference.name == kind.known_as), None)
-    session = attrgetter("source", "machine", "date", "versions")  # of measuring
-    names = {record.run_id for record in records if record.source is None}
-    fitting, reasons, near, said = [], {}, {}, []
+    logs = {record.source.sha256 for record in records if record.source is not None} - {""}
+    runs = {record.run_id for record in records if record.source is None}
+    fitting, reasons, near = [], {}, {}
     for each in references:
         # A run is no reference for itself: a log by its content, a run of busbw by its name.
-        own = THIS_LOG if any(_is_its_log(record, each) for record in records) else ""
-        if each.kind == "saved" and not names.isdisjoint(each.source.split(", ")):
+        own = "" if logs.isdisjoint(each.sha256.split()) else THIS_LOG
+        if each.kind == "saved" and not runs.isdisjoint(each.source.split(", ")):
             own = "it is this very run"
         apart = _apart(arm, kind, each, named=named)
         cases = [other_case(key, arm.where, each) for key in arm.cases if key.collective == each.operation]
@@ -147,68 +188,16 @@ def match(
             or apart
             or (", or ".join(dict.fromkeys(cases)) if all(cases) else "")
             or ("" if named else _other_machine(kind, each) or _tuned_otherwise(kind, each))
-            or (_SISTER if itself and itself is not each and session(itself) == session(each) else "")
-            or (other_version(kind.versions, each) if same_version else "")
+            or (other_version(kind.version, each) if same_version else "")
         )
         if not why:
             fitting.append(each)
             continue
         reasons[each.name] = why
-        if why == _SISTER:
-            said += [] if named else [f"not held against {each.name}: {_SISTER}"]
         # Of a log that names no device, or one that NVML does not know, its own reference is apart too.
-        elif not apart or (own == THIS_LOG and not each.left_out):
+        if not apart or (own == THIS_LOG and not each.left_out):
             near[each.name] = why
-    return Matched(tuple(fitting), reasons, near, tuple(said))
-
-
-def made_with(record: RunRecord, references: Sequence[Reference]) -> MadeWith:
-    """What the record says; of a published log that is among the references, what is known of it."""
-    kind = MadeWith(
-        compare_arms.device(record),
-        compare_arms.nodes(record),
-        compare_arms.version(record),
-        tuning=tuning_of(record),
-        network=network_of(record),
-        product=products_of(record),
-    )
-    known = next((reference for reference in references if _is_its_log(record, reference)), None)
-    if known is None:
-        return kind
-    return replace(
-        kind,
-        device=kind.device or known.device,
-        nodes=kind.nodes or known.nodes,
-        versions=kind.versions or known.versions_text,
-        known_as=known.name,
-        network=kind.network or known.network,
-        product=kind.product or known.product,
-    )
-
-
-def _is_its_log(record: RunRecord, reference: Reference) -> bool:
-    """Whether a log is one that the reference was made of: by its bytes, or by its rows, whatever stands
-    around them. An excerpt of such a log is one too, and so is a longer log that the reference is a part of.
-    """
-    if record.source is None:
-        return False
-    if record.source.sha256 and record.source.sha256 in reference.sha256.split():
-        return True
-    times: dict[tuple[int, str], tuple[float, ...]] = {
-        (point.size_bytes, point.placement): point.times_us for point in reference.points if point.times_us
-    }
-    rows: dict[tuple[int, str], list[float]] = defaultdict(list)
-    for case, result in record.timed:
-        if case.size_bytes and case.collective == (reference.operation or case.collective):
-            rows[case.size_bytes, case.placement.value].append((result.time_ns or 0.0) / NS_PER_US)
-    common = rows.keys() & times.keys()
-    if len(common) < max(_LEAST_ROWS, min(len(rows), len(times)) / 2):
-        return False
-    return all(
-        any(math.isclose(time, known, rel_tol=_SAME_TIME) for known in times[key])
-        for key in common
-        for time in rows[key]
-    )
+    return Matched(tuple(fitting), reasons, near)
 
 
 def _tuned_otherwise(kind: MadeWith, reference: Reference) -> str:
@@ -287,7 +276,7 @@ def _library(versions: str) -> tuple[str, str] | None:
 
 def notes(kind: MadeWith, used: Sequence[Reference]) -> list[str]:
     """What was taken on trust, and both sides' versions where they are not known to be the same."""
-    found = [f"this log is {kind.known_as}: {kind.versions}"] if kind.known_as else []
+    found = []
     for reference in used:
         missing = [
             f"device {reference.device}" if not kind.device and reference.device else "",
@@ -302,45 +291,7 @@ def notes(kind: MadeWith, used: Sequence[Reference]) -> list[str]:
             found.append(f"the run does not say its network; that of {reference.name} is {reference.network}")
         if words := _tuned_otherwise(kind, reference):
             found.append(f"{reference.name} was tuned otherwise, and you named it: {words}")
-        if other_version(kind.versions, reference):
-            versions = kind.versions or "not stated"
-            found.append(f"versions: the run {versions}; {reference.name} {reference.versions_text}")
+        if other_version(kind.version, reference):
+            version = kind.version or NOT_STATED
+            found.append(f"versions: the run {version}; {reference.name} {reference.versions_text}")
     return found
-
-
-# ---- what two launches share ------------------------------------------------------------------------------
-
-
-def machine_of(record: RunRecord) -> dict[str, str | int]:
-    """What kind of machine a run was on; equal ones have one history."""
-    return {
-        "device": compare_arms.device(record),
-        "network": network_of(record),
-        "product": products_of(record),
-        "ranks": compare_arms.ranks(record),
-        "nodes": compare_arms.nodes(record),
-    }
-
-
-def measurement_of(record: RunRecord) -> dict[str, str | int]:
-    """What changes a measurement, beside the machine and the case."""
-    tuning = tuning_of(record)
-    settings = "" if tuning is None else ", ".join(map("=".join, tuning.items())) or "no tuning variable"
-    return {
-        "version": compare_arms.version(record),
-        "settings": settings,
-        "way of timing": "; ".join(how_timed(record)) or PLAIN,
-        "time": compare_arms.definition(record),
-        "buffers": compare_arms.buffers(record),
-        "bytes of the buffers": min(rotated_bytes((record,)), BEYOND_CACHES),
-    }
-
-
-def differences(before: RunRecord, after: RunRecord) -> list[str]:
-    """Why two launches are not of one measurement, as ``ranks: 2 and 4``."""
-    one, other = ({**machine_of(each), **measurement_of(each)} for each in (before, after))
-    return [
-        f"{name}: {value or NOT_STATED} and {other[name] or NOT_STATED}"
-        for name, value in one.items()
-        if value != other[name]
-    ]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from busbw.machine.preflight.network import SLOW_PROVIDERS, cores
-from busbw.model.network import MOST_SHOWN, said_in
+from busbw.model.network import MOST_SHOWN, said_in, said_words
 from busbw.model.record import RunRecord
 from busbw.units import first_of
 
@@ -66,6 +67,13 @@ def is_other(ours: str, theirs: str) -> bool:
 def over_sockets(network: str) -> bool:
     """Whether some rank used them."""
     return SOCKETS in network.split(_AND)
+
+
+def said_by(records: Sequence[RunRecord]) -> str:
+    """What NCCL said of its network in these records, in words; empty where it said nothing."""
+    words = (word for record in records for word in said_words(said_in(record)))
+    said = "; ".join(dict.fromkeys(words))
+    return f"{'NCCL' if records[0].source is None else 'the log'} says: {said}" if said else ""
 
 
 def cause(record: RunRecord, nodes: int) -> str:

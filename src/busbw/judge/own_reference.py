@@ -10,9 +10,7 @@ from statistics import median
 from busbw.errors import UsageError
 from busbw.judge import compare_arms
 from busbw.judge.compare_arms import CaseKey, cases_of, key_of
-from busbw.judge.matching import differences, how_timed
-from busbw.judge.measured_with import products_of, tuning_of
-from busbw.judge.network import network_of
+from busbw.judge.matching import differences, made_with
 from busbw.judge.pattern import joined, where
 from busbw.judge.references.reference import Point, Reference
 from busbw.judge.rotation import rotated_bytes
@@ -76,32 +74,32 @@ def _reference(
     name: str, kind: CaseKey, points: Mapping[CaseKey, Point], records: Sequence[RunRecord], *, alone: bool
 ) -> Reference:
     """``alone``: it has the name for itself."""
-    record, version = records[0], compare_arms.version(records[0])
-    library, _, number = version.rpartition(" ")
+    record, made = records[0], made_with(records[0])
+    library, _, number = made.version.rpartition(" ")
     # Without the pattern: a run has one of an operation, unless it is of streams.
     words = (name, kind.collective, kind.dtype, kind.op, f"root{kind.root}" if kind.root >= 0 else "")
     return Reference(
         name=name if alone else "-".join(filter(None, words)),
         kind="saved",
         operation=kind.collective,
-        ranks=compare_arms.ranks(record),
-        nodes=compare_arms.nodes(record),
+        ranks=made.ranks,
+        nodes=made.nodes,
         machine=", ".join(record.world.known_hosts) if record.world is not None else "",
-        device=compare_arms.device(record),
-        versions={library or "library": number} if version else {},
+        device=made.device,
+        versions={library or "library": number} if made.version else {},
         date=compare_arms.day(record) or "not stated",
         source=", ".join(each.run_id for each in records),
         sha256=" ".join(each.source.sha256 for each in records if each.source is not None),
-        definition=compare_arms.definition(record),
-        environment=tuning_of(record),
-        timed="; ".join(how_timed(record)),
+        definition=made.definition,
+        environment=made.tuning,
+        timed="; ".join(made.timed),
         rotated=((sys.maxsize, bytes_),) if (bytes_ := rotated_bytes(records)) else (),
         points=tuple(points.values()),
         dtype=kind.dtype,
         op=kind.op,
         root=kind.root if kind.root >= 0 else None,
         pattern=kind.pattern,
-        network=network_of(record),
-        product=products_of(record),
-        buffers="" if (said := compare_arms.buffers(record)) == NOT_STATED else said,
+        network=made.network,
+        product=made.product,
+        buffers="" if made.buffers == NOT_STATED else made.buffers,
     )

@@ -215,7 +215,7 @@ def spreads(record: RunRecord, samples: npt.NDArray[np.void]) -> tuple[Spread, .
 def _spread(case: Case, result: CaseResult, parts: Sequence[Times]) -> Spread:
     own, values = parts[0], parts[0].call_ns
     tails = [
-        Tail(len(calls), percentile(calls, 99), float(calls.max()), count_outliers(calls).far)
+        Tail(len(calls), percentile(calls, 99), float(calls.max()), count_outliers(calls))
         for calls in (part.call_ns for part in parts[1:])
     ]
     return Spread(
@@ -227,7 +227,7 @@ def _spread(case: Case, result: CaseResult, parts: Sequence[Times]) -> Spread:
         deviation_ns=float(values.std(ddof=1)) if len(values) > 1 else 0.0,
         p99_ns=percentile(values, 99),
         max_ns=float(values.max()),
-        far=count_outliers(values).far,
+        far=count_outliers(values),
         modes=find_modes(values),
         tail=tails[0] if tails else None,
     )

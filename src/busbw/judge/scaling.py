@@ -15,12 +15,14 @@ from busbw.judge.compare_arms import (
     bandwidth_of,
     buffers,
     definition,
+    device,
     failures,
     key_of,
+    nodes,
     ranks,
     setup,
+    version,
 )
-from busbw.judge.matching import made_with
 from busbw.judge.measured_with import differing
 from busbw.judge.pattern import joined, where
 from busbw.judge.samples import case_times
@@ -31,8 +33,6 @@ from busbw.stats.percentile import percentile
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
-
-    from busbw.judge.references.reference import Reference
 
 Percentiles = Mapping[str, float | None]
 """Of a case's samples, in ns, by their NAMES; None where there were too few for one."""
@@ -146,29 +146,25 @@ def _over(found: Sequence[Percentiles]) -> Percentiles:
     return over
 
 
-def scaling(
-    measured: Iterable[Measured], known: Sequence[Reference] = (), failed: Iterable[Failed] = ()
-) -> tuple[ScalingRow, ...]:
-    """Rows by operation, placement, setup, definition, version, size and number of nodes. ``known`` are
-    published logs: what a copy of one does not say itself is taken from there. ``failed`` are counted. Runs
-    under a profiler have no place beside others.
+def scaling(measured: Iterable[Measured], failed: Iterable[Failed] = ()) -> tuple[ScalingRow, ...]:
+    """Rows by operation, placement, setup, definition, version, size and number of nodes. ``failed`` are
+    counted. Runs under a profiler have no place beside others.
     """
     groups: dict[Place, list[_Seen]] = defaultdict(list)
     for one in measured:
         record = one.record
         if record.profiled:
             continue
-        kind = made_with(record, known)
-        named = one.setup or setup(record)
+        named, of_nodes = one.setup or setup(record), nodes(record)
         # No row is a mean over different machines, or over buffers that a cache holds and others.
-        versions = ", ".join(filter(None, (kind.versions, kind.device)))
+        versions = ", ".join(filter(None, (version(record), device(record))))
         shared = (named, f"{definition(record)}, {buffers(record)}", versions)
         for result in record.results:
             if result.status is Status.NOT_APPLICABLE:
                 continue
             key = key_of(record.plan.cases[result.case], record)
             curve = replace(key, size_bytes=0, pattern=joined(key.pattern, where(record)))
-            place = Place(curve, *shared, key.size_bytes, kind.nodes, ranks(record))
+            place = Place(curve, *shared, key.size_bytes, of_nodes, ranks(record))
             # What the run or the log printed goes first: --stats p50, or nccl-tests -I.
             printed = {name: result.stats[name] for name in NAMES if name in result.stats}
             spread = dict(one.spreads.get(result.case, {})) | printed
@@ -178,7 +174,7 @@ def scaling(
         if not record.results and record.status is not RunStatus.COMPLETE:
             for operation in failures((record,)):
                 curve = replace(NO_CASE, collective=operation)
-                place = Place(curve, named, NO_TIME, versions, 0, kind.nodes, ranks(record))
+                place = Place(curve, named, NO_TIME, versions, 0, of_nodes, ranks(record))
                 groups[place].append(_Seen(record.error or record.status.value))
     for launch in failed:
         groups[Place(NO_CASE, launch.setup, NO_TIME, "", 0, launch.nodes, 0)].append(_Seen(launch.why))

@@ -110,14 +110,13 @@ def _over_launches(case: Case, results: list[CaseResult], ranks: int) -> CaseRes
     times = [result.time_ns for result in results if result.time_ns]
     if len(times) < len(results):
         return worst
-    interval = launch_interval(times)
-    time_ns = interval.centre if interval is not None else times[0]
+    time_ns, low_ns, high_ns = launch_interval(times) or (times[0], None, None)
     algbw, busbw = bandwidths(case, ranks, time_ns if worst.status is Status.GOOD else None)
     return replace(
         worst,
         time_ns=time_ns,
-        low_ns=interval.low if interval is not None else None,
-        high_ns=interval.high if interval is not None else None,
+        low_ns=low_ns,
+        high_ns=high_ns,
         mean_ns=median(result.mean_ns or 0.0 for result in results),
         algbw_gb_per_s=algbw,
         busbw_gb_per_s=busbw,

@@ -198,7 +198,7 @@ def _evidence(
 
 def _shape(shape: Shape) -> dict[str, Any]:
     """What the samples look like beside their median."""
-    out: dict[str, Any] = {"outliers": asdict(shape.outliers)}
+    out: dict[str, Any] = {"outliers": {"far": shape.outliers}}
     if shape.marks:
         out["shape"] = list(shape.marks)
     if shape.levels:

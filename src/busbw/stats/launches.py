@@ -22,23 +22,10 @@ PRIOR_DEGREES: Final = 4
 FALSE_ALARM: Final = 0.001  # of one case
 
 
-@dataclass(frozen=True)
-class LaunchInterval:
-    """The geometric mean of launch medians with its interval, in their unit."""
-
-    centre: float
-    low: float
-    high: float
-    launches: int
-
-    @property
-    def half_width(self) -> float:
-        """Half the interval's width relative to the centre."""
-        return (self.high - self.low) / 2 / self.centre
-
-
-def launch_interval(medians: Sequence[float]) -> LaunchInterval | None:
-    """The t-interval of the logarithms of launch medians (each > 0); None below two launches."""
+def launch_interval(medians: Sequence[float]) -> tuple[float, float, float] | None:
+    """The geometric mean of launch medians (each > 0) and the ends of its interval, that of Student's t of
+    their logarithms, in their unit; None below two launches.
+    """
     n = len(medians)
     if n < 2:
         return None
@@ -46,7 +33,7 @@ def launch_interval(medians: Sequence[float]) -> LaunchInterval | None:
     mean = math.fsum(logs) / n
     variance = math.fsum((log - mean) ** 2 for log in logs) / (n - 1)
     half = student_quantile((1 + CONFIDENCE) / 2, n - 1) * math.sqrt(variance / n)
-    return LaunchInterval(math.exp(mean), math.exp(mean - half), math.exp(mean + half), n)
+    return math.exp(mean), math.exp(mean - half), math.exp(mean + half)
 
 
 @lru_cache(maxsize=256)

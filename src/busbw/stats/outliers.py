@@ -24,19 +24,12 @@ LEAST_SPREAD: Final = 0.001
 Int64Array = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class Outliers:
-    """How many samples lie ``far`` from the median."""
-
-    far: int
-
-
-def count_outliers(values: Float64Array) -> Outliers:
-    """Those beyond 14.8 MAD. Needs at least one value."""
+def count_outliers(values: Float64Array) -> int:
+    """How many lie beyond 14.8 MAD from the median. Needs at least one value."""
     middle = median(values)
     deviations = np.abs(values - middle)
     mad = max(median(deviations), LEAST_SPREAD * abs(middle))
-    return Outliers(int(np.count_nonzero(deviations > FAR_MAD * mad)))
+    return int(np.count_nonzero(deviations > FAR_MAD * mad))
 
 
 @dataclass(frozen=True)

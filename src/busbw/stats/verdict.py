@@ -10,7 +10,7 @@ import numpy as np
 
 from busbw.stats.interval import LOOK_CONFIDENCE, Estimate, Float64Array, median
 from busbw.stats.modes import Modes, find_modes
-from busbw.stats.outliers import Outliers, count_outliers
+from busbw.stats.outliers import count_outliers
 from busbw.stats.passes import estimate_over, thirds
 
 # Why a case is unstable.
@@ -21,13 +21,14 @@ BIMODAL: Final = "two levels"  # two levels with nothing between
 @dataclass(frozen=True)
 class Shape:
     """The marks of a case and the numbers behind them. ``levels`` are the medians of the passes, or of the
-    thirds of a single one, empty where they do not differ; ``modes`` is None where there are none.
+    thirds of a single one, empty where they do not differ; ``modes`` is None where there are none; so many
+    samples are ``outliers``.
     """
 
     marks: tuple[str, ...]
     levels: tuple[float, ...]
     modes: Modes | None
-    outliers: Outliers
+    outliers: int
 
 
 def judge(passes: Sequence[Float64Array], precision: float = 0.01, whole: Estimate | None = None) -> Shape:

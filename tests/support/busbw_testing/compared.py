@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from busbw.cli.main import main
 from busbw.judge.references.reference import Point, Reference
 from busbw.model.collective import collective
-from busbw.model.record import SCHEMA_VERSION, Method, RankInfo, RunRecord, RunStatus, WorldInfo
+from busbw.model.record import SCHEMA_VERSION, HostInfo, Method, RankInfo, RunRecord, RunStatus, WorldInfo
 from busbw.model.result import CaseResult, Status
 from busbw.plan.flags.run import RunSettings
 from busbw.plan.flags.values import Size
@@ -66,16 +66,20 @@ def record_of(
     hosts: int = 1,
     algorithm: str = "",
     name: str = "run",
+    plan: Mapping[str, Any] | None = None,
+    place: Mapping[str, str] | None = None,
+    variables: Mapping[str, str] | None = None,
     **fields: Any,
 ) -> RunRecord:
     """A finished run of busbw: for each size its out-of-place time, or the times of several launches.
 
-    ``within`` is the relative half-width of a single launch's interval.
+    ``within`` is the relative half-width of a single launch's interval. ``plan`` has fields of the plan that
+    are otherwise, ``place`` those of every host; ``variables`` were set.
     """
     sizes = sorted(times_us)
     settings = RunSettings(minbytes=Size(str(sizes[0])), maxbytes=Size(str(sizes[-1])), stepfactor=2.0)
-    plan = make_plan((operation,), settings, "null", ranks)
-    cases = [case for case in plan.cases if case.size_bytes in times_us and not case.in_place]
+    made = make_plan((operation,), settings, "null", ranks)
+    cases = [case for case in made.cases if case.size_bytes in times_us and not case.in_place]
     cases = [replace(case, index=index) for index, case in enumerate(cases)]
     results = [_result(i, times_us[case.size_bytes], case.size_bytes, operation, ranks, within, algorithm)
                for i, case in enumerate(cases)]  # fmt: skip
@@ -85,10 +89,13 @@ def record_of(
         )
         for rank in range(ranks)
     )
+    places = tuple(HostInfo(host, **place) for host in dict.fromkeys(each.host for each in infos) if place)
+    if variables is not None:
+        fields["environment"] = {"variables": dict(variables)}
     return RunRecord(
         schema=SCHEMA_VERSION, run_id=name, busbw_version="0", created="2026-11-22T00:00:00+00:00", argv=(),
-        settings={}, plan=replace(plan, cases=tuple(cases)), status=RunStatus.COMPLETE, method=Method(),
-        world=WorldInfo("mpi", "test", ranks, infos), results=tuple(results), **fields,
+        settings={}, plan=replace(made, cases=tuple(cases), **(plan or {})), status=RunStatus.COMPLETE, method=Method(),
+        world=WorldInfo("mpi", "test", ranks, infos, places), results=tuple(results), **fields,
     )  # fmt: skip
 
 

@@ -12,7 +12,6 @@ import numpy.typing as npt
 from busbw.judge.diagnose.engine import diagnose
 from busbw.judge.diagnose.subject import Subject
 from busbw.judge.expectation import expect
-from busbw.judge.matching import made_with
 from busbw.judge.references.reference import Reference
 from busbw.judge.wires import Wires
 from busbw.model.conclusion import Answer, Conclusion
@@ -81,7 +80,7 @@ def burst(
 
 
 def every_conclusion(record: RunRecord, **found: Any) -> tuple[Conclusion, ...]:
-    """All of them, in their order; ``found`` are references, wires, samples, digests and known. Of any run:
+    """All of them, in their order; ``found`` are references, wires, samples and digests. Of any run:
     what answers no is a warning at least.
     """
     told = diagnose(_subject(record, **found))
@@ -101,11 +100,8 @@ def _subject(
     wires: Wires = Wires(source="the test"),  # noqa: B008 (frozen)
     samples: npt.NDArray[np.void] | None = None,
     digests: npt.NDArray[np.void] | None = None,
-    known: Sequence[Reference] = (),
     absent: tuple[str, ...] = (),
 ) -> Subject:
-    subject = Subject(
-        record, expect((record,), references, known=known, wires=wires), made_with(record, known), wires
-    )
+    subject = Subject(record, expect((record,), references, wires=wires), wires)
     subject = replace(subject, absent=absent, samples=subject.samples if samples is None else samples)
     return replace(subject, digests=subject.digests if digests is None else digests)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from busbw_testing.compared import launches, record_of, reference_of
@@ -13,7 +14,7 @@ from busbw.judge.compare import compare
 from busbw.judge.compare_arms import CaseKey, key_of, make_arm
 from busbw.judge.compare_regimes import regimes
 from busbw.judge.expectation import Gate, Judged, Judgement, expect, gate_of, overall
-from busbw.judge.matching import how_timed
+from busbw.judge.matching import made_with
 from busbw.judge.own_reference import launches_of
 from busbw.judge.own_reference import reference_of as saved_of
 from busbw.judge.references.reference import Reference
@@ -36,11 +37,17 @@ def good_run(seed: int, spread: float, factor: float = 1.0) -> RunRecord:
     )
 
 
+def held(us: float, *known: Reference, size: int = 2**20, within: float = 0.001, **options: Any) -> Judged:
+    """A run of one size, in so many microseconds, on a device."""
+    run = record_of({size: us}, within=within)
+    (case,) = expect([run], known, **{"prior": DEVICE, **options}).cases
+    return case
+
+
 def test_the_newest_reference_comes_first_and_one_without_a_date_last() -> None:
     dates = ("not stated", "2024-04-23", "2026-02-25")
     known = [reference_of({1024: (10.0,)}, name=date, date=date) for date in dates]
-    (case,) = expect([record_of({1024: 10.0})], known).cases
-    assert case.references == ("2026-02-25", "2024-04-23", "not stated")
+    assert held(10.0, *known, size=1024).references == ("2026-02-25", "2024-04-23", "not stated")
 
 
 def test_a_good_run_is_expected_however_launches_scatter_and_what_would_not_show_is_said() -> None:
@@ -66,19 +73,17 @@ def test_a_loss_that_has_to_show_and_would_not_is_undecided() -> None:
 def test_a_run_whose_samples_say_nothing_is_not_as_expected() -> None:
     known = reference_of({2**20: (100.0,) * 3})
     for within, answer in ((0.1, Judgement.BELOW), (0.9, Judgement.UNDECIDED)):
-        (case,) = expect([record_of({2**20: 300.0}, within=within)], [known], prior=DEVICE).cases
+        case = held(300.0, known, within=within)
         assert case.answer is answer
     assert case.why == "a loss of 90% would not show"
-    (sure,) = expect([record_of({2**20: 100.0})], [known], prior=DEVICE).cases
-    assert sure.loss_unseen == pytest.approx(0.05)
+    assert held(100.0, known, within=0.01).loss_unseen == pytest.approx(0.05)
 
 
 def test_history_says_how_launches_differ_where_one_launch_cannot() -> None:
-    run, known = record_of({2**20: 108.0}, within=0.001), reference_of({2**20: (100.0,)})
+    known = reference_of({2**20: (100.0,)})
     for deviation, answer in ((0.002, Judgement.BELOW), (0.02, Judgement.EXPECTED)):
         prior = Prior(True, {("all_reduce", SizeClass.LARGE): Scatter(deviation, 12)})
-        (case,) = expect([run], [known], tolerance=0.05, prior=prior).cases
-        assert case.answer is answer
+        assert held(108.0, known, tolerance=0.05, prior=prior).answer is answer
 
 
 def test_large_sizes_say_together_how_launches_differ_and_small_ones_each_for_itself() -> None:
@@ -114,29 +119,24 @@ def test_references_that_contradict_one_another_decide_nothing() -> None:
     assert case.answer is Judgement.UNDECIDED
     assert case.why == "references disagree (fast: below; slow: as expected): name one with --reference"
     assert {"fast", "slow"} == set(case.references) == {each.name for each in found.references}
-    (case,) = expect([record_of({2**20: 15.0}, within=0.001)], [slow, fast], prior=DEVICE).cases
-    assert case.answer is Judgement.BELOW  # of both
+    assert held(15.0, slow, fast).answer is Judgement.BELOW  # of both
 
 
 def test_a_reference_that_sees_less_does_not_contradict_one_that_sees_more() -> None:
     wide, log = reference_of({1024: (6.0, 9.0, 13.5)}), reference_of({1024: (9.0,)}, kind="log", name="log")
     sharp = Prior(True, {("", SizeClass.SMALL): Scatter(0.02, 12)})
-    (case,) = expect([record_of({1024: 12.0}, within=0.001)], [log], prior=sharp).cases
-    assert case.answer is Judgement.BELOW
-    (case,) = expect([record_of({1024: 12.0}, within=0.001)], [wide], prior=sharp).cases
-    assert case.answer is Judgement.EXPECTED
+    assert held(12.0, log, size=1024, prior=sharp).answer is Judgement.BELOW
+    assert held(12.0, wide, size=1024, prior=sharp).answer is Judgement.EXPECTED
     near = reference_of({1024: (9.1, 9.0, 8.9)}, name="near")
-    found = expect([record_of({1024: 12.0}, within=0.001)], [near, wide], prior=sharp)
-    assert [(case.answer, case.reference) for case in found.cases] == [(Judgement.BELOW, "near")]
+    both = held(12.0, near, wide, size=1024, prior=sharp)
+    assert (both.answer, both.reference) == (Judgement.BELOW, "near")
 
 
 def test_a_published_log_allows_ten_percent() -> None:
     known = reference_of({2**20: (10.0,)}, kind="log")
     for time, answer in ((10.9, Judgement.EXPECTED), (11.5, Judgement.BELOW), (8.0, Judgement.EXPECTED)):
-        (case,) = expect([record_of({2**20: time}, within=0.001)], [known], prior=DEVICE).cases
-        assert case.answer is answer
-    (case,) = expect([record_of({2**20: 11.5}, within=0.001)], [known], tolerance=0.3, prior=DEVICE).cases
-    assert case.answer is Judgement.EXPECTED
+        assert held(time, known).answer is answer
+    assert held(11.5, known, tolerance=0.3).answer is Judgement.EXPECTED
 
 
 @pytest.mark.parametrize(
@@ -186,11 +186,8 @@ def test_a_log_of_a_device_that_nvml_does_not_know_is_said_to_be_its_own_referen
     known = reference_of({1024: (10.0,)}, kind="log", device="GB200", sha256="f00d")
     source = ImportSource("a.log", "nccl-tests", sha256="f00d")
     log = replace(record_of({1024: 10.0}, device="NVIDIA Graphics Device"), source=source)
-    found = expect([log], [known], known=[known])
-    assert found.unmatched == {"known": "it is this very log"}
-    assert found.notes[-1].startswith("this log is known: ")
-    shown = replace(known, left_out="no machine")
-    assert not expect([log], [shown], known=[shown]).unmatched
+    assert expect([log], [known]).unmatched == {"known": "it is this very log"}
+    assert not expect([log], [replace(known, left_out="no machine")]).unmatched
 
 
 def test_a_saved_run_is_no_reference_for_itself() -> None:
@@ -257,7 +254,7 @@ def test_times_of_another_kind_decide_only_where_launching_is_no_part(
     assert (small.answer, large.answer) == (Judgement.UNDECIDED, Judgement.BELOW)
     assert small.why.startswith("timed otherwise: ")
     assert words in small.why
-    alike = replace(known, timed="; ".join(how_timed(timed(run, **timing))))
+    alike = replace(known, timed="; ".join(made_with(timed(run, **timing)).timed))
     assert expect([timed(run, **timing)], [alike]).count(Judgement.BELOW) == 2
     assert expect([run], [alike]).count(Judgement.UNDECIDED) == 1
 
@@ -290,8 +287,7 @@ def test_what_caches_alone_can_explain_is_not_decided(
     ours: int, theirs: int, factor: float, answer: Judgement
 ) -> None:
     known = reference_of({2**20: (100.0,) * 10}, rotated=((2**24, theirs),) if theirs else ())
-    run = record_of({2**20: 100.0 * factor})
-    run = replace(run, plan=replace(run.plan, buffer_bytes=ours))
+    run = record_of({2**20: 100.0 * factor}, plan={"buffer_bytes": ours})
     (case,) = expect([run], [known]).cases
     assert case.answer is answer
     if answer is Judgement.UNDECIDED:
@@ -302,8 +298,8 @@ def test_what_caches_alone_can_explain_is_not_decided(
 def test_the_tools_that_rotate_too(tool: str, rotates: bool) -> None:
     """Through the maxBytes of their header; who does not say is taken to be alike."""
     known = reference_of({2**24: (2000.0,) * 10}, rotated=((2**24, 16 << 20),))
-    run = record_of({2**24: 3000.0})
-    run = replace(run, plan=replace(run.plan, buffer_bytes=8 << 30), source=ImportSource("8g.log", tool))
+    source = ImportSource("8g.log", tool)
+    run = record_of({2**24: 3000.0}, plan={"buffer_bytes": 8 << 30}, source=source)
     (case,) = expect([run], [known]).cases
     assert ("caches" in case.why) is rotates
 

@@ -18,11 +18,8 @@ from busbw.model.record import ImportSource, RunRecord, RunStatus
 MIB = 2**20
 
 
-def on_gpus(run: RunRecord) -> RunRecord:
-    return replace(run, plan=replace(run.plan, backend="nccl"))
-
-
-RUN = on_gpus(record_of({MIB: 100.0}))
+NCCL = {"backend": "nccl"}
+RUN = record_of({MIB: 100.0}, plan=NCCL)
 # Twenty launches with 3 % of scatter, where the default of 1 % counts as ten.
 EXPECTED = pytest.approx(0.025, rel=0.15)
 
@@ -78,7 +75,7 @@ def test_unlike_settings_are_never_compared_and_other_machines_say_nothing() -> 
     """Twice as long with other settings, in turn: the difference is none of launches."""
     fast, slow = history([1.0] * 10, seed=1), history([2.0] * 10, alike="y", seed=2)
     assert known([*fast, *slow]).deviation == EXPECTED
-    assert known(fast, on_gpus(record_of({MIB: 100.0}, ranks=4))) == Scatter(DEVICE_BOUND)
+    assert known(fast, record_of({MIB: 100.0}, ranks=4, plan=NCCL)) == Scatter(DEVICE_BOUND)
 
 
 def test_launches_with_another_variable_or_table_are_not_alike() -> None:

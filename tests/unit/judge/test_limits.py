@@ -148,11 +148,9 @@ def test_ports_that_a_setting_keeps_out_are_not_in_the_sum(
 
 
 def test_a_runs_own_setting_decides_which_ports_count() -> None:
-    run = record_of({2**20: 100.0}, ranks=8, hosts=2)
-    run = replace(
-        run, machine=NICS, environment={"variables": {"NCCL_IB_HCA": "mlx5"}},
-        plan=replace(run.plan, backend="nccl"),
-    )  # fmt: skip
+    run = record_of(
+        {2**20: 100.0}, hosts=2, machine=NICS, variables={"NCCL_IB_HCA": "mlx5"}, plan={"backend": "nccl"}
+    )
     assert expect([run], []).wires.network_gb_per_s == 100.0
     assert subject_of(run, None).wires.network_gb_per_s == 100.0
 
@@ -274,6 +272,12 @@ S = 2**30
 @pytest.mark.parametrize(
     ("operation", "algorithm", "ranks", "nodes", "share", "exact"),
     [
+        ("all_reduce", "RING SIMPLE", 2, 1, 1.0, True),
+        ("all_reduce", "RING LL", 2, 1, 2.0, True),
+        ("all_reduce", "NVLS SIMPLE", 8, 1, 9 / 8, True),
+        ("all_gather", "RING LL128", 4, 1, 0.75 * 128 / 120, True),
+        ("alltoall", "", 4, 1, 0.75, True),
+        ("sendrecv", "", 2, 1, 1.0, True),
         ("all_reduce", "RING SIMPLE", 16, 2, 2 * 15 / 16, True),
         ("all_reduce", "RING LL", 16, 2, 4 * 15 / 16, True),
         ("all_reduce", "TREE LL128", 16, 2, 128 / 120, True),
@@ -285,26 +289,11 @@ S = 2**30
         ("alltoall", "", 8, 2, 4 * 4 / 8, True),
     ],
 )
-def test_out_of_a_node(
+def test_out_of_a_gpu_or_a_node(
     operation: str, algorithm: str, ranks: int, nodes: int, share: float, exact: bool
 ) -> None:
     moved = node_bytes(operation, algorithm, S, ranks, nodes)
+    if nodes == 1:
+        moved = gpu_bytes(operation, algorithm, S, ranks)
     assert moved is not None
     assert (moved.bytes, moved.exact) == (pytest.approx(share * S), exact)
-
-
-@pytest.mark.parametrize(
-    ("operation", "algorithm", "ranks", "share"),
-    [
-        ("all_reduce", "RING SIMPLE", 2, 1.0),
-        ("all_reduce", "RING LL", 2, 2.0),
-        ("all_reduce", "NVLS SIMPLE", 8, 9 / 8),
-        ("all_gather", "RING LL128", 4, 0.75 * 128 / 120),
-        ("alltoall", "", 4, 0.75),
-        ("sendrecv", "", 2, 1.0),
-    ],
-)
-def test_out_of_a_gpu(operation: str, algorithm: str, ranks: int, share: float) -> None:
-    moved = gpu_bytes(operation, algorithm, S, ranks)
-    assert moved is not None
-    assert moved.bytes == pytest.approx(share * S)

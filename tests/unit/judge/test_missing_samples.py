@@ -20,7 +20,7 @@ from busbw.record.parquet import compact
 from busbw.record.read import read_record
 from busbw.record.write import write_record
 
-EVERY = 6 * 300  # maximum, minimum and four ranks of ``late``
+EVERY = 6 * 300  # maximum, minimum and four ranks of ``LATE``
 
 
 def rows_of(folder: Path) -> tuple[np.ndarray, np.ndarray]:

@@ -27,13 +27,9 @@ STRIDED = ((0, 2), (1, 3))
 TIMES = {1024: [10.0, 10.01] * 5, 2048: [20.0, 20.01] * 5}
 
 
-def grouped(
-    groups: Sequence[Sequence[int]], size: int = 4, *, hosts: int = 1, slower: float = 1.0
-) -> RunRecord:
+def grouped(groups: Sequence[Sequence[int]], size: int = 4, *, hosts: int = 1) -> RunRecord:
     """A run whose numbers are those of groups."""
-    times = {size_bytes: [time * slower for time in each] for size_bytes, each in TIMES.items()}
-    record = record_of(times, ranks=size, hosts=hosts)
-    return replace(record, plan=replace(record.plan, groups=tuple(map(tuple, groups))))
+    return record_of(TIMES, ranks=size, hosts=hosts, plan={"groups": tuple(map(tuple, groups))})
 
 
 def in_turn(record: RunRecord) -> RunRecord:
@@ -50,13 +46,11 @@ def coalesced(*ratios: int) -> RunRecord:
 
 
 def with_counts(*tables: CountTable) -> RunRecord:
-    record = record_of(TIMES, operation="alltoallv")
-    return replace(record, plan=replace(record.plan, counts=tables))
+    return record_of(TIMES, operation="alltoallv", plan={"counts": tables})
 
 
 def with_pairs(*pairs: tuple[int, int]) -> RunRecord:
-    record = record_of(TIMES, operation="permute")
-    return replace(record, plan=replace(record.plan, pairs=pairs))
+    return record_of(TIMES, operation="permute", plan={"pairs": pairs})
 
 
 def pattern(record: RunRecord) -> str:
@@ -135,15 +129,10 @@ def test_another_pattern_is_another_case_and_no_reference(one: RunRecord, other:
 
 def test_scaling_has_a_curve_of_each_pattern() -> None:
     records = [record_of({1024: 10.0}), grouped(NEIGHBOURS), coalesced(1, 2, 1)]
-    rows = [
-        row for row in scaling([Measured(record, {}) for record in records]) if row.key.size_bytes == 1024
-    ]
+    rows = [row for row in scaling([Measured(each, {}) for each in records]) if row.key.size_bytes == 1024]
     assert [row.runs for row in rows] == [1, 1, 1]
-    assert [row.key.pattern for row in rows] == [
-        "",
-        "2 groups at once 0,1 | 2,3, of 4 ranks",
-        "coalesced 1,2,1",
-    ]
+    patterns = ["", "2 groups at once 0,1 | 2,3, of 4 ranks", "coalesced 1,2,1"]
+    assert [row.key.pattern for row in rows] == patterns
     assert rows[1].key.kind.endswith("out-of-place, 2 groups at once 0,1 | 2,3, of 4 ranks")
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from busbw_testing.ranks_of_a_case import LATE
 
 import busbw
 from busbw.errors import UsageError
@@ -58,15 +59,15 @@ def test_columns_keep_their_types_where_nothing_was_measured(written: Path) -> N
     assert measured["wrong_at"].inner.to_schema()["first_offset"] == pl.Int64
 
 
-def test_samples_and_digests_are_the_record_s_own(written: Path, late: np.ndarray) -> None:
+def test_samples_and_digests_are_the_record_s_own(written: Path) -> None:
     run = busbw.open_run(written)
     own = run.samples.filter(pl.col("rank") == 2)
-    assert own["elapsed_ns"].to_list() == late[2].tolist()
-    assert own["call_ns"].to_list() == late[2].tolist()
-    assert run.samples.filter(pl.col("rank") == -1)["call_ns"].to_list() == late.max(axis=0).tolist()
+    assert own["elapsed_ns"].to_list() == LATE[2].tolist()
+    assert own["call_ns"].to_list() == LATE[2].tolist()
+    assert run.samples.filter(pl.col("rank") == -1)["call_ns"].to_list() == LATE.max(axis=0).tolist()
     assert run.digests.columns == [*(DIGEST_DTYPE.names or ()), "host", "local_rank", "device"]
     assert run.digests["host"].to_list() == ["node0", "node0", "node1", "node1"]
-    assert run.digests["median_ns"].to_list() == np.median(late, axis=1).tolist()
+    assert run.digests["median_ns"].to_list() == np.median(LATE, axis=1).tolist()
 
 
 def test_call_ns_is_the_time_of_one_call(written: Path) -> None:
@@ -141,9 +142,7 @@ def test_every_column_is_documented(written: Path, frame: str) -> None:
     assert documented == set(getattr(busbw.open_run(written), frame).columns)
 
 
-def test_the_code_of_the_page_runs(
-    written: Path, capsys: pytest.CaptureFixture[str], late: np.ndarray
-) -> None:
+def test_the_code_of_the_page_runs(written: Path, capsys: pytest.CaptureFixture[str]) -> None:
     [block] = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     exec(block, {"run": busbw.open_run(written)})
-    assert f"{np.median(late.max(axis=0))}" in capsys.readouterr().out
+    assert f"{np.median(LATE.max(axis=0))}" in capsys.readouterr().out

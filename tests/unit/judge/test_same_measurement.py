@@ -12,19 +12,12 @@ from busbw.model.neighbour import Neighbour
 RUN = record_of({1024: 10.0})
 
 
-def test_launches_of_one_allocation_and_of_another_are_alike() -> None:
-    launch = {"on": "slurm", "job_id": "7"}
-    other = replace(RUN, settings={**RUN.settings, "launch": {**launch, "job_id": "8"}})
-    assert differences(replace(RUN, settings={**RUN.settings, "launch": launch}), other) == []
-
-
-def test_launches_of_other_ranks_versions_or_settings_are_not() -> None:
+def test_launches_of_other_ranks_versions_or_settings_are_not_and_of_another_allocation_are() -> None:
+    assert differences(RUN, replace(RUN, settings={"launch": {"on": "slurm", "job_id": "8"}})) == []
     assert differences(RUN, record_of({1024: 10.0}, ranks=4)) == ["ranks: 2 and 4"]
     assert differences(RUN, record_of({1024: 10.0}, version="5.1")) == ["version: MPI 5.0.2 and MPI 5.1"]
-    tuned = replace(RUN, environment={"variables": {"UCX_TLS": "tcp"}})
-    assert differences(replace(RUN, environment={"variables": {}}), tuned) == [
-        "settings: no tuning variable and UCX_TLS=tcp"
-    ]
+    plain, tuned = (record_of({1024: 10.0}, variables=own) for own in ({}, {"UCX_TLS": "tcp"}))
+    assert differences(plain, tuned) == ["settings: no tuning variable and UCX_TLS=tcp"]
 
 
 def test_calls_beside_an_operation_are_started_otherwise_unless_it_has_ranks_of_its_own() -> None:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import fields, replace
 
 import numpy as np
 import pytest
+from busbw_testing.ranks_of_a_case import LATE, RESULT, make_record, sample_rows
 from hypothesis import given
 from hypothesis import strategies as st
 
 from busbw.judge.samples import Scale, case_detail, case_times, distributions
 from busbw.model.choice import Choice
-from busbw.model.record import RunRecord
 from busbw.model.result import CaseResult
 from busbw.model.sample import HEADLINE, MAX_OVER_RANKS, SAMPLE_DTYPE, SampleFlag
-
-Rows = Callable[..., np.ndarray]
 
 
 def over_ranks(values: list[int], *, rank: int = MAX_OVER_RANKS, k: int = 1, flags: int = 0) -> np.ndarray:
@@ -55,10 +52,10 @@ def test_two_modes_have_their_centres_and_shares() -> None:
     assert one.modes == ()
 
 
-def test_the_samples_are_those_that_the_number_is_made_from(sample_rows: Rows, late: np.ndarray) -> None:
-    rows = sample_rows(late)
-    assert (case_times(0, "max", rows)[0].call_ns == late.max(axis=0)).all()
-    assert (case_times(0, "last", rows)[0].call_ns == late.min(axis=0)).all()
+def test_the_samples_are_those_that_the_number_is_made_from() -> None:
+    rows = sample_rows(LATE)
+    assert (case_times(0, "max", rows)[0].call_ns == LATE.max(axis=0)).all()
+    assert (case_times(0, "last", rows)[0].call_ns == LATE.min(axis=0)).all()
     span = over_ranks([1, 2, 3], rank=HEADLINE)
     single = over_ranks([7], flags=SampleFlag.SINGLE_CALL)  # where the span was equal to the maximum
     spans = case_times(0, "span", np.concatenate((rows, span, single)))
@@ -77,11 +74,9 @@ def test_flagged_samples_are_drawn_and_counted_and_single_calls_are_a_spread_of_
     assert (single.flagged, single.samples, sum(single.counts)) == (1, 3, 3)
 
 
-def test_every_stored_number_is_there(
-    make_record: Callable[..., RunRecord], result: CaseResult, sample_rows: Rows, late: np.ndarray
-) -> None:
+def test_every_stored_number_is_there() -> None:
     full = replace(
-        result,
+        RESULT,
         stats={"p99": 2100.0, "p99.9": None},
         marks=("unstable",),
         conditions=("grouped",),
@@ -89,7 +84,7 @@ def test_every_stored_number_is_there(
         choice=Choice("log", channels=8),
     )
     record = replace(make_record(), results=(full,))
-    told = {fact.name: fact.value for fact in case_detail(record, 0, sample_rows(late)).stored}
+    told = {fact.name: fact.value for fact in case_detail(record, 0, sample_rows(LATE)).stored}
     apart = {"case", "wrong_at", "stats", "evidence", "finished", "groups", "algorithm", "choice"}
     empty = apart | {"pass_samples", "neighbours"}
     names = {field.name for field in fields(CaseResult)}
@@ -100,11 +95,9 @@ def test_every_stored_number_is_there(
     assert (told["stop"], told["status"], told["marks"]) == ("precision", "good", "unstable")
 
 
-def test_what_the_samples_add(
-    make_record: Callable[..., RunRecord], result: CaseResult, sample_rows: Rows
-) -> None:
+def test_what_the_samples_add() -> None:
     own = np.arange(2, 202, 2)[None, :].repeat(2, axis=0)
-    record = replace(make_record(2), results=(result,))
+    record = replace(make_record(2), results=(RESULT,))
     told = {fact.name: fact.value for fact in case_detail(record, 0, sample_rows(own, k=2)).sampled}
     assert told == {
         "min_ns": "1",
@@ -117,9 +110,7 @@ def test_what_the_samples_add(
     }
 
 
-def test_a_case_without_a_result_has_its_definition(
-    make_record: Callable[..., RunRecord], sample_rows: Rows, late: np.ndarray
-) -> None:
-    told = case_detail(make_record(), 3, sample_rows(late))
+def test_a_case_without_a_result_has_its_definition() -> None:
+    told = case_detail(make_record(), 3, sample_rows(LATE))
     assert told.sampled == ()
     assert "time_ns" not in {fact.name for fact in told.stored}

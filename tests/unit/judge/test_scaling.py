@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from busbw_testing.compared import record_of
 
-from busbw.judge.references.load import built_in
 from busbw.judge.scaling import Failed, Measured, over_launches, scaling, spreads
 from busbw.model.record import ImportSource, RunStatus
 from busbw.model.result import CaseResult, Status
@@ -72,10 +71,8 @@ def test_runs_of_one_kind_give_their_median_and_failures_are_counted() -> None:
 
 def test_runs_that_differ_in_what_they_were_measured_with_are_told() -> None:
     """They are one row, a median of unlike things."""
-    records = [record_of({1024: time}) for time in (45.9, 193.0)]
-    set_in = {"variables": {"MPIR_CVAR_NOLOCAL": "1", "SLURM_JOB_ID": "7"}}
-    each = ({"variables": {}}, set_in)
-    both = [replace(record, environment=own) for record, own in zip(records, each, strict=True)]
+    records, set_in = [record_of({1024: 45.9})] * 2, {"MPIR_CVAR_NOLOCAL": "1", "SLURM_JOB_ID": "7"}
+    both = [record_of({1024: us}, variables=own) for us, own in ((45.9, {}), (193.0, set_in))]
     rows = scaling([Measured(record, {}) for record in both])
     assert rows[0].differs == "MPIR_CVAR_NOLOCAL"
     assert list(table(rows))[-1].endswith("runs differ in MPIR_CVAR_NOLOCAL")
@@ -84,17 +81,9 @@ def test_runs_that_differ_in_what_they_were_measured_with_are_told() -> None:
     assert unknown[0].differs == ""
 
 
-def published(name: str) -> Measured:
-    """A copy of a published log, which says of its machine how many ranks there were."""
-    known = next(each for each in built_in() if each.name == name)
-    record = record_of({1024: 10.0}, ranks=known.ranks, version="")
-    source = ImportSource("x.log", "nccl-tests", sha256=known.sha256)
-    return Measured(replace(record, world=replace(record.world, ranks=()), source=source), {})
-
-
 def test_machines_and_buffers_that_differ_are_no_row_together() -> None:
     """A mean over two kinds of GPU is a number of none."""
-    rows = scaling([published("aws-p4de-2x8"), published("aws-p5-2x8")], built_in())
+    rows = scaling([Measured(record_of({1024: 10.0}, device=name), {}) for name in ("A100", "H100")])
     assert [row.runs for row in rows] == [1, 1]
     assert [row.version.rpartition(", ")[2] for row in rows] == ["A100", "H100"]
     records = [record_of({1024: 10.0}), record_of({1024: 20.0})]
@@ -112,17 +101,6 @@ def test_text_has_every_row() -> None:
     assert titles.split()[0] == "#size" or titles.split()[:2] == ["#", "size"]
     assert row.split() == ["1", "KiB", "1", "2", "1", "0.10", "10.00", "0.00", "0.00", "n/a", "0.00"]
     assert csv_text(rows).splitlines()[1].startswith("all_reduce,float,sum,out-of-place")
-
-
-def test_what_a_published_log_does_not_say_is_taken_from_what_is_known_of_it() -> None:
-    """Two logs of CoreWeave name neither nodes nor version; the references do."""
-    measured = [published("coreweave-gb200-1rack-18x4"), published("coreweave-gb200-20racks-360x4")]
-    rows = scaling(measured, built_in())
-    assert [(row.nodes, row.ranks, row.version) for row in rows] == [
-        (18, 72, "NCCL 2.26.2, GB200"),
-        (360, 1440, "NCCL 2.26.2, GB200"),
-    ]
-    assert {row.nodes for row in scaling(measured)} == {0}
 
 
 def labelled(busbw_us: float, setup: str, **fields: object) -> Measured:

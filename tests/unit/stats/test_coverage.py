@@ -42,15 +42,6 @@ def test_the_printed_interval_holds_the_true_median_or_is_marked(
     assert result.samples <= samples
 
 
-def test_what_moves_is_marked_and_what_does_not_is_not(simulation: ModuleType) -> None:
-    marked = {
-        name: simulation.simulate(named(simulation, name, 0.01), RUNS).marked
-        for name in ("independent, 1 %", "shift of 10 % at sample 500, noise 1 %")
-    }
-    assert marked["independent, 1 %"] <= 0.1
-    assert marked["shift of 10 % at sample 500, noise 1 %"] == 1.0
-
-
 def test_intervals_of_few_calls_hide_how_alike_they_are(simulation: ModuleType) -> None:
     _, held = simulation.fixed(simulation.autoregressive(0.9, 0.03), 1.0, 20, 200)
     assert held < 0.88  # as the page says

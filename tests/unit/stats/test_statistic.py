@@ -28,16 +28,11 @@ def test_each_word(word: str, value: float | None) -> None:
     assert statistic.of(SERIES) == (None if value is None else pytest.approx(value))
 
 
-def test_a_percentile_says_from_how_many_samples_it_is_known() -> None:
-    (p99,) = parse_statistics("p99")
-    assert (p99.word, p99.least_samples) == ("p99", 299)
-    assert p99.of(Series(np.arange(298.0))) is None
-    assert p99.of(Series(np.arange(299.0))) == 296.0  # the 297th of 299: 0.99 x 299 = 296.01
-
-
-def test_imbalance_is_unknown_without_the_fastest_rank() -> None:
-    (imbalance,) = parse_statistics("imbalance")
-    assert imbalance.of(Series(WORST)) is None
+def test_what_the_samples_do_not_show_is_unknown() -> None:
+    p99, imbalance = parse_statistics("p99,imbalance")
+    assert p99.least_samples == 299
+    assert [p99.of(Series(np.arange(samples))) for samples in (298.0, 299.0)] == [None, 296.0]
+    assert imbalance.of(Series(WORST)) is None  # without the fastest rank
 
 
 def test_words_keep_their_order_and_come_once() -> None:

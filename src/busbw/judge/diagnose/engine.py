@@ -42,8 +42,10 @@ def diagnose(subject: Subject) -> tuple[Conclusion, ...]:
 
 
 def warn(subject: Subject) -> tuple[Conclusion, ...]:
-    """Those that the answer at the end of a run may warn of, and none that it would not show."""
-    rules = (*RULES[Question.EXPECTED], *RULES[Question.LINKS], *RULES[Question.RANKS], variance.unstable)
+    """Those that the answer at the end of a run may warn of, and none that it would not show; what a profiler
+    exported comes later.
+    """
+    rules = (expected.conclusions, links.conclusions, ranks.conclusions, variance.unstable)
     return tuple(each for rule in rules for each in rule(subject))
 
 

@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from busbw.judge.diagnose.subject import Subject, concluded
 from busbw.judge.expectation import Judged, Judgement
 from busbw.judge.moved import node_bytes
-from busbw.judge.network import cause
+from busbw.judge.network import cause, said_by
 from busbw.judge.traffic import settings_of
 from busbw.model.conclusion import Answer, Conclusion, Fact
 from busbw.model.finding import Severity
-from busbw.model.network import said_in, said_words
 from busbw.model.result import Status
 from busbw.units import first_of, format_share, format_size
 
@@ -147,8 +146,7 @@ def _network(subject: Subject) -> Iterator[Conclusion]:
     a warning where the run is below its reference, or has none and its machine has a fabric (of a log: may
     have one).
     """
-    words, is_log = "; ".join(said_words(said_in(subject.record))), subject.record.source is not None
-    parts = [f"{'the log' if is_log else 'NCCL'} says: {words}"] if words else []
+    parts = list(filter(None, [said_by((subject.record,))]))
     off = settings_of(subject.record).get("NCCL_IB_DISABLE", "")
     if off not in ("", "0") and subject.nodes != 1 and subject.record.plan.backend != "mpi":
         parts.append(f"NCCL_IB_DISABLE={off} keeps NCCL off InfiniBand and RoCE")
@@ -157,7 +155,7 @@ def _network(subject: Subject) -> Iterator[Conclusion]:
     said = "; ".join(parts)
     why = cause(subject.record, subject.nodes)
     nics = subject.record.machine.get("nics", {})
-    may_have_fabric = is_log or nics.get("rdma") or nics.get("cxi")
+    may_have_fabric = subject.record.source is not None or nics.get("rdma") or nics.get("cxi")
     reached, below = map(subject.expectation.count, (Judgement.EXPECTED, Judgement.BELOW))
     is_bad = why and subject.nodes and (below or (may_have_fabric and not reached))
     yield concluded(
@@ -174,17 +172,9 @@ def _limit(subject: Subject) -> Iterator[Conclusion]:
     """The best case against what its observed algorithm can do on these wires. More cannot be; less is no
     evidence that it is what such a machine reaches.
     """
-    limits = [(case.limit, case) for case in subject.expectation.cases if case.limit is not None]
+    limits = ((case.limit, case) for case in subject.expectation.cases if case.limit is not None)
     known = [(limit.percent, limit, case) for limit, case in limits if limit.percent is not None]
-    rates = f"rates: {subject.expectation.wires.source}"
-    if not known:  # one may have been there, and the run is above it
-        for limit in [limit for limit, _ in limits if limit.refuted][:1]:
-            yield concluded(
-                "what the wires allow is not known",
-                evidence=f"{limit.model}; {rates}",
-                hint="measure with busbw where NVML is: its record has the NVLink domain of every host",
-                check="expected.limit",
-            )
+    if not known:
         return
     percent, limit, best = max(known, key=lambda each: each[0])
     bound = limit.busbw_gb_per_s or 0.0
@@ -193,7 +183,7 @@ def _limit(subject: Subject) -> Iterator[Conclusion]:
         f"{best.key.collective} {format_size(best.key.size_bytes)} reaches {percent:.0f} % of what the wires"
         f" allow ({limit.wire} at {limit.wire_gb_per_s or 0.0:.1f} GB/s)"
         + (", which cannot be" if beyond else ""),
-        evidence=f"{limit.model}; {rates}",
+        evidence=f"{limit.model}; rates: {subject.expectation.wires.source}",
         hint=_BEYOND if beyond else "",
         check="expected.limit",
         answer=Answer.NO if beyond else Answer.ASIDE,

@@ -61,15 +61,12 @@ def conclusions(subject: Subject) -> Iterator[Conclusion]:
         return
     known = frozenset(subject.digests["case"].tolist())
     compared = [_compare(subject, case, result) for case, result in subject.busy if case.index in known]
-    if compared:
-        yield _spread(subject, compared)
-        yield from _odd(compared)
-        yield _latest(subject, compared)
+    if not compared:
+        yield concluded("no case has a time, so ranks cannot be compared", check="ranks.spread")
         return
-    empty = subject.record.timed and not subject.busy
-    why = "calls of 0 B measure the clock only" if empty else "no case has a time"
-    hint = "measure sizes of one element a rank or more" if empty else ""
-    yield concluded(f"{why}, so ranks cannot be compared", hint=hint, check="ranks.spread")
+    yield _spread(subject, compared)
+    yield from _odd(compared)
+    yield _latest(subject, compared)
 
 
 def _compare(subject: Subject, case: Case, result: CaseResult) -> _Compared:

@@ -13,9 +13,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from busbw.judge.compare_arms import nodes
 from busbw.judge.expectation import Expectation
 from busbw.judge.limits import RankPlacement, rank_placement
-from busbw.judge.matching import MadeWith
 from busbw.judge.wires import Wires
 from busbw.model.case import Case
 from busbw.model.collective import known_collective
@@ -48,17 +48,15 @@ _HINTS: Final[Mapping[str, Mapping[Question, str]]] = {
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """``kind`` is what the run was made with, where need be by the published log that it is a copy of.
-    ``wires`` are the line rates of one node, with their source. ``samples`` and ``digests`` are empty where
-    the record has none (an imported log); ``absent`` says which files of them should be there. ``profiles``
-    are exports of a profiler, ``exports`` how many of them the run itself made (None where others are looked
-    at), ``preset_files`` the user's own presets. ``launches`` are those that the run is the summary of: the
-    samples are theirs.
+    """``wires`` are the line rates of one node, with their source. ``samples`` and ``digests`` are empty
+    where the record has none (an imported log); ``absent`` says which files of them should be there.
+    ``profiles`` are exports of a profiler, ``exports`` how many of them the run itself made (None where
+    others are looked at), ``preset_files`` the user's own presets. ``launches`` are those that the run is the
+    summary of: the samples are theirs.
     """
 
     record: RunRecord
     expectation: Expectation
-    kind: MadeWith
     wires: Wires
     samples: npt.NDArray[np.void] = field(default_factory=lambda: np.empty(0, SAMPLE_DTYPE))
     digests: npt.NDArray[np.void] = field(default_factory=lambda: np.empty(0, DIGEST_DTYPE))
@@ -80,10 +78,10 @@ class Subject:
         """
         return 0 if self.record.plan.groups or self.record.plan.streams else self.ranks
 
-    @property
+    @cached_property
     def nodes(self) -> int:
         """On how many nodes; 0 where not known."""
-        return self.kind.nodes
+        return nodes(self.record)
 
     @cached_property
     def layout(self) -> RankPlacement:

@@ -13,8 +13,8 @@ from busbw.judge.samples import Spread, spreads
 from busbw.model.conclusion import Answer, Conclusion, Fact, Question
 from busbw.model.finding import Severity
 from busbw.model.mark import meaning
-from busbw.model.result import CaseResult, StopReason
-from busbw.units import NS_PER_US, counted, format_share, format_size, format_time
+from busbw.model.result import CaseResult
+from busbw.units import NS_PER_US, format_share, format_size, format_time
 
 # Marks and conditions that say from outside of the times what disturbed them.
 _LOST: Final = "descheduled"
@@ -31,13 +31,6 @@ def conclusions(subject: Subject) -> Iterator[Conclusion]:
     if subject.record.profiled:
         yield profiled.untrusted("variance.profiled")
         return
-    if (cases := len(subject.record.timed)) and not subject.busy:
-        yield concluded(
-            f"{cases} of {cases} cases are calls of 0 B, which measure the clock only",
-            hint="measure sizes of one element a rank or more",
-            check="variance.precision",
-        )
-        return
     busy = {case.index for case, _ in subject.busy}
     found = [each for each in spreads(subject.record, subject.samples) if each.case.index in busy]
     if not found:
@@ -53,8 +46,12 @@ def conclusions(subject: Subject) -> Iterator[Conclusion]:
 def _without_spread(subject: Subject) -> Conclusion:
     """Of a run or log without samples."""
     source = subject.record.source
-    if source is None:
-        return _without_samples(subject)
+    if source is None:  # busbw keeps samples of whatever it times
+        return concluded(
+            "no case has a time, or the samples are not in the run's folder",
+            hint="`busbw show RUN` says how cases ended; bring the folder `samples` here, or measure again",
+            check="variance.precision",
+        )
     cvs = [(cv, case) for case, result in subject.busy if (cv := result.stats.get("cv")) is not None]
     ends = [(*found, case) for case, result in subject.busy if (found := _percentiles(result)) is not None]
     if cvs:
@@ -94,24 +91,6 @@ def _percentiles(result: CaseResult) -> tuple[float, float, str, str] | None:
     if len(known) > 1:
         return known[0][2], known[-1][2], known[0][1], known[-1][1]
     return (result.time_ns, known[0][2], "time", known[0][1]) if known and result.time_ns else None
-
-
-def _without_samples(subject: Subject) -> Conclusion:
-    """A run of busbw keeps samples of whatever it times: they are elsewhere or lost, or nothing was timed."""
-    kept = [result.samples for _, result in subject.busy if result.samples]
-    claim, hint = "no case has a time", "`busbw show RUN` says how each case ended"
-    if kept:
-        cases = counted(len(kept), "case")
-        claim = f"the samples of {cases} ({sum(kept)} in all) are not in the run's folder"
-        hint = "bring its folder `samples` here; where it is lost, measure again"
-    elif any(result.stop is StopReason.CHECK_ONLY for result in subject.record.results):
-        claim, hint = "nothing was timed (-n 0)", "leave -n out"
-    return concluded(
-        claim,
-        hint=hint,
-        check="variance.precision",
-        facts=(Fact("samples missing", sum(kept)),) if kept else (),
-    )
 
 
 def _precision(subject: Subject, found: Sequence[Spread]) -> Conclusion:

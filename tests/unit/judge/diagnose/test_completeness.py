@@ -26,6 +26,11 @@ def cut_short(status: RunStatus, finished: int = 2, **fields: object) -> RunReco
     return replace(record, status=status, results=results, **fields)  # type: ignore[arg-type]
 
 
+def log(*noticed: ImportFinding, status: RunStatus = RunStatus.COMPLETE, **fields: object) -> RunRecord:
+    """With all of its cases, and what was noticed in it."""
+    return cut_short(status, 4, source=ImportSource("a.log", "nccl-tests", findings=noticed), **fields)
+
+
 @pytest.mark.parametrize(
     ("status", "error", "severity", "claim"),
     [
@@ -48,8 +53,7 @@ def test_how_a_run_ended_stands_at_the_head(
 
 
 def test_a_log_whose_test_died_is_an_error_with_its_words() -> None:
-    source = ImportSource("a.log", "nccl-tests", findings=(ImportFinding("cut", DIED, 21),))
-    record = replace(cut_short(RunStatus.INTERRUPTED, 4, error=DIED), source=source)
+    record = log(ImportFinding("cut", DIED, 21), status=RunStatus.INTERRUPTED, error=DIED)
     found = [each for each in every_conclusion(record) if each.question is Question.WHOLE]
     assert [(each.check, each.severity, each.claim) for each in found] == [
         ("whole.status", Severity.ERROR, DIED)
@@ -61,14 +65,10 @@ def test_a_log_without_its_end_is_a_warning_and_other_remarks_are_none() -> None
         ImportFinding("no-end", "the line with the average is missing", 14),
         ImportFinding("unit", "GiB"),
     )
-    record = replace(
-        cut_short(RunStatus.COMPLETE, 4), source=ImportSource("a.log", "nccl-tests", findings=noticed)
-    )
-    found = every_conclusion(record)
+    found = every_conclusion(log(*noticed))
     assert found[0].claim == "the log is not whole: line 14: the line with the average is missing"
     assert (found[0].severity, answer(Question.WHOLE, found)) == (Severity.WARNING, Answer.NO)
-    whole = replace(record, source=ImportSource("a.log", "nccl-tests", findings=noticed[1:]))
-    assert answer(Question.WHOLE, every_conclusion(whole)) is Answer.YES
+    assert answer(Question.WHOLE, every_conclusion(log(*noticed[1:]))) is Answer.YES
 
 
 def test_a_run_that_ended_as_it_was_told_to_is_no_warning() -> None:
@@ -95,8 +95,7 @@ def test_failed_cases_do_not_make_a_run_whole() -> None:
 
 def test_a_log_that_contradicts_its_name_is_whole_and_a_warning_says_so() -> None:
     text = "the path says all_gather, but size, count and factor fit only all_reduce"
-    source = ImportSource("a.log", "nccl-tests", findings=(ImportFinding("mislabelled", text, 1),))
-    record = replace(cut_short(RunStatus.COMPLETE, 4), source=source)
+    record = log(ImportFinding("mislabelled", text, 1))
     found = [each for each in every_conclusion(record) if each.question is Question.WHOLE]
     assert answer(Question.WHOLE, found) is Answer.YES
     assert [(each.severity, each.claim) for each in found if each.check == "whole.labels"] == [

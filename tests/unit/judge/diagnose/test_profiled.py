@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,6 @@ from busbw.foreign.nsys.read import read_profile
 from busbw.judge.diagnose.engine import diagnose
 from busbw.judge.diagnose.subject import Subject
 from busbw.judge.expectation import expect
-from busbw.judge.matching import made_with
 from busbw.judge.wires import Wires
 from busbw.model.conclusion import Answer, Conclusion
 from busbw.model.finding import Severity
@@ -30,8 +30,7 @@ P4DE = Wires(network_gb_per_s=50.0, nics=4, source="preset aws/p4de.24xlarge")
 
 
 def test_exports_that_were_to_be_there_are_missed(tmp_path: Path) -> None:
-    record = record_of({SIZE: 1900.0}, ranks=2)
-    record = replace(record, plan=replace(record.plan, profile="nsys"))
+    record = record_of({SIZE: 1900.0}, plan={"profile": "nsys"})
     folder = tmp_path / NSYS_FOLDER
     folder.mkdir(parents=True)
 
@@ -52,12 +51,32 @@ def test_exports_that_were_to_be_there_are_missed(tmp_path: Path) -> None:
     assert told() == []
 
 
-def asked(*profiles: Profile, wires: Wires = P4DE, hca: str = "") -> dict[str, Conclusion]:
-    record = record_of({SIZE: 1900.0}, ranks=2, hosts=2)
-    variables = {"NCCL_IB_HCA": hca} if hca else {}
-    record = replace(record, plan=replace(record.plan, backend="nccl"), environment={"variables": variables})
-    subject = Subject(record, expect((record,), ()), made_with(record, ()), wires)
-    return {each.check: each for each in diagnose(replace(subject, profiles=profiles))}
+def asked(*profiles: Profile, hca: str = "", sizes: tuple[int, ...] = (1,)) -> dict[str, Conclusion]:
+    """Of a run of so many times ``SIZE``, the smallest in 1.9 ms."""
+    times = {size * SIZE: 1900.0 if size == 1 else 40_000.0 for size in sizes}
+    record = record_of(times, hosts=2, variables={"NCCL_IB_HCA": hca}, plan={"backend": "nccl"})
+    subject = Subject(record, expect((record,), ()), P4DE, profiles=profiles)
+    return {each.check: each for each in diagnose(subject)}
+
+
+def sampled_nics(
+    tmp_path: Path,
+    counted: Callable[[int, str], float],
+    counter: str = "rdma_read_bytes",
+    nics: tuple[str, ...] = NICS,
+) -> Profile:
+    """24 samples of a host's NICs at 10 Hz, of which each has so many B/s or B."""
+    recorded = Recorded(host="h1")
+    for at in range(24):
+        for nic in nics:
+            recorded.generic({"Device": nic, counter: counted(at, nic)}, at * 100_000_000)
+    (tmp_path / "nics.sqlite").unlink(missing_ok=True)
+    return read_profile(recorded.write(tmp_path / "nics.sqlite"))
+
+
+def published(tmp_path: Path) -> Profile:
+    """The published pair of nodes: each of four NICs reads 3.35 GB/s."""
+    return sampled_nics(tmp_path, lambda at, _: 0.0 if at < 5 else 3.35e9 + at * (-1) ** at * 1e6)
 
 
 def of_rank(tmp_path: Path, rank: int, durations_us: list[float]) -> Profile:
@@ -99,77 +118,54 @@ def test_a_name_is_not_taken_for_an_algorithm(tmp_path: Path) -> None:
     assert not any(word in str(found) for word in ("RING LL", "RING_LL"))
 
 
-def sampled_nics(tmp_path: Path) -> Profile:
-    """The published pair of nodes: each of four NICs reads 3.35 GB/s, at 10 Hz."""
-    recorded = Recorded(host="p4de-1")
-    for at in range(20):
-        for nic in NICS:
-            rate = 0.0 if at < 5 else 3.35e9 + at * (-1) ** at * 1e6
-            recorded.generic(
-                {"Device": nic, "rdma_read_bytes": rate, "rdma_write_bytes": 0}, at * 100_000_000
-            )
-    return read_profile(recorded.write(tmp_path / "nics.sqlite"))
-
-
 def test_all_nics(tmp_path: Path) -> None:
-    whole = asked(sampled_nics(tmp_path))["links.profiled"]
+    whole = asked(published(tmp_path))["links.profiled"]
     flow = "4 x 3.35 GB/s, 27% of 4 lines' 50 GB/s"
-    assert (whole.claim, whole.answer) == (f"all 4 NICs carried traffic on p4de-1 ({flow})", Answer.YES)
+    assert (whole.claim, whole.answer) == (f"all 4 NICs carried traffic on h1 ({flow})", Answer.YES)
     assert "13.4 GB/s together, where the algbw of 25 MiB is 13.8 GB/s" in whole.evidence
     rates = {fact.name: fact.value for fact in whole.facts}
-    assert abs(rates["p4de-1 rdmap16s27 rdma_read_bytes"] - 3.35) < 0.01
+    assert abs(rates["h1 rdmap16s27 rdma_read_bytes"] - 3.35) < 0.01
 
 
 def test_rates_stand_beside_the_algbw_of_a_size_that_was_profiled(tmp_path: Path) -> None:
-    kernels = of_rank(tmp_path, 0, [1900, 1900])
-    record = record_of({SIZE: 1900.0, 64 * SIZE: 40_000.0}, ranks=2, hosts=2)
+    kernels, nics = of_rank(tmp_path, 0, [1900, 1900]), published(tmp_path)
 
     def evidence(*profiles: Profile) -> str:
-        subject = Subject(record, expect((record,), ()), made_with(record, ()), P4DE, profiles=profiles)
-        return next(each.evidence for each in diagnose(subject) if each.check == "links.profiled")
+        return asked(*profiles, sizes=(1, 64))["links.profiled"].evidence
 
-    nics = sampled_nics(tmp_path)
     assert "where the algbw of 1600 MiB is" in evidence(nics)
     assert "where the algbw of 25 MiB is 13.8 GB/s" in evidence(nics, kernels)
     other = replace(kernels, kernels=tuple(replace(each, size_bytes=4096) for each in kernels.kernels))
     assert "algbw" not in evidence(nics, other)
 
 
-def of_rates(tmp_path: Path, rates: tuple[float, ...], busy: int) -> Conclusion:
-    recorded = Recorded(host="p4de-0")
-    for at in range(busy + 4):
-        for nic, rate in zip(NICS, rates, strict=True):
-            value = rate * 1e9 if 2 <= at < 2 + busy else 0.0
-            recorded.generic({"Device": nic, "rdma_read_bytes": value}, at * 100_000_000)
-    (tmp_path / "rates.sqlite").unlink(missing_ok=True)
-    return asked(read_profile(recorded.write(tmp_path / "rates.sqlite")))["links.profiled"]
-
-
 def test_few_samples_and_unequal_rates(tmp_path: Path) -> None:
     """A NIC at a third of the others' rate carried plenty, however short the burst was."""
-    slow = of_rates(tmp_path, (10, 10, 10, 3.3), busy=3)
+
+    def told(*rates: float, busy: int) -> Conclusion:
+        gb_per_s = dict(zip(NICS, rates, strict=True))
+        nics = sampled_nics(tmp_path, lambda at, nic: gb_per_s[nic] * 1e9 * (2 <= at < 2 + busy))
+        return asked(nics)["links.profiled"]
+
+    slow = told(10, 10, 10, 3.3, busy=3)
     assert slow.claim.startswith(
-        "all 4 NICs carried traffic on p4de-0; rdmap160s27 carries 33.0% of the median NIC"
+        "all 4 NICs carried traffic on h1; rdmap160s27 carries 33.0% of the median NIC"
     )
     assert "(10, 10, 10, 3.3 GB/s, 67% of 4 lines' 50 GB/s)" in slow.claim
     assert (slow.severity, slow.answer) == (Severity.WARNING, Answer.NO)
-    fast = of_rates(tmp_path, (10, 5, 5, 5), busy=20)
+    fast = told(10, 5, 5, 5, busy=20)
     assert "rdmap16s27 carries 60.0% more than an even share" in fast.claim
     assert fast.answer is Answer.NO
-    even = of_rates(tmp_path, (5, 5, 5, 5), busy=2)
+    even = told(5, 5, 5, 5, busy=2)
     assert even.answer is Answer.YES
-    short = of_rates(tmp_path, (5, 5, 5, 0.01), busy=20)
-    assert short.claim.startswith("3 of 4 NICs carried traffic on p4de-0: nothing on rdmap160s27 (3 x 5")
-    assert (short.severity, short.answer, short.host) == (Severity.WARNING, Answer.NO, "p4de-0")
+    short = told(5, 5, 5, 0.01, busy=20)
+    assert short.claim.startswith("3 of 4 NICs carried traffic on h1: nothing on rdmap160s27 (3 x 5")
+    assert (short.severity, short.answer, short.host) == (Severity.WARNING, Answer.NO, "h1")
 
 
 def test_a_nic_that_a_setting_leaves_out_is_not_missed(tmp_path: Path) -> None:
-    recorded = Recorded(host="h1")
-    for at in range(20):
-        for nic, rate in (("mlx5_0", 24.4), ("mlx5_1", 24.4), ("mlx5_9", 0.0)):
-            value = rate * 1e9 if 5 <= at < 19 else 0.0
-            recorded.generic({"Device": nic, "rdma_read_bytes": value}, at * 100_000_000)
-    profile = read_profile(recorded.write(tmp_path / "hca.sqlite"))
+    rates = {"mlx5_0": 24.4e9, "mlx5_1": 24.4e9, "mlx5_9": 0.0}
+    profile = sampled_nics(tmp_path, lambda at, nic: rates[nic] * (5 <= at < 19), nics=tuple(rates))
     assert asked(profile)["links.profiled"].claim.startswith("2 of 3 NICs")
     chosen = asked(profile, hca="mlx5_0,mlx5_1")["links.profiled"]
     assert chosen.claim.startswith("all 2 NICs carried traffic on h1")
@@ -201,25 +197,14 @@ def test_a_profiled_run_is_held_against_nothing() -> None:
 
 def test_a_steady_rate_is_not_a_count_of_nothing(tmp_path: Path) -> None:
     """Values that never fall are either; and one that falls on one device is a rate on all of them."""
-    steady = Recorded(host="h1")
-    for at in range(20):
-        for nic in NICS:
-            steady.generic({"Device": nic, "tx_bytes": 12.5e9}, at * 100_000_000)
-    told = asked(read_profile(steady.write(tmp_path / "steady.sqlite")))["links.profiled"]
-    assert told.answer is Answer.UNDECIDED
-    assert "cannot be decided" in told.claim
-    one_falls = Recorded(host="h1")
-    for at in range(20):
-        for nic in NICS:
-            value = 12.5e9 - (1e6 if nic == NICS[0] and at == 7 else 0)
-            one_falls.generic({"Device": nic, "tx_bytes": value}, at * 100_000_000)
-    told = asked(read_profile(one_falls.write(tmp_path / "falls.sqlite")))["links.profiled"]
-    assert told.claim.startswith("all 4 NICs carried traffic")
-    counted = Recorded(host="h1")
-    for at in range(20):
-        for nic in NICS:
-            counted.generic(
-                {"Device": nic, "tx_bytes": 5 + (at * 1e9 if nic != NICS[0] else 0)}, at * 100_000_000
-            )
-    told = asked(read_profile(counted.write(tmp_path / "counts.sqlite")))["links.profiled"]
-    assert told.claim.startswith(f"3 of 4 NICs carried traffic on h1: nothing on {NICS[0]}")
+
+    def told(counted: Callable[[int, str], float]) -> Conclusion:
+        return asked(sampled_nics(tmp_path, counted, "tx_bytes"))["links.profiled"]
+
+    steady = told(lambda at, nic: 12.5e9)
+    assert steady.answer is Answer.UNDECIDED
+    assert "cannot be decided" in steady.claim
+    one_falls = told(lambda at, nic: 12.5e9 - (1e6 if nic == NICS[0] and at == 7 else 0))
+    assert one_falls.claim.startswith("all 4 NICs carried traffic")
+    counts = told(lambda at, nic: 5 + (at * 1e9 if nic != NICS[0] else 0))
+    assert counts.claim.startswith(f"3 of 4 NICs carried traffic on h1: nothing on {NICS[0]}")
