@@ -264,5 +264,5 @@ def _show_provenance(run: str, format_name: str, *, alone: bool) -> ExitCode:
     folder = started_folder(run)
     files = [str(path.relative_to(folder)) for path in sorted((folder / EVIDENCE_FOLDER).glob("*"))]
     told = report.provenance(read_record(folder), files)
-    output.show(format_name, report.provenance_lines(told), json=lambda: as_json(asdict(told)))
+    output.show(format_name, report.provenance_lines(told), json=lambda: as_json(told))
     return ExitCode.OK

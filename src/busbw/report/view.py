@@ -24,6 +24,7 @@ from busbw.report import compare_setups as words
 from busbw.report import plots_of_hunt, plots_of_run, plots_over_runs, soak, tune
 from busbw.report.answer import RunAnswer, answer_of
 from busbw.report.diagnosis import describe_run
+from busbw.report.fields import sizes
 from busbw.report.hunt import exclude_words, noise_words, ranking_words, verdict_words
 from busbw.report.plots import Plot, Table, named
 from busbw.report.provenance import measured_words
@@ -290,7 +291,7 @@ def _better(comparisons: Sequence[Comparison], runs: int) -> Headline:
         if told:
             texts = [
                 f"{regime.arm}{f' {plain.regime_kind(regime)}' if several else ''} at"
-                f" {plain.sizes(regime.first_bytes, regime.last_bytes)}: {plain.answer_words(regime)}"
+                f" {sizes(regime.first_bytes, regime.last_bytes)}: {plain.answer_words(regime)}"
                 for _, regime in told
             ]
             bounds = [regime.bound for _, regime in told if regime.bound is not None and not regime.why]
@@ -313,7 +314,7 @@ def _answers(comparisons: Sequence[Comparison], nodes: Sequence[int] = ()) -> Ta
     several = len(set(where)) > 1
     rows = [
         (regime.arm, *([at] if several else []), plain.regime_kind(regime),
-         plain.sizes(regime.first_bytes, regime.last_bytes), plain.regime_words(regime))
+         sizes(regime.first_bytes, regime.last_bytes), plain.regime_words(regime))
         for each, at in zip(comparisons, where, strict=True)
         for regime in compared_regimes(each)
         if regime.verdict is not Verdict.MISSING
@@ -323,11 +324,8 @@ def _answers(comparisons: Sequence[Comparison], nodes: Sequence[int] = ()) -> Ta
 
 
 def _evidence(comparison: Comparison) -> Iterator[tuple[str, str]]:
-    """What compare says that its verdicts stand on: the name of a fact, and the fact."""
-    for line in plain.evidence(comparison):
-        name, _, text = line.removeprefix("# ").partition(" ")
-        if name != "cases":  # they are all here
-            yield name, text.strip()
+    """What compare says that its verdicts stand on; the cases are all here."""
+    return (fact for fact in plain.evidence(comparison) if fact[0] != "cases")
 
 
 def of_series(name: str, facts: Sequence[tuple[str, str]], compared: ComparedSeries) -> Part:
