@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -224,8 +224,7 @@ def _histogram_lines(record: RunRecord, spread: Distribution, digests: Rows) -> 
     from busbw.report.plots_of_run import histogram
     from busbw.report.text_plots import drawing
 
-    # A result's mean leaves out what its median leaves out, and the bins do not.
-    found = (replace(each, mean_ns=None) for each in record.results if each.case == spread.case)
+    found = (each for each in record.results if each.case == spread.case)
     plot = histogram("", record.plan.cases[spread.case], next(found, None), spread, digests)
     yield f"# case     {spread.case}: {plot.title}"
     yield f"# samples  {plot.note}"

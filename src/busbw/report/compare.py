@@ -27,7 +27,7 @@ from busbw.report.fields import (
     sizes,
     values_of,
 )
-from busbw.units import NS_PER_US, format_number, format_share, format_size
+from busbw.units import NS_PER_US, format_share, format_size
 
 SCHEMA: Final = 2
 
@@ -152,8 +152,6 @@ def _span(least: float, most: float) -> str:
     first, last = format_share(least), format_share(most)
     if first == last:
         return first
-    if first.endswith("%") and last.endswith("x"):
-        first = f"{format_number(least, 2)}x"
     return f"{first.removesuffix('%') if last.endswith('%') else first} to {last}"
 
 

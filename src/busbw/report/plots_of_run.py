@@ -331,7 +331,6 @@ def histogram(
     # What else is made of the case's samples, with its colour.
     made = {
         "median": (result.time_ns if result is not None else None, "c2"),
-        "mean of all": (result.mean_ns if result is not None else None, "c3"),
         "mean over ranks (nccl-tests prints it)": (nccl_tests_mean_ns(digests, case.index), "c4"),
     }
     marks = [(name, value, colour) for name, (value, colour) in made.items() if value is not None]
