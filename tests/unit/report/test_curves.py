@@ -13,6 +13,7 @@ from busbw.report.plots import Table, value_ends, value_label, value_ticks
 
 NO_TABLE = Table(("size",), ())
 KIB = 2**10
+Ends = tuple[float, float]
 
 
 def test_a_log_has_no_band() -> None:
@@ -48,20 +49,13 @@ def test_no_line_goes_over_a_size_without_a_number() -> None:
 @pytest.mark.parametrize(
     ("of", "low", "high", "labels"),
     [
-        (
-            "time",
-            9.0,
-            9000.0,
-            ["10 us", "20 us", "50 us", "100 us", "200 us", "500 us", "1 ms", "2 ms", "5 ms"],
-        ),
-        ("GB/s", 0.0008, 488.0, ["0.001", "0.01", "0.1", "1", "10", "100"]),
-        ("time", 70.0, 70.1, ["70 us", "70.1 us"]),
+        ("time", 9.0, 9e3, "10 us, 20 us, 50 us, 100 us, 200 us, 500 us, 1 ms, 2 ms, 5 ms"),
+        ("GB/s", 0.0008, 488.0, "0.001, 0.01, 0.1, 1, 10, 100"),
+        ("time", 70.0, 70.1, "70 us, 70.1 us"),
     ],
 )
-def test_values_have_ticks_at_powers_without_exponents(
-    of: str, low: float, high: float, labels: list[str]
-) -> None:
-    assert [value_label(of, tick) for tick in value_ticks(low, high)] == labels
+def test_values_have_ticks_at_powers_without_exponents(of: str, low: float, high: float, labels: str) -> None:
+    assert ", ".join(value_label(of, tick) for tick in value_ticks(low, high)) == labels
 
 
 @pytest.mark.parametrize(
@@ -73,10 +67,7 @@ def test_values_have_ticks_at_powers_without_exponents(
     ],
 )
 def test_an_axis_is_of_the_points_however_wide_their_intervals(
-    values: list[float],
-    interval: tuple[float, float] | None,
-    linear: tuple[float, float],
-    logarithmic: tuple[float, float],
+    values: list[float], interval: Ends | None, linear: Ends, logarithmic: Ends
 ) -> None:
     rows = [curves.row("run", KIB, value, interval or (None, None), "") for value in values]
     assert value_ends(rows, is_log=False) == linear
