@@ -113,14 +113,18 @@ class Plot:
 
 
 def named(plots: Sequence[Plot]) -> tuple[Plot, ...]:
-    """With names that say no more than tells them apart."""
+    """With names that say no more than tells them apart, and every note of their tables once."""
     parts = [dict.fromkeys(filter(None, values)) for values in zip_longest(*(plot.of for plot in plots))]
-    made, taken = [], dict[str, int]()
+    made, taken = [], Counter[str]()
+    said, kept = set[str](), dict[int, Table]()  # neighbours go on sharing a table
     for plot in plots:
         own = (word for word, all_of in zip(plot.of, parts, strict=False) if word and len(all_of) > 1)
         name = "-".join((*own, plot.what)).replace(" ", "-")
-        taken[name] = taken.get(name, 0) + 1
-        made.append(replace(plot, name=name if taken[name] == 1 else f"{name}-{taken[name]}"))
+        taken[name] += 1
+        notes = tuple(note for note in plot.table.notes if note not in said)
+        table = kept.setdefault(id(plot.table), replace(plot.table, notes=notes))
+        said.update(notes)
+        made.append(replace(plot, name=name if taken[name] == 1 else f"{name}-{taken[name]}", table=table))
     return tuple(made)
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress, islice
 from typing import Any, Final
 
 from busbw.judge.compare import Comparison, Verdict
@@ -120,31 +121,23 @@ def view(shown: Sequence[Shown], comparisons: Sequence[Comparison] = ()) -> Repo
     parts = [_of_run(each) if isinstance(each, Reported) else each.part(each.name) for each in shown]
     measured = [each for each in shown if isinstance(each, Reported)]
     title = " and ".join(each.name for each in shown) if len(shown) < 3 else f"{len(shown)} runs"
-    if len(measured) < 2:
-        title = parts[0].headline.text if len(parts) == 1 else title
-        return _finished(ReportView(title, tuple(parts)))
-    lead = _together(measured, comparisons)
-    others = [part for part, each in zip(parts, shown, strict=True) if not isinstance(each, Reported)]
-    runs = [part for part, each in zip(parts, shown, strict=True) if isinstance(each, Reported)]
-    return _finished(ReportView(title, (lead, *others), tuple(runs)))
+    lead, runs = tuple(parts), tuple[Part, ...]()
+    if len(parts) == 1:
+        title = parts[0].headline.text
+    if len(measured) > 1:
+        is_run = [isinstance(each, Reported) for each in shown]
+        runs = tuple(compress(parts, is_run))
+        lead = (_together(measured, comparisons), *compress(parts, (not each for each in is_run)))
+    return _finished(ReportView(title, lead, runs))
 
 
 def _finished(report: ReportView) -> ReportView:
-    """With names of the plots, and every footnote once."""
-    names = iter(named(report.every_plot))
-    said: dict[str, None] = {}
-    kept: dict[int, Table] = {}  # neighbours go on sharing a table
-
-    def once(plot: Plot) -> Plot:
-        table = plot.table
-        if id(table) not in kept:
-            kept[id(table)] = replace(table, notes=tuple(note for note in table.notes if note not in said))
-            said.update(dict.fromkeys(table.notes))
-        return replace(next(names), table=kept[id(table)])
+    """With names of the plots."""
+    plots = iter(named(report.every_plot))
 
     def part(own: Part) -> Part:
-        curves = tuple(map(once, own.curves))
-        return replace(own, curves=curves, evidence=tuple(map(once, own.evidence)))
+        curves = tuple(islice(plots, len(own.curves)))
+        return replace(own, curves=curves, evidence=tuple(islice(plots, len(own.evidence))))
 
     lead = tuple(map(part, report.lead))
     return replace(report, lead=lead, runs=tuple(map(part, report.runs)))

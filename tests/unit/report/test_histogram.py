@@ -38,9 +38,14 @@ def test_a_case_has_its_bins_and_what_is_known_of_its_samples(plan: Plan) -> Non
         f"2.000 us to 2.500 us: 24 samples  {'*' * 10}",
     ]
     assert dict(plot.table.rows) == {
-        "samples": "104", "calls a sample": "3", "median": "1.200 us",
-        "p50": "1.200 us", "p95": "2.500 us", "p99": "needs 299 samples",
-        "mode near 1.150 us": "77%", "mode near 2.100 us": "23%",
+        "samples": "104",
+        "calls a sample": "3",
+        "median": "1.200 us",
+        "p50": "1.200 us",
+        "p95": "2.500 us",
+        "p99": "needs 299 samples",
+        "mode near 1.150 us": "77%",
+        "mode near 2.100 us": "23%",
     }
     single = drawn(plan, replace(SPREAD, single_calls=True, calls_per_sample=1))
     assert single.note == (
