@@ -38,7 +38,7 @@ from busbw.record.read import read_record
 from busbw.report import ci, compare_scaling
 from busbw.report import compare as report
 from busbw.report.console import columns
-from busbw.report.fields import UNBOUND
+from busbw.report.fields import UNBOUND, fact, facts
 
 _SPEC_ENDS = (".yaml", ".yml")
 _MEASURING = ("ops", "blocks", "order_seed", "one_at_a_time", "launch_timeout")
@@ -155,7 +155,7 @@ def comparison_lines(
     """Each as a table under its name, on a terminal's ``width``."""
     for name, comparison in made:
         if name:
-            yield f"# of       {name}"
+            yield fact("of", name)
         yield from report.table(comparison, every_row=every_row, columns=width)
 
 
@@ -181,7 +181,7 @@ def _show_scaling(words: tuple[str, ...], series: tuple[Path, ...], format_name:
     rows = scaling(measured, failed)
     show(
         format_name,
-        (*compare_scaling.table(rows), *(f"# note     {note}" for note in notes)),
+        (*compare_scaling.table(rows), *facts(("note", note) for note in notes)),
         json=lambda: compare_scaling.json_text(rows),
         csv=lambda: compare_scaling.csv_text(rows),
     )

@@ -38,7 +38,7 @@ from busbw.record.folder import environ_home
 from busbw.report import ci
 from busbw.report import compare_expectation as report
 from busbw.report.console import columns, print_lines
-from busbw.report.fields import UNBOUND
+from busbw.report.fields import UNBOUND, facts
 from busbw.units import first_of, format_size, parse_size
 
 _REPLACE_HINT: Final = "save it under another name, or add --replace"
@@ -207,7 +207,7 @@ def fields_of(held: Held) -> dict[str, Any]:
 def lines_of(held: Held, name: str, *, rows: bool = False, width: int = UNBOUND) -> Iterator[str]:
     """As a table, on a terminal's ``width``; commands call the run ``name``."""
     yield from report.table(held.expectation, rows=rows, columns=width)
-    yield from (f"# gate     {text}" for text, _ in held.gates)
+    yield from facts(("gate", text) for text, _ in held.gates)
     yield report.next_line(held.expectation, name)
 
 

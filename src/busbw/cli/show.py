@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,7 +43,8 @@ if TYPE_CHECKING:
 
     Rows = npt.NDArray[np.void]
     Names = tuple[str, ...]
-    Part = RankTable | Distribution | Detail
+    # Its name, its values, and what makes its lines.
+    Part = tuple[str, RankTable | Distribution | Detail, Callable[[], Iterable[str]]]
 
 
 def show(
@@ -171,7 +173,7 @@ def _show_parts(
                 "this run is a summary of several launches, without samples of its own",
                 hint=f"show one of its launches: `busbw show {first} {flags}`",
             )
-    parts: list[tuple[str, Part]] = []
+    parts: list[Part] = []
     for case in cases:
         try:
             parts += _parts(record, case, samples, digests, names)
@@ -184,48 +186,34 @@ def _show_parts(
         format_name,
         (
             line
-            for position, (_, part) in enumerate(parts)
-            for line in (*(["#"] if position else []), *_lines_of(record, part, digests))
+            for position, (*_, lines) in enumerate(parts)
+            for line in (*(["#"] if position else []), *lines())
         ),
-        json=lambda: as_json([{"part": name, **asdict(part)} for name, part in parts]),
+        json=lambda: as_json([{"part": name, **asdict(part)} for name, part, _ in parts]),
     )
 
 
-def _parts(
-    record: RunRecord, case: int, samples: Rows, digests: Rows, names: Names
-) -> Iterator[tuple[str, Part]]:
+def _parts(record: RunRecord, case: int, samples: Rows, digests: Rows, names: Names) -> Iterator[Part]:
     from busbw.judge.ranks import rank_table
     from busbw.judge.samples import case_detail, distributions
-
-    if "ranks" in names:
-        yield "ranks", rank_table(record, case, samples, digests)
-    if "histogram" in names:
-        for spread in distributions(case, record.plan.timing.time, samples):
-            yield "histogram", spread
-    if "detail" in names:
-        yield "detail", case_detail(record, case, samples)
-
-
-def _lines_of(record: RunRecord, part: Part, digests: Rows) -> Iterator[str]:
-    from busbw.judge.ranks import RankTable
-    from busbw.judge.samples import Distribution
     from busbw.report.ranks import rank_lines
 
-    if isinstance(part, RankTable):
-        return iter(rank_lines(record.plan, part))
-    return (
-        _histogram_lines(record, part, digests)
-        if isinstance(part, Distribution)
-        else _detail_lines(record, part)
-    )
+    if "ranks" in names:
+        ranks = rank_table(record, case, samples, digests)
+        yield "ranks", ranks, partial(rank_lines, record.plan, ranks)
+    if "histogram" in names:
+        for spread in distributions(case, record.plan.timing.time, samples):
+            yield "histogram", spread, partial(_histogram_lines, record, spread, digests)
+    if "detail" in names:
+        detail = case_detail(record, case, samples)
+        yield "detail", detail, partial(_detail_lines, record, detail)
 
 
 def _histogram_lines(record: RunRecord, spread: Distribution, digests: Rows) -> Iterator[str]:
     from busbw.report.plots_of_run import histogram
     from busbw.report.text_plots import drawing
 
-    # A result's mean leaves out what its median leaves out, and the bins do not.
-    found = (replace(each, mean_ns=None) for each in record.results if each.case == spread.case)
+    found = (each for each in record.results if each.case == spread.case)
     plot = histogram("", record.plan.cases[spread.case], next(found, None), spread, digests)
     yield f"# case     {spread.case}: {plot.title}"
     yield f"# samples  {plot.note}"
@@ -264,5 +252,5 @@ def _show_provenance(run: str, format_name: str, *, alone: bool) -> ExitCode:
     folder = started_folder(run)
     files = [str(path.relative_to(folder)) for path in sorted((folder / EVIDENCE_FOLDER).glob("*"))]
     told = report.provenance(read_record(folder), files)
-    output.show(format_name, report.provenance_lines(told), json=lambda: as_json(asdict(told)))
+    output.show(format_name, report.provenance_lines(told), json=lambda: as_json(told))
     return ExitCode.OK

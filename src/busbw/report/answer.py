@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from busbw.judge.compare_arms import key_of
 from busbw.judge.diagnose.variance import UNSTABLE
 from busbw.judge.expectation import Expectation, Judged, Judgement
 from busbw.judge.launch_history import EARLIER_RUNS
@@ -54,10 +55,10 @@ def answer_of(
     """The answer of a run, which commands call ``name``."""
     asked = [pair for pair in record.timed if not pair[0].even]
     peak = max(filter(_bandwidth, asked), key=_bandwidth, default=None)
-    judged = expectation.cases
-    at_peak = next((each for each in judged if peak is not None and _is_of(each, *peak)), None)
-    verdict, words = _verdict(expectation, at_peak)
     is_alone = peak is not None and peak[1].busbw_gb_per_s is None
+    key = key_of(peak[0]).plain if peak is not None and not is_alone else None
+    at_peak = next((each for each in expectation.cases if each.key.plain == key), None)
+    verdict, words = _verdict(expectation, at_peak)
     words = _PROFILED if record.profiled else _ALONE if is_alone else words
     problems = (*_broken(record), *_warned(conclusions))
     bad = bool(problems) or record.profiled or record.status is not RunStatus.COMPLETE
@@ -78,13 +79,6 @@ def _bandwidth(measured: tuple[Case, CaseResult]) -> float:
     case, result = measured
     copied = result.algbw_gb_per_s if case.placement is Placement.OUT_OF_PLACE else None
     return result.busbw_gb_per_s or copied or 0.0
-
-
-def _is_of(judged: Judged, case: Case, result: CaseResult) -> bool:
-    key, of_case = judged.key, (case.dtype, case.size_bytes, case.placement.value)
-    is_alike = key.collective.startswith(case.collective)
-    is_alike &= (key.dtype, key.size_bytes, key.placement) == of_case
-    return is_alike and result.busbw_gb_per_s is not None
 
 
 def _peak_words(record: RunRecord, case: Case, result: CaseResult) -> str:

@@ -65,8 +65,8 @@ def answer(found: Sequence[Judged]) -> str:
     slower = [each for each in decided if each.is_slower]
     worst = max(slower or decided, key=lambda each: each.beside.mean.value)
     of = worst.beside
-    text = f"{where}: {_name(worst.case)} takes {_interval(of.mean)} times as long"
-    text += f", {_interval(of.median)} at the median"
+    text = f"{where}: {_name(worst.case)} takes {interval_words(of.mean)} times as long"
+    text += f", {interval_words(of.median)} at the median"
     if of.left is not None:
         work = "memory bandwidth" if of.unit == "GB/s" else "compute"
         text += f", and leaves {100 * of.left.value:.0f} % of the {work}"
@@ -85,7 +85,7 @@ def plot_beside(of: tuple[str, ...], title: str, found: Sequence[Sequence[Judged
             each.case.size_bytes,
             factor.value,
             (factor.low, factor.high),
-            _interval(factor),
+            interval_words(factor),
         )
         for own in found
         for each in own
@@ -111,7 +111,7 @@ def _notes(found: Sequence[Judged]) -> tuple[str, ...]:
     return (_TIMES, _SUM, _SCALE) if found[0].beside.unit else (_TIMES, _DURING)
 
 
-def _interval(found: Factor | None, scale: int = 1) -> str:
+def interval_words(found: Factor | None, scale: int = 1) -> str:
     """``1.31 (1.28-1.34)``; of too few rounds without an interval."""
     if found is None:
         return "n/a"
@@ -128,10 +128,10 @@ def _digits(value: float) -> str:
 _CELLS: Final[Mapping[str, Callable[[Judged], str]]] = {
     "alone": lambda each: format_time(median(each.beside.alone_ns)),
     "beside": lambda each: format_time(median(each.beside.beside_ns)),
-    "mean": lambda each: _interval(each.beside.mean),
+    "mean": lambda each: interval_words(each.beside.mean),
     "median": lambda each: _digits(each.beside.median.value),
-    "p99": lambda each: _interval(each.beside.p99),
-    "left %": lambda each: _interval(each.beside.left, 100),
+    "p99": lambda each: interval_words(each.beside.p99),
+    "left %": lambda each: interval_words(each.beside.left, 100),
     "sum": lambda each: "n/a" if each.beside.sum is None else f"{each.beside.sum.value:.2f}",
     "during %": lambda each: f"{100 * each.during:.0f}" + (f" {PART_ALONE}" if each.is_part_alone else ""),
     "clock MHz": lambda each: " > ".join(map(str, each.beside.clocks_mhz)) or "n/a",  # alone, and beside

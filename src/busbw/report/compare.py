@@ -1,4 +1,4 @@
-"""A comparison as text: regimes and rows, CSV, JSON. Pure. A line that is neither starts with #."""
+"""A comparison as text: regimes, what they stand on and rows; and as values, CSV and JSON. Pure."""
 
 from __future__ import annotations
 
@@ -15,14 +15,19 @@ from busbw.report.fields import (
     UNBOUND,
     Field,
     attributes,
+    counts_of,
     csv_of,
+    fact,
+    facts,
     fitting,
     heading_of,
+    regime_line,
     row_of,
     shown,
+    sizes,
     values_of,
 )
-from busbw.units import NS_PER_US, format_number, format_share, format_size
+from busbw.units import NS_PER_US, format_share, format_size
 
 SCHEMA: Final = 2
 
@@ -30,7 +35,7 @@ SCHEMA: Final = 2
 def table(comparison: Comparison, *, every_row: bool = False, columns: int = UNBOUND) -> Iterator[str]:
     """Lines for people: answers, what they stand on, and what to do next, on a terminal's ``columns``."""
     yield from answers(comparison, every_row=every_row, columns=columns)
-    yield from evidence(comparison, every_row=every_row)
+    yield from facts(evidence(comparison, every_row=every_row))
 
 
 def answers(comparison: Comparison, *, every_row: bool = False, columns: int = UNBOUND) -> Iterator[str]:
@@ -41,23 +46,25 @@ def answers(comparison: Comparison, *, every_row: bool = False, columns: int = U
         if title != last:
             yield title
             last = title
-        ends = dict.fromkeys((regime.first_bytes, regime.last_bytes))
-        yield f"  {' - '.join(map(format_size, ends)):17}  {regime_words(regime)}"
+        yield regime_line(regime.first_bytes, regime.last_bytes, regime_words(regime))
     if every_row:
         yield from _every_row(comparison, columns)
 
 
-def evidence(comparison: Comparison, *, every_row: bool = False) -> Iterator[str]:
-    """What is compared with what, what is known of its launches, what to know, and what to do next."""
+def evidence(comparison: Comparison, *, every_row: bool = False) -> Iterator[tuple[str, str]]:
+    """What is compared with what, what is known of its launches, what to know, and what to do next: facts by
+    their names.
+    """
     arms = (comparison.baseline, *comparison.candidates)
     same = len({arm.definition for arm in arms}) == 1
     for position, arm in enumerate(arms):
-        yield f"# {'with' if position else 'baseline':<8} {_arm_words(arm, with_time=not same)}"
+        words = arm_words(arm, "version", "device", "created", with_time=not same)
+        yield "with" if position else "baseline", words
     if same:
-        yield f"# time     {comparison.baseline.definition}"
+        yield "time", comparison.baseline.definition
     judged = [row for row in comparison.rows if row.ratio is not None]
     if judged:
-        yield f"# scatter  {_launches(judged)}; {_scatter(judged)}"
+        yield "scatter", f"{_launches(judged)}; {_scatter(judged)}"
     # Samples are what hides a difference, and not how launches scatter.
     if wide := [
         row
@@ -68,23 +75,25 @@ def evidence(comparison: Comparison, *, every_row: bool = False) -> Iterator[str
     ]:
         own, by_size = max(row.sampling for row in wide), sorted(row.key.size_bytes for row in wide)
         where = sizes(by_size[0], by_size[-1])
-        yield f"# samples  the runs' own intervals are up to +-{2 * own:.0%} at {where}: measure longer"
-    yield from (f"# differs  {flag}" for flag in comparison.flags)
-    yield from (f"# note     {note}" for note in comparison.notes)
-    counts = {verdict: comparison.count(verdict) for verdict in Verdict}
-    words = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
-    yield f"# cases    {words or 'none'}{'' if every_row else '; --all shows each'}"
-    yield f"# next     {_next(comparison)}"
+        yield "samples", f"the runs' own intervals are up to +-{2 * own:.0%} at {where}: measure longer"
+    yield from (("differs", flag) for flag in comparison.flags)
+    yield from (("note", note) for note in comparison.notes)
+    yield counts_of(_counts(comparison).items(), every_row=every_row)
+    yield "next", _next(comparison)
+
+
+def _counts(comparison: Comparison) -> dict[str, int]:
+    return {verdict.value: comparison.count(verdict) for verdict in Verdict}
 
 
 def _next(comparison: Comparison) -> str:
     """What to do now."""
-    if any(comparison.count(verdict) for verdict in (Verdict.SLOWER, Verdict.FAILED)):
+    if comparison.count(Verdict.SLOWER) or comparison.count(Verdict.FAILED):
         return "look for the cause: `busbw diagnose RUN` of what is slower or failed"
     if any(row.verdict is Verdict.AMBIGUOUS and not row.why for row in comparison.rows):
         in_turn = any(row.ratio is not None and row.ratio.seen.paired for row in comparison.rows)
         return _MORE_BLOCKS if in_turn else _LAUNCHES
-    if any(comparison.count(verdict) for verdict in (Verdict.FASTER, Verdict.SAME)):
+    if comparison.count(Verdict.FASTER) or comparison.count(Verdict.SAME):
         return "nothing to do: no case is slower"
     return "compare runs that share operations, types and sizes"
 
@@ -99,12 +108,6 @@ def regime_kind(regime: ComparedRegime) -> str:
     of = regime.of
     words = kind_words(of.collective, of.dtype, of.op, of.root, " and ".join(regime.placements))
     return f"{words}, {of.pattern}" if of.pattern else words
-
-
-def sizes(first_bytes: int, last_bytes: int) -> str:
-    """A range of sizes."""
-    first = format_size(first_bytes)
-    return first if first_bytes == last_bytes else f"{first} to {format_size(last_bytes)}"
 
 
 def regime_words(regime: ComparedRegime) -> str:
@@ -149,8 +152,6 @@ def _span(least: float, most: float) -> str:
     first, last = format_share(least), format_share(most)
     if first == last:
         return first
-    if first.endswith("%") and last.endswith("x"):
-        first = f"{format_number(least, 2)}x"
     return f"{first.removesuffix('%') if last.endswith('%') else first} to {last}"
 
 
@@ -186,12 +187,13 @@ def _source(row: ComparedCase) -> str:
     return f"history, n = {row.known.launches}" if row.known.launches else "default"
 
 
-def _arm_words(arm: Arm, *, with_time: bool) -> str:
+def arm_words(arm: Arm, *facts: str, with_time: bool = True) -> str:
+    """Who was measured, with what of its ``facts``, and what its times are."""
     words = [
         f"{arm.ranks} ranks" if arm.ranks else "",
         f"in groups {arm.where}" if arm.where else "",
         f"{arm.nodes} nodes" if arm.nodes > 1 else "",
-        *(arm.facts.get(name, "") for name in ("version", "device", "created")),
+        *(arm.facts.get(name, "") for name in facts),
         arm.definition if with_time else "",
     ]
     return f"{arm.name}: {', '.join(filter(None, words)) or 'nothing stated'}"
@@ -199,11 +201,9 @@ def _arm_words(arm: Arm, *, with_time: bool) -> str:
 
 def _every_row(comparison: Comparison, columns: int) -> Iterator[str]:
     fields, rule = fitting(_FIELDS, columns), comparison.rule
-    yield (
-        f"# rule     FASTER, SLOWER: interval beyond +-{rule.delta / 2:.1%} and q < {rule.q:g};"
-        f" SAME: within +-{max(rule.delta, rule.detect):.1%}"
-    )
-    yield "# speed    time of the baseline / time, geometric means over launches; times are medians"
+    beyond = f"FASTER, SLOWER: interval beyond +-{rule.delta / 2:.1%} and q < {rule.q:g}"
+    yield fact("rule", f"{beyond}; SAME: within +-{max(rule.delta, rule.detect):.1%}")
+    yield fact("speed", "time of the baseline / time, geometric means over launches; times are medians")
     last = None
     for row in comparison.rows:
         title = f"# {row.arm} against {comparison.baseline.name}: {row.key.kind}"
@@ -311,7 +311,7 @@ def comparison_fields(comparison: Comparison) -> dict[str, Any]:
         ],
         "differs": list(comparison.flags),
         "notes": list(comparison.notes),
-        "counts": {verdict.value: comparison.count(verdict) for verdict in Verdict},
+        "counts": _counts(comparison),
         "regimes": [_regime_fields(regime) for regime in compared_regimes(comparison)],
         "rows": [values_of(_OF_ROW, row) for row in comparison.rows],
     }

@@ -1,8 +1,8 @@
-"""An expectation as text: table, CSV, JSON. Pure."""
+"""An expectation as text: regimes, what they rest on and rows; and as values, CSV and JSON. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any, Final
 
@@ -14,22 +14,26 @@ from busbw.judge.references.reference import Reference
 from busbw.judge.scatter import DEVICE_BOUND, HOST_BOUND, Prior, assumption
 from busbw.judge.wires import Wires
 from busbw.model.case import LARGE
+from busbw.report.compare import arm_words
 from busbw.report.fields import (
+    REGIME,
     UNBOUND,
     Field,
     attributes,
+    counts_of,
     csv_of,
+    fact,
+    facts,
     fitting,
     heading_of,
+    regime_line,
     row_of,
     shown,
     values_of,
 )
-from busbw.terminal import fit
 from busbw.units import format_size
 
 SCHEMA: Final = 2  # of the JSON
-_WIDTH: Final = 100  # of prose
 _MUCH: Final = 0.10  # a loss that needs a word of why it would not show
 
 
@@ -42,24 +46,22 @@ def table(expectation: Expectation, *, rows: bool = False, columns: int = UNBOUN
     for kind, cases in kinds.items():
         names = ", ".join(dict.fromkeys(case.reference for case in cases if case.reference))
         yield f"# {kind}" + (f", against {names}" if names else "")
-        for regime in _regimes(cases):
-            yield from _wrapped(_regime(regime, said, on_device=expectation.prior.on_device), columns)
-    counts = {answer: expectation.count(answer) for answer in Judgement}
-    words = [f"{count} {answer}" for answer, count in counts.items() if count]
-    if failures := expectation.arm.failures:
-        words.append(f"{len(failures)} {Judgement.FAILED} before its first case")
-    yield f"# cases    {', '.join(words) or 'none'}" + ("" if rows else "; --all shows each")
-    yield from _wrapped(_heading(expectation), columns)
+        for regime in regimes(cases, _answer_of):
+            yield from _regime(regime, said, on_device=expectation.prior.on_device)
+    early = (f"{Judgement.FAILED} before its first case", len(expectation.arm.failures))
+    counts = [*((str(answer), expectation.count(answer)) for answer in Judgement), early]
+    yield fact(*counts_of(counts, every_row=rows))
+    yield from facts(_heading(expectation))
     if rows:
-        yield from _wrapped(_limits(expectation), columns)
-        yield f"# wires    {_wires(expectation.wires)}"
+        yield from facts(_limits(expectation))
+        yield fact("wires", _wires(expectation.wires))
         fields = fitting(_FIELDS, columns)
         for kind, cases in kinds.items():
             yield f"# {kind}; busbw is ring-equivalent, GB/s = 10^9 bytes/s"
             yield heading_of(fields, "answer")
             yield from (f"{row_of(fields, case)}  {case.answer}" for case in cases)
             if any(case.interpolated for case in cases):
-                yield "# ~        between two sizes of the reference, on a straight line of logarithms"
+                yield fact("~", "between two sizes of the reference, on a straight line of logarithms")
 
 
 def next_line(expectation: Expectation, name: str) -> str:
@@ -78,11 +80,11 @@ def next_line(expectation: Expectation, name: str) -> str:
         step = f"`busbw expect {name} --reference {near[0]}` compares with it all the same"
     else:
         step = f"`busbw expect {name} --save NAME` keeps this run as the reference"
-    return f"# next     {step}"
+    return fact("next", step)
 
 
-def _wrapped(lines: Iterable[str], columns: int) -> Iterator[str]:
-    return (part for line in lines for part in fit(line, min(columns, _WIDTH)))
+def _answer_of(case: Judged) -> tuple[str, str]:
+    return case.answer, case.why
 
 
 def _by_kind(expectation: Expectation) -> dict[str, list[Judged]]:
@@ -92,36 +94,39 @@ def _by_kind(expectation: Expectation) -> dict[str, list[Judged]]:
     return kinds
 
 
-def _regimes(cases: Sequence[Judged]) -> list[list[Judged]]:
-    """The regimes of cases of one kind."""
-    return regimes(cases, lambda case: (case.answer, case.why))
-
-
-def _shares(regime: Sequence[Judged]) -> tuple[float | None, float | None, float | None]:
-    """The lowest and the highest share of the expected, and the largest loss that would not show."""
+def _regime_fields(kind: str, regime: Sequence[Judged]) -> dict[str, Any]:
     ratios = [case.ratio for case in regime if case.ratio is not None]
-    unseen = [case.loss_unseen for case in regime if case.loss_unseen is not None]
-    return min(ratios, default=None), max(ratios, default=None), max(unseen, default=None)
+    return {
+        "kind": kind,
+        "first_bytes": regime[0].key.size_bytes,
+        "last_bytes": regime[-1].key.size_bytes,
+        "answer": regime[0].answer,
+        "why": regime[0].why,
+        "lowest_ratio": min(ratios, default=None),
+        "highest_ratio": max(ratios, default=None),
+        "loss_unseen": max(
+            (case.loss_unseen for case in regime if case.loss_unseen is not None), default=None
+        ),
+    }
 
 
 def _regime(regime: Sequence[Judged], said: set[str], *, on_device: bool) -> Iterator[str]:
     """Its answer, and the reason where that was not said before."""
-    answer, (lowest, highest, unseen) = regime[0].answer, _shares(regime)
-    ends = dict.fromkeys((regime[0].key.size_bytes, regime[-1].key.size_bytes))
-    sizes = f"  {' - '.join(map(format_size, ends)):17}"
-    ends_percent = dict.fromkeys(f"{100 * end:.0f}" for end in (lowest, highest) if end is not None)
-    words = f"{answer}, {'-'.join(ends_percent)}%" if ends_percent else answer
+    fields = _regime_fields("", regime)
+    answer, unseen = regime[0].answer, fields["loss_unseen"]
+    ends = (fields["lowest_ratio"], fields["highest_ratio"])
+    percent = "-".join(dict.fromkeys(f"{100 * end:.0f}" for end in ends if end is not None))
+    words = f"{answer}, {percent}%" if percent else str(answer)
     if answer is Judgement.BELOW and unseen is not None:
         words += f" of the expected, where {1 - unseen:.0%} is the least"
     elif answer is Judgement.EXPECTED and unseen is not None:
         words += f"; a loss under {unseen:.0%} would not show"
-    yield f"{sizes}  {words}{_assumed(regime)}"
+    yield regime_line(fields["first_bytes"], fields["last_bytes"], words + _assumed(regime))
     cause = _cause(regime, on_device=on_device) if (unseen or 0.0) > _MUCH else ""
     for why in (regime[0].why, cause):
         if why and why not in said:
             said.add(why)
-            indent = " " * (len(sizes) + 2)
-            yield indent + why
+            yield " " * (REGIME + 4) + why
 
 
 def _assumed(regime: Sequence[Judged]) -> str:
@@ -144,22 +149,19 @@ def _cause(regime: Sequence[Judged], *, on_device: bool) -> str:
     return f"host-bound: launches differ by about {scatter:.0%}; -G leaves the host out"
 
 
-def _heading(expectation: Expectation) -> Iterator[str]:
-    arm = expectation.arm
-    facts = [arm.facts[name] for name in ("version", "device") if name in arm.facts]
-    facts = [*filter(None, (arm.where and f"in groups {arm.where}",)), *facts, arm.definition]
-    yield f"# run      {arm.name}: {', '.join((f'{arm.ranks} ranks', *facts))}"
+def _heading(expectation: Expectation) -> Iterator[tuple[str, str]]:
+    yield "run", arm_words(expectation.arm, "version", "device")
     for reference in expectation.references:
-        yield f"# against  {'; '.join(reference_lines(reference))}"
+        yield "against", "; ".join(reference_lines(reference))
         if reference.note:
-            yield f"#          {reference.note}"
+            yield "", reference.note
     if not expectation.references:
         more = "" if expectation.fitting or expectation.unmatched else " (`busbw expect --list` shows all)"
-        yield f"# against  no reference: {expectation.none}{more}"
-    yield from (f"# not      {name}: {why}" for name, why in expectation.unmatched.items())
-    yield from (f"# note     {note}" for note in expectation.notes)
+        yield "against", f"no reference: {expectation.none}{more}"
+    yield from (("not", f"{name}: {why}") for name, why in expectation.unmatched.items())
+    yield from (("note", note) for note in expectation.notes)
     if expectation.references:
-        yield f"# scatter  {_history(expectation.prior)}"
+        yield "scatter", _history(expectation.prior)
 
 
 def _history(prior: Prior) -> str:
@@ -221,7 +223,7 @@ _FIELDS: Final[tuple[Field[Judged], ...]] = (
 )
 
 
-def _limits(expectation: Expectation) -> Iterator[str]:
+def _limits(expectation: Expectation) -> Iterator[tuple[str, str]]:
     """What the wires allow, by algorithm, and how near the run came to it."""
     best: dict[str, float | None] = {}
     for case in expectation.cases:
@@ -231,7 +233,7 @@ def _limits(expectation: Expectation) -> Iterator[str]:
             best[model] = max((each for each in (best.get(model), percent) if each is not None), default=None)
     for model, percent in best.items():
         reached = f"; up to {percent:.0f} % of it was reached" if percent is not None else ""
-        yield f"# limit    {model}{reached}"
+        yield "limit", f"{model}{reached}"
 
 
 def csv_text(expectation: Expectation) -> str:
@@ -257,19 +259,6 @@ _OF_REFERENCE: Final = attributes(
 )
 
 
-def _regime_fields(regime: Sequence[Judged]) -> dict[str, Any]:
-    lowest, highest, unseen = _shares(regime)
-    return {
-        "first_bytes": regime[0].key.size_bytes,
-        "last_bytes": regime[-1].key.size_bytes,
-        "answer": regime[0].answer,
-        "why": regime[0].why,
-        "lowest_ratio": lowest,
-        "highest_ratio": highest,
-        "loss_unseen": unseen,
-    }
-
-
 def expectation_fields(expectation: Expectation, gates: Sequence[str] = ()) -> dict[str, Any]:
     """Everything, as plain values; ratios and losses are shares of what is expected."""
     return {
@@ -284,9 +273,9 @@ def expectation_fields(expectation: Expectation, gates: Sequence[str] = ()) -> d
         "notes": list(expectation.notes),
         "gates": list(gates),
         "regimes": [
-            {"kind": kind, **_regime_fields(regime)}
+            _regime_fields(kind, regime)
             for kind, cases in _by_kind(expectation).items()
-            for regime in _regimes(cases)
+            for regime in regimes(cases, _answer_of)
         ],
         "cases": [values_of(_OF_CASE, case) for case in expectation.cases],
     }

@@ -12,25 +12,24 @@ from busbw.judge.compare_arms import kind_words
 from busbw.judge.compare_setups import ComparedSeries, Reach, Recommendation
 from busbw.plan.setups import Setup, flags_typed
 from busbw.report import compare as plain
-from busbw.report.fields import UNBOUND
+from busbw.report.fields import UNBOUND, fact, facts, sizes
 
 
 def table(series: ComparedSeries, *, every_row: bool = False, columns: int = UNBOUND) -> Iterator[str]:
     """Lines for people."""
     for nodes, comparison in series.comparisons:
         if nodes:
-            yield f"# nodes    {nodes}"
+            yield fact("nodes", str(nodes))
         yield from plain.answers(comparison, every_row=every_row, columns=columns)
-    yield from (f"# take     {line}" for line in taken(series.choices))
-    for setup in series.setups:
-        yield f"# setup    {setup.name}: {changes(setup)}"
+    yield from facts(("take", line) for line in taken(series.choices))
+    yield from facts(("setup", f"{setup.name}: {changes(setup)}") for setup in series.setups)
     for each in series.reached:
-        yield f"# reached  {reach(each)}"
-        yield from (f"#          | {line}" for line in each.words)
+        yield fact("reached", reach(each))
+        yield from facts(("", f"| {line}") for line in each.words)
     for nodes, comparison in series.comparisons:
         if nodes:
-            yield f"# nodes    {nodes}"
-        yield from plain.evidence(comparison, every_row=every_row)
+            yield fact("nodes", str(nodes))
+        yield from facts(plain.evidence(comparison, every_row=every_row))
 
 
 def changes(setup: Setup) -> str:
@@ -67,7 +66,7 @@ def taken(choices: Sequence[tuple[int, Recommendation]]) -> Iterator[str]:
         ends = " to ".join(dict.fromkeys((f"x{least:.2f}", f"x{most:.2f}")))
         speeds = "" if most == 1.0 else f" ({ends})"
         where = f"{nodes} nodes: " if nodes else ""
-        yield f"{where}{told.setup} for {kind} {plain.sizes(told.first_bytes, told.last_bytes)}{speeds}"
+        yield f"{where}{told.setup} for {kind} {sizes(told.first_bytes, told.last_bytes)}{speeds}"
 
 
 def json_text(series: ComparedSeries, about: Mapping[str, Any]) -> str:

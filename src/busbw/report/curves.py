@@ -24,8 +24,8 @@ Ends = tuple[float | None, float | None]
 
 @dataclass(frozen=True)
 class Point:
-    """One size of a curve. ``low_ns`` and ``high_ns`` bound its time, None where nothing does. ``part`` is
-    another one behind a size without a number, over which there is no line.
+    """One size of a curve. ``low_ns`` and ``high_ns`` bound its time, None where nothing above zero does.
+    ``part`` is another one behind a size without a number, over which there is no line.
     """
 
     size_bytes: int
@@ -37,12 +37,11 @@ class Point:
 
     @property
     def busbw_ends(self) -> Ends:
-        """Between which GB/s the bandwidth lies; unknown where the interval of the time reaches zero."""
-        low_ns, high_ns = self.low_ns, self.high_ns
-        if self.busbw_gb_per_s is None or low_ns is None or high_ns is None or low_ns <= 0:
+        """Between which GB/s the bandwidth lies."""
+        if self.busbw_gb_per_s is None or self.low_ns is None or self.high_ns is None:
             return None, None
         of_one_ns = self.busbw_gb_per_s * self.time_ns
-        return of_one_ns / high_ns, of_one_ns / low_ns
+        return of_one_ns / self.high_ns, of_one_ns / self.low_ns
 
 
 Series = Mapping[str, Sequence[Point]]
@@ -55,7 +54,7 @@ def points(found: Iterable[tuple[Case, CaseResult]]) -> list[Point]:
         if result.status is not Status.GOOD or not result.time_ns or not case.size_bytes:
             part += 1
             continue
-        ends = result.low_ns, result.high_ns
+        ends = (result.low_ns, result.high_ns) if (result.low_ns or 0.0) > 0 else (None, None)
         made.append(Point(case.size_bytes, result.time_ns, result.busbw_gb_per_s, *ends, part))
     return made
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import csv
 import io
 import textwrap
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Final, Generic, TypeVar
 
+from busbw.units import format_size
+
 UNBOUND: Final = 10_000  # columns of what is no terminal
+REGIME: Final = 17  # columns of a range of sizes
 _DETAILED: Final = 120  # columns from which on details are shown
 
 Row = TypeVar("Row")
@@ -63,6 +66,32 @@ def folded(text: str, columns: int, first: str = "", rest: str = "") -> list[str
 def remark(text: str, columns: int) -> list[str]:
     """Prose as lines that begin with # and fit so many columns."""
     return folded(text, columns, "# ", "#   ")
+
+
+def fact(name: str, text: str) -> str:
+    """What is to be known beside a table, behind its name."""
+    return f"# {name:<8} {text}"
+
+
+def facts(found: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Names and texts, a line each."""
+    return (fact(name, text) for name, text in found)
+
+
+def sizes(first_bytes: int, last_bytes: int, between: str = " to ") -> str:
+    """A range of sizes, which may be one."""
+    return between.join(dict.fromkeys(map(format_size, (first_bytes, last_bytes))))
+
+
+def regime_line(first_bytes: int, last_bytes: int, words: str) -> str:
+    """An answer behind the sizes that have it."""
+    return f"  {sizes(first_bytes, last_bytes, ' - '):{REGIME}}  {words}"
+
+
+def counts_of(counts: Iterable[tuple[str, int]], *, every_row: bool) -> tuple[str, str]:
+    """How many cases have which answer, as a fact."""
+    words = ", ".join(f"{count} {answer}" for answer, count in counts if count)
+    return "cases", f"{words or 'none'}{'' if every_row else '; --all shows each'}"
 
 
 def attributes(*paths: str) -> dict[str, Callable[[Any], Any]]:

@@ -37,9 +37,7 @@ _LETTER: Final = 6.4  # of a cell's number, in pixels
 _NAME: Final = 8.3  # of a column's name
 _SLANT: Final = -60  # degrees, of names that are wider than their columns
 _WIDEST: Final = 90  # a cell with a short name
-_THIRD: Final = 16  # letters of a legend's words of which three fit beside each other
-_NARROW: Final = 250  # a map beside which three would not
-_MOST_TICKS: Final = 5
+_MOST_TICKS: Final = 10
 _BEYOND: Final = 2.0
 _FEW: Final = 1500  # times the least: between powers of ten there is room for labels
 # A reader's fonts may be wider than those that the layout was made with.
@@ -115,14 +113,18 @@ class Plot:
 
 
 def named(plots: Sequence[Plot]) -> tuple[Plot, ...]:
-    """With names that say no more than tells them apart."""
+    """With names that say no more than tells them apart, and every note of their tables once."""
     parts = [dict.fromkeys(filter(None, values)) for values in zip_longest(*(plot.of for plot in plots))]
-    made, taken = [], dict[str, int]()
+    made, taken = [], Counter[str]()
+    said, kept = set[str](), dict[int, Table]()  # neighbours go on sharing a table
     for plot in plots:
         own = (word for word, all_of in zip(plot.of, parts, strict=False) if word and len(all_of) > 1)
         name = "-".join((*own, plot.what)).replace(" ", "-")
-        taken[name] = taken.get(name, 0) + 1
-        made.append(replace(plot, name=name if taken[name] == 1 else f"{name}-{taken[name]}"))
+        taken[name] += 1
+        notes = tuple(note for note in plot.table.notes if note not in said)
+        table = kept.setdefault(id(plot.table), replace(plot.table, notes=notes))
+        said.update(notes)
+        made.append(replace(plot, name=name if taken[name] == 1 else f"{name}-{taken[name]}", table=table))
     return tuple(made)
 
 
@@ -219,23 +221,10 @@ def _spec(plot: Plot, colour: Colour, scale: str) -> Spec:
 # ---- axes -------------------------------------------------------------------------------------------------
 
 
-def size_ticks(sizes: Sequence[int]) -> list[int]:
-    """Sizes that are powers of two at equal steps: 8 B, 1 KiB, 1 MiB; the sizes themselves where none is
-    between them.
-    """
-    least, most = math.log2(min(sizes)), math.log2(max(sizes))
-    step = next(step for step in (1, 2, 5, 10, 20) if most - least < step * _MOST_TICKS)
-    found = [power for power in range(0, 64, step) if least <= power <= most]
-    if len(found) < 2:
-        return sorted(set(sizes))[:_MOST_TICKS]
-    ends = [least] if found[0] - least >= 0.6 * step and least.is_integer() else []
-    return [2 ** int(power) for power in (*ends, *found)]
-
-
 def value_ticks(low: float, high: float) -> list[float]:
     """For a logarithmic axis: powers of ten, with 2 and 5 between few of them, and all between two."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    every = 2 if last - first > 2 * _MOST_TICKS else 1
+    every = 2 if last - first > _MOST_TICKS else 1
     for steps in ((1, 2, 5) if high <= _FEW * low else (1,), range(1, 10)):
         found = [step * 10.0**power for power in range(first, last + 1, every) for step in steps]
         kept = [tick for tick in found if low * 0.999 <= tick <= high * 1.001]
@@ -266,7 +255,7 @@ def value_label(of: str, value: float) -> str:
 
 
 def _axis(ticks: Sequence[float], words: Sequence[str], *, grid: bool) -> Spec:
-    """An axis with these words at these ticks."""
+    """An axis with these words at these ticks, as many of them as have room."""
     label = f"{list(words)}[indexof({list(ticks)}, datum.value)]"
     return {
         "values": list(ticks), "labelExpr": label, "grid": grid, "labelFlush": False, "labelOverlap": True,
@@ -326,7 +315,7 @@ def _curve(plot: Plot, colour: Colour) -> Spec:
     line goes from one to the next. Words: x, y, and ``scales`` that y may have.
     """
     is_log = plot.scales[0] == LOG
-    rows = [_above_zero(row) for row in plot.rows if row["y"] > 0 or not is_log] if is_log else plot.rows
+    rows = [row for row in plot.rows if row["y"] > 0 or not is_log]
     fill, stroke, dash, shape = _series({row["series"]: row["kind"] for row in rows}, colour)
     of, (low, high) = plot.words["y"], value_ends(rows, is_log=is_log)
     kind = {"type": "log", "nice": False} if is_log else {"nice": True}
@@ -376,14 +365,8 @@ def _series(kinds: Mapping[str, str], colour: Colour) -> tuple[Spec, Spec, Spec,
     return fill, stroke, dash, shape
 
 
-def _above_zero(row: Row) -> Row:
-    """Without an interval that reaches zero, which has no place on a logarithmic axis."""
-    return row if row["low"] is None or row["low"] > 0 else {**row, "low": None, "high": None}
-
-
 def _across(plot: Plot) -> Spec:
-    values = sorted({row["x"] for row in plot.rows})
-    ticks = size_ticks(values) if plot.words["x"] == "size" else values
+    ticks = sorted({row["x"] for row in plot.rows})
     words = map(format_size, ticks) if plot.words["x"] == "size" else map(str, ticks)
     return _axis(ticks, list(words), grid=False)
 
@@ -409,8 +392,7 @@ def _heat(plot: Plot, colour: Colour) -> Spec:
         "x": _name("x", sort=across, title=plot.words["x"], axis={**plain, **slant}),
         "y": _name("y", sort=down, title=plot.words["y"], axis={**plain, "titlePadding": 10}),
     }
-    fits = 1 if width < _NARROW else 2 if max(map(len, bins)) > _THIRD else 3
-    legend = {"columns": fits, "orient": "bottom", "offset": 12}
+    legend = {"columns": 2, "orient": "bottom", "offset": 12}
     shade = _name("bin", scale=_binned(plot, colour), legend=legend)
     on = {"condition": {"test": "datum.strong", "value": colour("paper")}, "value": colour("ink")}
     edge = {"stroke": colour("paper"), "strokeWidth": 1}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
@@ -62,9 +63,6 @@ _STEPS: Final = (
     "Numbers are percent. Quicker and slower: by more than the 95 % interval and 1 %; much: by more than"
     " three times that."
 )
-_SHOWN: Final = 0.0005  # of a difference: less is 0.0 %
-_WHOLE: Final = 0.1  # from here on without decimals
-_FACTOR: Final = 10.0
 _FLOOR: Final = 0.01  # what differs by less is drawn alike, however precisely it is known
 _MUCH: Final = 3.0  # times the noise
 _FEW: Final = 5  # units of time that an axis has at least
@@ -176,7 +174,7 @@ def _deviations(
             text = f"{what} {label}, {size}: {share} of the median {what}; {known}"
             rows.append(
                 {"x": label, "y": size, "bin": _bin(worst, noise), "text": text,
-                 "cell": _percent(worst)}
+                 "cell": format_share_short(worst).removesuffix("%")}
             )  # fmt: skip
         cells.append(tuple(line))
     table = Table(("size", *(label for label, _ in groups)), tuple(cells), notes=(_STEPS,))
@@ -185,25 +183,11 @@ def _deviations(
     return Plot("heat", name[0], name[1], title, note, tuple(rows), table, words)
 
 
-def _percent(share: float) -> str:
-    """For a cell: percent without the sign, from ten times on a factor."""
-    if abs(share) >= _FACTOR:
-        return format_share_short(share)
-    return f"{100 * share:.{0 if abs(share) >= _WHOLE else 1}f}" if abs(share) >= _SHOWN else "0"
-
-
 def _bin(deviation: float, noise: float | None) -> str:
     if noise is None:
         return _UNKNOWN
     least = max(noise, _FLOOR)
-    words = list(_BINS)
-    level = (
-        (deviation > least)
-        + (deviation > _MUCH * least)
-        - (deviation < -least)
-        - (deviation < -_MUCH * least)
-    )
-    return words[2 + level]
+    return list(_BINS)[bisect_left((-_MUCH * least, -least, least, _MUCH * least), deviation)]
 
 
 def _rank_groups(run: Reported, ranks: Sequence[int]) -> tuple[str, list[tuple[str, list[int]]]]:
@@ -331,7 +315,6 @@ def histogram(
     # What else is made of the case's samples, with its colour.
     made = {
         "median": (result.time_ns if result is not None else None, "c2"),
-        "mean of all": (result.mean_ns if result is not None else None, "c3"),
         "mean over ranks (nccl-tests prints it)": (nccl_tests_mean_ns(digests, case.index), "c4"),
     }
     marks = [(name, value, colour) for name, (value, colour) in made.items() if value is not None]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -53,17 +53,10 @@ class Reported:
         """By the number of their case, of those with samples."""
         return {each.case.index: each for each in spreads(self.record, self.samples)}
 
-    @cached_property
+    @property
     def timed(self) -> tuple[tuple[Case, CaseResult], ...]:
-        """The good cases that have a time, in order. Where there are samples the mean is that of them all,
-        also of those that the median leaves out: a report knows one mean of samples.
-        """
-        return tuple(
-            (case, replace(result, mean_ns=self.spreads[case.index].mean_ns))
-            if case.index in self.spreads
-            else (case, result)
-            for case, result in self.record.timed
-        )
+        """The good cases that have a time, in order."""
+        return tuple(self.record.timed)
 
     @property
     def kinds(self) -> tuple[Kind, ...]:

@@ -118,7 +118,7 @@ def _curve(plot: Plot, columns: int) -> Iterator[str]:
         for column in range(places[0], places[-1] + 1):
             grid.put(round(np.interp(column, places, heights)), column, _LINES[kind])
         for row in own if kind == "measured" else ():
-            if row["low"] is not None and row["high"] is not None and (row["low"] > 0 or not log):
+            if row["low"] is not None and row["high"] is not None:
                 for line in range(place(row, "high")[0], place(row, "low")[0] + 1):
                     grid.put(line, place(row)[1], "|")
             points[place(row)].add(letters[name])

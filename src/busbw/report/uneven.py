@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from busbw.judge.uneven import Uneven, uneven
+from busbw.model.neighbour import Factor
 from busbw.model.plan import Plan
 from busbw.model.result import CaseResult
+from busbw.report.beside import interval_words
 from busbw.report.fields import aligned, folded
 from busbw.units import format_time
 
@@ -37,9 +39,7 @@ def lines(plan: Plan, results: Sequence[CaseResult]) -> list[str]:
 
 
 def _ratio(each: Uneven) -> str:
-    """``1.31 (1.28-1.34)``: between the ends of both intervals."""
-    known = each.low is not None and each.high is not None
-    return f"{each.ratio:.2f} ({f'{each.low:.2f}-{each.high:.2f}' if known else 'n/a'})"
+    return interval_words(Factor(each.ratio, each.low, each.high))
 
 
 def _name(each: Uneven) -> str:

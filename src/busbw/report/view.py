@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress, islice
 from typing import Any, Final
 
 from busbw.judge.compare import Comparison, Verdict
@@ -24,6 +25,7 @@ from busbw.report import compare_setups as words
 from busbw.report import plots_of_hunt, plots_of_run, plots_over_runs, soak, tune
 from busbw.report.answer import RunAnswer, answer_of
 from busbw.report.diagnosis import describe_run
+from busbw.report.fields import sizes
 from busbw.report.hunt import exclude_words, noise_words, ranking_words, verdict_words
 from busbw.report.plots import Plot, Table, named
 from busbw.report.provenance import measured_words
@@ -119,31 +121,23 @@ def view(shown: Sequence[Shown], comparisons: Sequence[Comparison] = ()) -> Repo
     parts = [_of_run(each) if isinstance(each, Reported) else each.part(each.name) for each in shown]
     measured = [each for each in shown if isinstance(each, Reported)]
     title = " and ".join(each.name for each in shown) if len(shown) < 3 else f"{len(shown)} runs"
-    if len(measured) < 2:
-        title = parts[0].headline.text if len(parts) == 1 else title
-        return _finished(ReportView(title, tuple(parts)))
-    lead = _together(measured, comparisons)
-    others = [part for part, each in zip(parts, shown, strict=True) if not isinstance(each, Reported)]
-    runs = [part for part, each in zip(parts, shown, strict=True) if isinstance(each, Reported)]
-    return _finished(ReportView(title, (lead, *others), tuple(runs)))
+    lead, runs = tuple(parts), tuple[Part, ...]()
+    if len(parts) == 1:
+        title = parts[0].headline.text
+    if len(measured) > 1:
+        is_run = [isinstance(each, Reported) for each in shown]
+        runs = tuple(compress(parts, is_run))
+        lead = (_together(measured, comparisons), *compress(parts, (not each for each in is_run)))
+    return _finished(ReportView(title, lead, runs))
 
 
 def _finished(report: ReportView) -> ReportView:
-    """With names of the plots, and every footnote once."""
-    names = iter(named(report.every_plot))
-    said: dict[str, None] = {}
-    kept: dict[int, Table] = {}  # neighbours go on sharing a table
-
-    def once(plot: Plot) -> Plot:
-        table = plot.table
-        if id(table) not in kept:
-            kept[id(table)] = replace(table, notes=tuple(note for note in table.notes if note not in said))
-            said.update(dict.fromkeys(table.notes))
-        return replace(next(names), table=kept[id(table)])
+    """With names of the plots."""
+    plots = iter(named(report.every_plot))
 
     def part(own: Part) -> Part:
-        curves = tuple(map(once, own.curves))
-        return replace(own, curves=curves, evidence=tuple(map(once, own.evidence)))
+        curves = tuple(islice(plots, len(own.curves)))
+        return replace(own, curves=curves, evidence=tuple(islice(plots, len(own.evidence))))
 
     lead = tuple(map(part, report.lead))
     return replace(report, lead=lead, runs=tuple(map(part, report.runs)))
@@ -290,7 +284,7 @@ def _better(comparisons: Sequence[Comparison], runs: int) -> Headline:
         if told:
             texts = [
                 f"{regime.arm}{f' {plain.regime_kind(regime)}' if several else ''} at"
-                f" {plain.sizes(regime.first_bytes, regime.last_bytes)}: {plain.answer_words(regime)}"
+                f" {sizes(regime.first_bytes, regime.last_bytes)}: {plain.answer_words(regime)}"
                 for _, regime in told
             ]
             bounds = [regime.bound for _, regime in told if regime.bound is not None and not regime.why]
@@ -313,7 +307,7 @@ def _answers(comparisons: Sequence[Comparison], nodes: Sequence[int] = ()) -> Ta
     several = len(set(where)) > 1
     rows = [
         (regime.arm, *([at] if several else []), plain.regime_kind(regime),
-         plain.sizes(regime.first_bytes, regime.last_bytes), plain.regime_words(regime))
+         sizes(regime.first_bytes, regime.last_bytes), plain.regime_words(regime))
         for each, at in zip(comparisons, where, strict=True)
         for regime in compared_regimes(each)
         if regime.verdict is not Verdict.MISSING
@@ -323,11 +317,8 @@ def _answers(comparisons: Sequence[Comparison], nodes: Sequence[int] = ()) -> Ta
 
 
 def _evidence(comparison: Comparison) -> Iterator[tuple[str, str]]:
-    """What compare says that its verdicts stand on: the name of a fact, and the fact."""
-    for line in plain.evidence(comparison):
-        name, _, text = line.removeprefix("# ").partition(" ")
-        if name != "cases":  # they are all here
-            yield name, text.strip()
+    """What compare says that its verdicts stand on; the cases are all here."""
+    return (fact for fact in plain.evidence(comparison) if fact[0] != "cases")
 
 
 def of_series(name: str, facts: Sequence[tuple[str, str]], compared: ComparedSeries) -> Part:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 
-import pytest
 from busbw_testing.compared import record_of
 
 from busbw.judge.diagnose.variance import UNSTABLE
@@ -33,20 +32,20 @@ def reference(run: RunRecord) -> list[Reference]:
     return reference_of("good", run, launches_of([run]))
 
 
-def lines(said: RunAnswer) -> list[str]:
-    return answer_lines(asdict(said))
+def lines(said: RunAnswer, columns: int = 100) -> list[str]:
+    found = answer_lines(asdict(said), columns)
+    assert max(map(len, found)) <= columns
+    return found
 
 
-def test_without_a_reference_the_run_is_offered_as_one() -> None:
+def test_without_a_reference_the_run_is_offered_as_one_if_it_came_to_its_end() -> None:
     said = answer()
     assert (said.verdict, said.peak_size_bytes, said.loss_unseen) == ("no reference", 2 * MIB, None)
     assert lines(said) == [
         "# 13.98 GB/s at 2 MiB out-of-place: no saved reference matches this operation, job size and device",
         "# next: `busbw expect last --save NAME` keeps this run as the reference",
     ]
-
-
-def test_a_run_that_did_not_end_is_not_offered_as_a_reference() -> None:
+    assert len(lines(said, 60)) == 4
     assert answer(replace(RUN, status=RunStatus.RUNNING)).next == "busbw diagnose last"
 
 
@@ -84,9 +83,7 @@ def test_what_is_broken_comes_before_what_is_odd() -> None:
     )
     assert "and 1 more" in " ".join(lines(said))
     assert said.next == "busbw diagnose last"
-
-
-def test_what_was_set_on_purpose_and_single_unstable_cases_are_no_problem() -> None:
+    # What was set on purpose and single unstable cases are no problem.
     chosen = Conclusion(Severity.WARNING, "NCCL_ALGO=Ring", check="algorithm.set")
     some = Conclusion(Severity.INFO, "unstable in 1 of 3 cases", check=UNSTABLE)
     assert answer(conclusions=(chosen, some)).problems == ()
@@ -96,11 +93,6 @@ def test_what_has_no_bus_bandwidth_is_no_reference() -> None:
     said = answer(record_of({MIB: 100.0}, ranks=1))
     assert said.answer.startswith("10.49 GB/s (algbw) at 1 MiB out-of-place: one rank copies within")
     assert said.next == "busbw report last"
-
-
-@pytest.mark.parametrize("columns", [60, 80, 100])
-def test_no_line_is_wider_than_asked_for(columns: int) -> None:
-    assert max(map(len, answer_lines(asdict(answer()), columns))) <= columns
 
 
 def test_earlier_runs_are_held_against_those_that_are_alike() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from busbw_testing.compared import record_of
 
@@ -35,6 +36,11 @@ def loaded(times: float, left: float) -> Beside:
     )
 
 
+def on_fabric(times: float, during: float) -> Beside:
+    none: dict[str, Any] = {"work_alone": (), "unit": "", "clocks_mhz": ()}
+    return replace(loaded(times, 0.0), work_beside=(during,) * ROUNDS, **none)
+
+
 def run(*of_sizes: Beside) -> RunRecord:
     record = record_of({MIB * 4**place: 100.0 for place in range(len(of_sizes))})
     pairs = zip(record.results, of_sizes, strict=True)
@@ -43,6 +49,10 @@ def run(*of_sizes: Beside) -> RunRecord:
 
 def lines(record: RunRecord) -> list[str]:
     return beside.lines(record.plan, record.results)
+
+
+def drawn(record: RunRecord) -> Plot:
+    return beside.plot_beside(("run",), "Beside all_reduce", judged(record.plan, record.results))
 
 
 def test_the_case_that_suffers_most_is_the_answer() -> None:
@@ -64,14 +74,13 @@ def test_the_case_that_suffers_most_is_the_answer() -> None:
 
 def test_tables_fit_with_the_longest_names_and_numbers() -> None:
     slow = replace(loaded(12.3, 1.0), alone_ns=(999.9e3,) * ROUNDS, beside_ns=(12.3 * 999.9e3,) * ROUNDS)
-    on_fabric = {"p99": Factor(12.34, 1.5, 345.6), "work_beside": (0.13,) * ROUNDS, "unit": ""}
-    for each in (slow, replace(slow, **on_fabric, work_alone=(), clocks_mhz=())):
+    congested = replace(on_fabric(12.3, 0.13), alone_ns=slow.alone_ns, beside_ns=slow.beside_ns)
+    for each in (slow, replace(congested, p99=Factor(12.34, 1.5, 345.6))):
         record = run(each, each)
         first, second = record.plan.cases
         cases = (replace(first, collective="reduce_scatter", size_bytes=1023 * MIB), second)
         text = beside.lines(replace(record.plan, cases=cases), record.results)
-        heads = [line.split()[1] for line in text if " beside  " in line]
-        assert heads == ["reduce_scatter", "all_reduce"]
+        assert [line.split()[1] for line in text if " beside  " in line] == ["reduce_scatter", "all_reduce"]
         assert max(map(len, text)) <= 100
 
 
@@ -83,9 +92,7 @@ def test_too_few_rounds_are_no_answer() -> None:
     record = run(few, loaded(1.31, 0.87))
     (found,) = judged(record.plan, record.results)
     assert beside.answer(found).endswith("slower in 1 of 2 cases, 1 with too few rounds to say")
-
-
-def test_a_case_of_no_bytes_is_not_the_answer() -> None:
+    # Nor is a case of no bytes.
     record = run(loaded(2.12, 0.5), loaded(1.31, 0.87))
     (found,) = judged(record.plan, record.results)
     empty = replace(found[0], case=replace(found[0].case, size_bytes=0))
@@ -94,8 +101,7 @@ def test_a_case_of_no_bytes_is_not_the_answer() -> None:
 
 
 def test_both_ratios_are_drawn_against_size() -> None:
-    record = run(loaded(1.0, 0.99), loaded(1.31, 0.87))
-    plot: Plot = beside.plot_beside(("run",), "Beside all_reduce", judged(record.plan, record.results))
+    plot = drawn(run(loaded(1.0, 0.99), loaded(1.31, 0.87)))
     found = {(row["series"], row["x"]): row["y"] for row in plot.rows}
     assert found == {
         ("time beside compute", MIB): 1.0,
@@ -108,32 +114,21 @@ def test_both_ratios_are_drawn_against_size() -> None:
 
 def test_a_neighbour_on_the_fabric_has_its_impact_on_mean_median_and_p99() -> None:
     congested = replace(
-        loaded(1.31, 0.0),
-        what="alltoall:ranks=odd",
-        how="alltoall of the case's size on ranks 1, 3",
-        work_alone=(),
-        work_beside=(0.96,) * ROUNDS,
-        unit="",
-        clocks_mhz=(),
-        median=about(1.1),
-        p99=Factor(12.34, 1.5, 345.6),
-        left=None,
-        sum=None,
-    )
-    record = run(congested)
-    text = lines(record)
+        on_fabric(1.31, 0.96), what="alltoall:ranks=odd", how="alltoall of the case's size on ranks 1, 3",
+        median=about(1.1), p99=Factor(12.34, 1.5, 345.6), left=None, sum=None,
+    )  # fmt: skip
+    record, text = run(congested), lines(run(congested))
     assert text[2].split()[1:] == ["all_reduce", "alone", "beside", "mean", "median", "p99", "during", "%"]
     assert text[3].split()[7:] == ["1.31", "(1.30-1.32)", "1.10", "12.3", "(1.50-346)", "96"]
     assert text[4] == (
         "# beside alltoall:ranks=odd: all_reduce 1 MiB takes 1.31 (1.30-1.32) times as long, 1.10 (1.09-1.11)"
     )
-    plot = beside.plot_beside(("run",), "Beside all_reduce", judged(record.plan, record.results))
+    plot = drawn(record)
     assert plot.table.head[-4:] == ("mean", "median", "p99", "during %")
     assert plot.table.notes[0] == " ".join(line[2:].strip() for line in text[4:6])
 
 
 def test_a_neighbour_that_was_seldom_under_way_is_marked() -> None:
-    seldom = replace(loaded(26.8, 0.0), work_alone=(), work_beside=(0.13,) * ROUNDS, unit="", clocks_mhz=())
-    text = lines(run(seldom))
+    text = lines(run(on_fabric(26.8, 0.13)))
     assert text[3].endswith("13 part-alone")
     assert text[5].endswith(", part-alone")

@@ -28,27 +28,37 @@ def said(record: RunRecord, gates: list[tuple[str, Gate]] | None = None) -> tupl
     return code, check_line(new, expectation, gates or [], code)
 
 
-def test_a_size_below_its_level_is_named() -> None:
-    """Times, so that twice as long is half of the bandwidth."""
-    code, line = said(record_of({1 << 20: 100.0, 1 << 30: 800.0}, ranks=2))
-    assert code is ExitCode.BAD_VERDICT
-    assert line.startswith("ERROR busbw: all_reduce 1G ")
-    assert line.endswith(" GB/s, 50 % of its level")
+FIRST = LEVEL.results[0]
+UNMEASURED = replace(
+    FIRST, status=Status.NOT_RUN, time_ns=None, busbw_gb_per_s=None, error="the budget ended"
+)
+WRONG = replace(FIRST, status=Status.WRONG, wrong=3, wrong_at=(WrongData(1, "node7", 3, 17),))
 
 
-def test_what_is_as_before_is_ok_with_the_best_size() -> None:
-    code, line = said(LEVEL)
-    assert code is ExitCode.OK
-    assert line.startswith("OK busbw: all_reduce ")
-    assert line.endswith(" GB/s, 100 % of its level, 0 wrong")
-
-
-def test_wrong_data_come_first() -> None:
-    wrong = WrongData(1, "node7", 3, 17)
-    results = [replace(each, status=Status.WRONG, wrong=3, wrong_at=(wrong,)) for each in LEVEL.results]
-    code, line = said(replace(LEVEL, results=tuple(results)))
-    assert code is ExitCode.BAD_VERDICT
-    assert line == "ERROR busbw: all_reduce 1M: 3 wrong elements on rank 1 (node7)"
+@pytest.mark.parametrize(
+    ("record", "code", "line"),
+    [
+        # Times, so that twice as long is half of the bandwidth.
+        (
+            record_of({1 << 20: 100.0, 1 << 30: 800.0}, ranks=2),
+            1,
+            "ERROR busbw: all_reduce 1G 1342 GB/s, 50 % of its level",
+        ),
+        (LEVEL, 0, "OK busbw: all_reduce 1G 2684 GB/s, 100 % of its level, 0 wrong"),
+        (
+            replace(LEVEL, results=(WRONG, LEVEL.results[1])),
+            1,
+            "ERROR busbw: all_reduce 1M: 3 wrong elements on rank 1 (node7)",
+        ),
+        (
+            replace(LEVEL, results=(UNMEASURED, LEVEL.results[1])),
+            3,
+            "UNDECIDED busbw: all_reduce 1M: no time was left to measure it",
+        ),
+    ],
+)
+def test_the_line_is_the_worst_that_is_known(record: RunRecord, code: int, line: str) -> None:
+    assert said(record) == (code, line)
 
 
 @pytest.mark.parametrize(
@@ -58,15 +68,3 @@ def test_wrong_data_come_first() -> None:
 def test_a_limit_decides_too(gate: Gate, code: int, word: str) -> None:
     found, line = said(LEVEL, [(f"9 GB/s from 1 MiB on: {gate}", gate)])
     assert (found, line.split()[0]) == (code, word)
-
-
-def test_what_was_not_measured_is_no_ok() -> None:
-    first, *others = LEVEL.results
-    lacking = replace(
-        first, status=Status.NOT_RUN, time_ns=None, busbw_gb_per_s=None, error="the budget ended"
-    )
-    code, line = said(replace(LEVEL, results=(lacking, *others)))
-    assert (code, line) == (
-        ExitCode.UNDECIDED,
-        "UNDECIDED busbw: all_reduce 1M: no time was left to measure it",
-    )

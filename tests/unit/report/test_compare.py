@@ -23,10 +23,10 @@ def on_gpus(name: str, within: float) -> Arm:
     ("within", "said"),
     [
         (0.005, []),
-        (0.2, ["# samples  the runs' own intervals are up to +-20% at 1 MiB to 2 MiB: measure longer"]),
+        (0.2, ["the runs' own intervals are up to +-20% at 1 MiB to 2 MiB: measure longer"]),
     ],
 )
 def test_samples_that_hide_a_difference_are_named(within: float, said: list[str]) -> None:
     """Else a reader would take launches for the cause, which scatter by 1 %."""
-    lines = list(evidence(compare([on_gpus("a", 0.005), on_gpus("b", within)])))
-    assert [line for line in lines if line.startswith("# samples")] == said
+    facts = evidence(compare([on_gpus("a", 0.005), on_gpus("b", within)]))
+    assert [text for name, text in facts if name == "samples"] == said

@@ -9,10 +9,11 @@ from busbw_testing.compared import record_of
 
 from busbw.model.result import Status
 from busbw.report import curves
-from busbw.report.plots import Table, size_ticks, value_ends, value_label, value_ticks
+from busbw.report.plots import Table, value_ends, value_label, value_ticks
 
 NO_TABLE = Table(("size",), ())
-KIB, MIB, GIB = 2**10, 2**20, 2**30
+KIB = 2**10
+Ends = tuple[float, float]
 
 
 def test_a_log_has_no_band() -> None:
@@ -46,36 +47,15 @@ def test_no_line_goes_over_a_size_without_a_number() -> None:
 
 
 @pytest.mark.parametrize(
-    ("least", "most", "ticks"),
-    [
-        (8, 2 * GIB, [8, KIB, MIB, GIB]),
-        (KIB, MIB, [KIB, 32 * KIB, MIB]),
-        (KIB, 8 * KIB, [KIB, 2 * KIB, 4 * KIB, 8 * KIB]),
-        (25 * MIB, 25 * MIB, [25 * MIB]),
-    ],
-)
-def test_sizes_have_ticks_at_powers(least: int, most: int, ticks: list[int]) -> None:
-    sizes = [least << power for power in range(40) if least << power <= most]
-    assert size_ticks(sizes) == ticks
-
-
-@pytest.mark.parametrize(
     ("of", "low", "high", "labels"),
     [
-        (
-            "time",
-            9.0,
-            9000.0,
-            ["10 us", "20 us", "50 us", "100 us", "200 us", "500 us", "1 ms", "2 ms", "5 ms"],
-        ),
-        ("GB/s", 0.0008, 488.0, ["0.001", "0.01", "0.1", "1", "10", "100"]),
-        ("time", 70.0, 70.1, ["70 us", "70.1 us"]),
+        ("time", 9.0, 9e3, "10 us, 20 us, 50 us, 100 us, 200 us, 500 us, 1 ms, 2 ms, 5 ms"),
+        ("GB/s", 0.0008, 488.0, "0.001, 0.01, 0.1, 1, 10, 100"),
+        ("time", 70.0, 70.1, "70 us, 70.1 us"),
     ],
 )
-def test_values_have_ticks_at_powers_without_exponents(
-    of: str, low: float, high: float, labels: list[str]
-) -> None:
-    assert [value_label(of, tick) for tick in value_ticks(low, high)] == labels
+def test_values_have_ticks_at_powers_without_exponents(of: str, low: float, high: float, labels: str) -> None:
+    assert ", ".join(value_label(of, tick) for tick in value_ticks(low, high)) == labels
 
 
 @pytest.mark.parametrize(
@@ -87,10 +67,7 @@ def test_values_have_ticks_at_powers_without_exponents(
     ],
 )
 def test_an_axis_is_of_the_points_however_wide_their_intervals(
-    values: list[float],
-    interval: tuple[float, float] | None,
-    linear: tuple[float, float],
-    logarithmic: tuple[float, float],
+    values: list[float], interval: Ends | None, linear: Ends, logarithmic: Ends
 ) -> None:
     rows = [curves.row("run", KIB, value, interval or (None, None), "") for value in values]
     assert value_ends(rows, is_log=False) == linear

@@ -13,9 +13,7 @@ def test_noise_looks_alike() -> None:
     bounds = edges(values, 6)
     assert bounds[-1] - bounds[0] == pytest.approx(0.1 * np.median(values))
     assert set(levels(values, bounds).tolist()) <= {2, 3}
-
-
-def test_a_fault_does_not() -> None:
+    # A fault does not.
     values = np.array([10.0, 10.1, 5.0, np.nan])
     assert levels(values, edges(values, 6)).tolist() == [5, 5, 0, -1]
 

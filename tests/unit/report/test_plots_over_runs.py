@@ -45,6 +45,11 @@ def test_runs_that_differ_in_their_ranks_alone_are_one_curve_with_their_names() 
     assert {row["series"] for row in plot.rows} == {"1 MiB"}
     assert [cells[-1] for cells in plot.table.rows] == ["two", "four"]
     assert "(four)" in plot.rows[1]["text"]
+    # Families are curves of their own.
+    on_mpi = (run("c", 2, 90.0, backend="mpi"), run("d", 4, 99.0, backend="mpi"))
+    plot = scaling(run("a", 2, 10.0), run("b", 4, 20.0), *on_mpi)
+    assert plot is not None
+    assert sorted({row["series"] for row in plot.rows}) == ["mpi 1 MiB", "nccl 1 MiB"]
 
 
 def test_times_under_a_profiler_are_held_against_nothing() -> None:
@@ -59,17 +64,6 @@ def test_times_under_a_profiler_are_held_against_nothing() -> None:
     assert names(run("a", 2, 10.0), alike, more) == ["bandwidth", "time", "scaling", "compared"]
     assert names(run("a", 2, 10.0), profiled(alike), profiled(more)) == ["bandwidth", "time"]
     assert names(profiled(alike), profiled(more)) == ["bandwidth", "time"]
-
-
-def test_families_are_curves_of_their_own() -> None:
-    plot = scaling(
-        run("a", 2, 10.0),
-        run("b", 4, 20.0),
-        run("c", 2, 90.0, backend="mpi"),
-        run("d", 4, 99.0, backend="mpi"),
-    )
-    assert plot is not None
-    assert sorted({row["series"] for row in plot.rows}) == ["mpi 1 MiB", "nccl 1 MiB"]
 
 
 def test_a_curve_is_of_one_placement() -> None:

@@ -43,7 +43,7 @@ WRONG = replace(
 )
 
 
-def test_placements_stand_beside_each_other_from_100_columns() -> None:
+def test_placements_stand_beside_each_other_from_100_columns_and_below_each_other_on_less() -> None:
     assert shown(plan_of(), 100, GOOD, WRONG) == [
         "# all_reduce sum float",
         "#               out-of-place                        in-place",
@@ -51,9 +51,6 @@ def test_placements_stand_beside_each_other_from_100_columns() -> None:
         "#            us     95%    GB/s    GB/s        us     95%    GB/s    GB/s",
         " 1 MiB    12.35    2.4%   84.93  148.63     12.35    2.4%     n/a     n/a WRONG 17",
     ]
-
-
-def test_placements_stand_below_each_other_on_less() -> None:
     assert shown(plan_of(), 80, GOOD, WRONG) == [
         "# all_reduce sum float",
         "# size         time      +-   algbw   busbw",
@@ -132,8 +129,6 @@ def test_long_lines_go_on_below_their_text_and_no_word_is_cut() -> None:
 
 PLAN = replace(plan_of(), show=())
 BAD = CaseResult(1, Status.WRONG, 12345.6, 12000.0, 12600.0, 12400.0, wrong=17)
-NOT_APPLICABLE = CaseResult(1, Status.NOT_APPLICABLE)
-CHECKED = CaseResult(0, Status.GOOD, stop=StopReason.CHECK_ONLY, wrong=0)
 EMPTY = CaseResult(0, Status.GOOD, 512.0, 512.0, 512.0, 512.0, 0.0, 0.0, 8, 4, 20, StopReason.PRECISION)
 
 
@@ -144,20 +139,16 @@ def row_of(what: Case, *results: CaseResult, plan: Plan = PLAN) -> str:
 
 
 def test_the_heading_of_all_columns() -> None:
-    assert heading(all_columns(PLAN, case())) == [
-        (
-            "# all_reduce                                                   out-of-place"
-            "                               in-place"
-        ),
-        (
-            "#        size        count      type  redop  root       time     +-   algbw   busbw #wrong"
-            "       time     +-   algbw   busbw #wrong"
-        ),
-        (
-            "#         (B)   (elements)                              (us)    95%  (GB/s)  (GB/s)       "
-            "       (us)    95%  (GB/s)  (GB/s)"
-        ),
-    ]
+    name, titles, units = heading(all_columns(PLAN, case()))
+    assert name == f"# {'all_reduce':<61}out-of-place{'in-place':>39}"
+    of_case = (
+        "#        size        count      type  redop  root",
+        "#         (B)   (elements)                    ",
+    )
+    assert titles == of_case[0] + "       time     +-   algbw   busbw #wrong" * 2
+    assert units == (
+        of_case[1] + "          (us)    95%  (GB/s)  (GB/s)       " + "       (us)    95%  (GB/s)  (GB/s)"
+    )
 
 
 CASE = "      1048576       262144     float    sum    -1"
@@ -171,7 +162,7 @@ SIDE = "      12.35   2.4%   84.93  148.63      0"
         (case(), (GOOD, BAD), CASE + SIDE + "      12.35   2.4%     n/a     n/a     17  WRONG"),
         (
             case("sendrecv", ""),
-            (GOOD, NOT_APPLICABLE),
+            (GOOD, CaseResult(1, Status.NOT_APPLICABLE)),
             CASE.replace(" sum", "none") + SIDE + "        n/a            n/a     n/a    N/A",
         ),
         (
@@ -181,7 +172,11 @@ SIDE = "      12.35   2.4%   84.93  148.63      0"
             + "       0.51   0.0%    0.00    0.00    N/A" * 2,
         ),
         (case(), (GOOD,), CASE + SIDE),
-        (case(), (CHECKED, CHECKED), CASE + "        n/a            n/a     n/a      0" * 2),
+        (
+            case(),
+            (CaseResult(0, Status.GOOD, stop=StopReason.CHECK_ONLY, wrong=0),) * 2,
+            CASE + "        n/a            n/a     n/a      0" * 2,
+        ),
     ],
     ids=["good", "wrong", "not applicable", "size 0", "half", "only checked"],
 )
@@ -200,16 +195,9 @@ def test_marks_follow_the_row_each_once() -> None:
 
 @pytest.mark.parametrize("show", [(), ("p99", "imbalance", "n"), ("timestamp", "first", "skew", "issue")])
 def test_columns_that_were_asked_for_line_up_too(show: tuple[str, ...]) -> None:
-    stats = {"p99": 123_456.0, "imbalance": 500.0}
-    full = replace(
-        GOOD,
-        stats=stats,
-        finished="2026-01-02T03:04:05.678+00:00",
-        first_call_ns=9e6,
-        skew_ns=1.0,
-        issue_ns=2.0,
-    )
-    plan = replace(PLAN, show=show)
+    times = {"first_call_ns": 9e6, "skew_ns": 1.0, "issue_ns": 2.0}
+    stats, finished = {"p99": 123_456.0, "imbalance": 500.0}, "2026-01-02T03:04:05.678+00:00"
+    full, plan = replace(GOOD, stats=stats, finished=finished, **times), replace(PLAN, show=show)
     titles, row = heading(all_columns(plan, case()))[1], row_of(case(), full, full, plan=plan)
     assert len(titles) == len(row)
     # Every title ends where its value ends.

@@ -56,9 +56,7 @@ def test_the_header_of_a_large_mixed_world_stays_short(plan: Plan) -> None:
     assert "# ranks    8 on 8 hosts (n[0-7]), world mpi, started by slurm" in lines
     assert "# devices  6 x A, 2 x B" in lines
     assert "# library  none" in lines
-
-
-def test_a_gpu_of_several_ranks_is_counted_once(plan: Plan) -> None:
+    # A GPU of several ranks is counted once.
     ranks = tuple(RankInfo(i, f"n{i}", 1, 0, device="H200", device_uuid=f"GPU-{i // 2}") for i in range(4))
     lines = table.header(WorldInfo("nccl", "slurm", 4, ranks), Method(), plan, "1")
     assert "# devices  2 x H200, for 4 ranks" in lines
@@ -71,9 +69,6 @@ def test_the_footer_names_wrong_data_and_what_is_missing(plan: Plan, results: li
         "# 3 of 8 cases were not measured",
         "# record   /runs/id",
     ]
-
-
-def test_the_footer_of_a_good_run(plan: Plan, results: list[CaseResult]) -> None:
     good = [results[0]] * len(plan.cases)
     assert table.footer(plan, good, "/r") == ["# no wrong data", "# record   /r"]
     assert table.footer(plan, good[:7], "/r")[:2] == [
@@ -97,14 +92,12 @@ def test_marks_are_explained_once_and_in_the_order_of_their_rows(
 
 
 def test_why_cases_do_not_apply_failed_or_were_not_run_is_said_once(plan: Plan) -> None:
-    results = [
-        CaseResult(0, Status.NOT_APPLICABLE, error="sendrecv has no in-place form on mpi"),
-        CaseResult(1, Status.NOT_APPLICABLE, error="sendrecv has no in-place form on mpi"),
-        CaseResult(2, Status.NOT_APPLICABLE, error="3 ranks: hypercube needs a power of two"),
-        CaseResult(3, Status.FAILED, error="Failure running neuron-bench - log file /tmp/a.log"),
-        CaseResult(4, Status.FAILED, error="Failure running neuron-bench - log file /tmp/a.log"),
-        *(CaseResult(i, Status.NOT_RUN, error="the budget of 2 s ended before") for i in range(5, 8)),
-    ]
+    form = (Status.NOT_APPLICABLE, "sendrecv has no in-place form on mpi")
+    power = (Status.NOT_APPLICABLE, "3 ranks: hypercube needs a power of two")
+    bench = (Status.FAILED, "Failure running neuron-bench - log file /tmp/a.log")
+    ended = (Status.NOT_RUN, "the budget of 2 s ended before")
+    ends = enumerate((form, form, power, bench, bench, ended, ended, ended))
+    results = [CaseResult(at, status, error=error) for at, (status, error) in ends]
     assert table.footer(plan, results, "/r") == [
         "# n/a: sendrecv has no in-place form on mpi",
         "# n/a: 3 ranks: hypercube needs a power of two",

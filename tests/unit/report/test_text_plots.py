@@ -18,16 +18,8 @@ def lines(plot: Plot, columns: int = 80) -> list[str]:
 
 
 def point(x: float, y: float, **fields: Any) -> dict[str, Any]:
-    return {
-        "series": "one",
-        "kind": "measured",
-        "x": x,
-        "y": y,
-        "low": None,
-        "high": None,
-        "text": "",
-        **fields,
-    }
+    whole = {"series": "one", "kind": "measured", "low": None, "high": None, "text": ""}
+    return {**whole, "x": x, "y": y, **fields}
 
 
 def curve(*rows: dict[str, Any], **words: Any) -> Plot:
@@ -75,9 +67,8 @@ def heat(columns: list[str], **words: Any) -> Plot:
         for x in columns
         if x != y
     )
-    return Plot(
-        "heat", (), "h", "Map", "Note.", rows, NO_TABLE, {"x": "size", "y": None, "bins": bins, **words}
-    )
+    words = {"x": "size", "y": None, "bins": bins, **words}
+    return Plot("heat", (), "h", "Map", "Note.", rows, NO_TABLE, words)
 
 
 def test_a_map_has_numbers_and_letters() -> None:
