@@ -4,15 +4,15 @@ Every printed number is an interval of half a unit of its last digit, so every r
 factor busbw / algbw, hence for the number of ranks; all rows together a narrower one.
 
 Looked for is what makes a number wrong: a line that is cut, a size that is not count times element, a
-bandwidth that does not follow from size and time, columns that are not what the heading calls them, rows that
-the printed average has and the table has not. Labels, roots and the order of rows are taken as they are.
+bandwidth that does not follow from size and time, rows that the printed average has and the table has not.
+Labels, roots and the order of rows are taken as they are.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -47,10 +47,6 @@ _MOST_RANKS: Final = 10_000_000
 # So few cannot outvote each other; of more, all wrong in the same way are another formula, not damage.
 _FEW_ROWS: Final = 2
 _MOST_FINDINGS: Final = 100
-# Columns of which a digit cannot be lost without a contradiction, where the bandwidth has digits enough: any
-# lost one before the point changes the number by more than this.
-_CONFIRMED: Final = frozenset({"size", "count", "time", "algbw", "busbw"})
-_CLOSE: Final = 1.5
 _NO_OLD_FORMULA: Final = (PLAIN - {"hypercube"}) | {"all_reduce"}
 
 
@@ -96,11 +92,9 @@ def check(table: Table, assumed: str = "") -> Checked:
     lost = [side for side, places in untimed if len(untimed) > 1 and len(places) == len(table)]
     odd: list[tuple[str, Iterable[int]]] = [
         ("size is not count times the size of an element", () if is_uneven else _odd_counts(table)),
-        *((row.misprinted, (place,)) for place, row in rows if row.misprinted),
         ("a time is not positive", [place for place, row in rows if not all(map(_is_timed, row.sides))]),
         *((f"its {side} time is not a number", places) for side, places in untimed if side not in lost),
         ("algbw is not size / time", () if is_uneven else _against(scales, scale)),
-        ("a column is shorter or longer than in the other rows", _misaligned(table, scales, scale)),
         ("busbw / algbw is not that of the other rows", _against(factors, _usual_factor(factors))),
     ]
     reasons: dict[int, str] = {}
@@ -174,23 +168,6 @@ def _untimed(table: Table) -> list[tuple[Placement, list[int]]]:
         (side, [place for place, row in enumerate(table.rows) if math.isnan(row.sides[index].time_us.value)])
         for index, side in enumerate(table.placements)
     ]
-
-
-def _misaligned(table: Table, scales: Sequence[Sequence[Bounds]], scale: Consensus | None) -> Iterator[int]:
-    """Rows with a column of another width, where a digit can be lost: not those whose numbers confirm each
-    other, nor a word that is the same in all rows.
-    """
-    words = {"type": "dtype", "redop": "redop", "root": "root"}
-    same = {word for word, name in words.items() if len({getattr(row, name) for row in table.rows}) == 1}
-    for place, row in enumerate(table.rows):
-        is_confirmed = (
-            scale is not None
-            and row.misaligned - same <= _CONFIRMED
-            and row.count > 0
-            and all(high < _CLOSE * low and agrees((low, high), scale) for low, high in scales[place])
-        )
-        if row.misaligned - same and not is_confirmed:
-            yield place
 
 
 # ---- rows together -----------------------------------------------------------------------------------------

@@ -5,23 +5,21 @@ from __future__ import annotations
 import re
 from collections import Counter, deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice, pairwise
 from typing import Final
 
 from busbw.foreign.logs.context import TUNING, VERSION, End, Evidence, Job, is_end, is_of_a_library, said
 from busbw.foreign.logs.lines import Line, split_lines
-from busbw.foreign.logs.row_words import Layout, PrintedRow, aligned, fields_of, filled, is_number
+from busbw.foreign.logs.row_words import Layout, PrintedRow, filled, is_number
 from busbw.foreign.logs.rows import (
     beginning_of_row,
     failure,
     is_cut,
     layout_of_row,
     looks_like_row,
-    marked_row,
     note_damage,
-    row_before_output,
 )
 from busbw.foreign.logs.table import Fact, Facts, FoundTable, Tool, fact_words, rank_line
 from busbw.model.record import DAMAGED, JOB_FAILED, ImportFinding
@@ -29,7 +27,6 @@ from busbw.units import counted
 
 _MOST_HEADLESS: Final = 10_000
 _MOST_ENDS: Final = 1000
-_GAPS: Final = ("...", "[...]", "…")
 
 
 @dataclass(frozen=True)
@@ -182,7 +179,7 @@ class _Scanner:
         words = filled(table.layout, words, line, count)
         if len(words) != count or not line.isascii() or not table.layout.fits(words):
             return False
-        self._take_row(stream, table, PrintedRow(self._number, words, aligned(table.layout, line)))
+        self._take_row(stream, table, PrintedRow(self._number, words))
         return True
 
     def _take_row(self, stream: Stream, table: FoundTable, row: PrintedRow, joined: str = "") -> None:
@@ -367,7 +364,7 @@ class _Scanner:
         self._lose(stream)
         table = self._begin_table(stream, *found)
         table.note("no-heading", text, self._number)
-        self._take_row(stream, table, PrintedRow(self._number, words, aligned(found[1], line)))
+        self._take_row(stream, table, PrintedRow(self._number, words))
         return True
 
     def _not_a_row(
@@ -379,16 +376,12 @@ class _Scanner:
             stream.piece = None
             how = f"the row was interrupted by other output; its end is in line {number}"
             self._take_row(stream, table, PrintedRow(piece.line, piece.words + words), how)
-        elif line.strip() in _GAPS:
-            table.note("gap", "rows are left out here", number)
-        elif is_nccl and (row := row_before_output(table, line, number)):
-            self._take_row(stream, table, row, "other output follows the row on the same line")
-        elif row := marked_row(table, words, number):
-            self._take_row(stream, table, row, "other words stand beside the row on the same line")
         elif not is_nccl and (failed := failure(words, number)):
             table.failures.append(failed)
             table.last_line = number
-        elif begun := beginning_of_row(table, line, number):
+        elif (begun := beginning_of_row(table, line, number)) and table.layout.fits(begun.words):
+            self._take_row(stream, table, begun, "other output follows the row on the same line")
+        elif begun:
             self._drop_piece(stream, table)
             stream.piece = begun
         elif is_nccl and is_number(words[0]):
@@ -435,7 +428,7 @@ def _layout(line: str, tool: Tool) -> Layout | None:
     layout = tool.heading(line)
     if layout is None or not any(column.name.startswith(("time", "cputime")) for column in layout.columns):
         return None
-    return replace(layout, fields=fields_of(line))
+    return layout
 
 
 def _may_be_row(words: Sequence[str]) -> bool:

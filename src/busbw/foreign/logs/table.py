@@ -18,8 +18,6 @@ from busbw.foreign.logs.row_words import (
     Number,
     PrintedRow,
     is_number,
-    misaligned,
-    misprinted,
     printed,
 )
 from busbw.model.collective import Placement
@@ -203,7 +201,6 @@ class FoundTable:
         return Table(**shared | own)
 
     def _rows(self, side: Callable[[Cells, int], Side], sides: Sequence[int]) -> Iterator[Row]:
-        odd, moved = misprinted(self.layout, self.rows), misaligned(self.layout, self.rows)
         names = [(column.name, column.placement) for column in self.layout.columns]
         for row in self.rows:
             cells = dict(zip(names, row.words, strict=True))
@@ -219,8 +216,6 @@ class FoundTable:
                 algorithm="" if algorithm == NO_ALGORITHM else algorithm,
                 input_bytes=_known_bytes(cells, "input_bytes"),
                 output_bytes=_known_bytes(cells, "output_bytes"),
-                misprinted=odd.get(row.line, ""),
-                misaligned=frozenset(moved.get(row.line, ())),
             )
 
 
@@ -257,9 +252,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One size: bytes as printed, ``count`` and ``root`` -1 where the tool prints none. ``misprinted`` is why
-    the tool cannot have written it so, ``misaligned`` are the columns of another width.
-    """
+    """One size: bytes as printed, ``count`` and ``root`` -1 where the tool prints none."""
 
     line: int
     size: int
@@ -271,8 +264,6 @@ class Row:
     algorithm: str = ""
     input_bytes: int | None = None
     output_bytes: int | None = None
-    misprinted: str = ""
-    misaligned: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, eq=False)

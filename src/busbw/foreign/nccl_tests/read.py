@@ -78,7 +78,8 @@ def heading(line: str) -> Layout | None:
             blank = (len(columns), matches[index - 1].end(), match.end())
         columns.append(Column(ours, kind, seen[ours]))
         seen[ours] += 1
-    return Layout(tuple(columns), tuple(breaks), blank=blank)
+    breaks.append((len(columns), matches[-1].end()))
+    return Layout(tuple(columns), tuple(breaks), blank)
 
 
 _USUAL: Final = heading("# size count type redop root time algbw busbw #wrong time algbw busbw #wrong")

@@ -21,14 +21,11 @@ def damaged(old: str, new: str) -> list[tuple[str, int]]:
     ("old", "new", "why"),
     [
         # The row of 2 GiB is line 8 of the log.
-        ("   -1   5589.1", "   1   5589.1", "shorter or longer"),
         (
             "536870912     float     sum      -1   5589.1",
             "536870913     float     sum      -1   5589.1",
             "count times",
         ),
-        ("  5589.1", "  5589.12", "time has other decimals"),
-        ("384.22", "384.224", "algbw has other decimals"),  # a number as wide as its column may be wider
         ("5589.1", "6589.1", "algbw is not size / time"),
         ("757.78", "857.78", "busbw / algbw"),
     ],

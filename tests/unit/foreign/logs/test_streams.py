@@ -104,13 +104,6 @@ def test_a_row_that_was_cut_and_not_continued_is_damaged() -> None:
     assert record.source.findings[0].line == 7
 
 
-def test_gaps_are_said() -> None:
-    lines = PUBLISHED["p5 2x8 excerpt"].text().splitlines()
-    lines.insert(5, "   [1,0]<stdout>:   ...")
-    (record,) = imported("\n".join(lines))
-    assert [finding.kind for finding in record.source.findings] == ["gap", "rows-missing"]
-
-
 def test_a_log_cut_in_a_row_keeps_its_good_rows() -> None:
     text = PUBLISHED["GB200 one rack"].text()
     end = text.index("20299")

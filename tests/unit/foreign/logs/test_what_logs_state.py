@@ -240,13 +240,6 @@ def test_rows_whose_blanks_an_editor_has_changed_are_kept() -> None:
     assert (len(record.results), kinds(record)) == (14, [])
 
 
-def test_a_digit_that_is_lost_is_no_lost_blank() -> None:
-    text = nccl(*ROWS, devices=device(0) + device(1))
-    damaged = ROWS[2].replace(ROWS[2].split()[5], ROWS[2].split()[5][:-1], 1)
-    (record,) = imported(text.replace(ROWS[2], damaged))
-    assert (len(record.results), kinds(record)) == (12, ["damaged", "rows-missing"])
-
-
 @pytest.mark.parametrize(
     "above",
     [
@@ -295,45 +288,6 @@ def test_whatever_repeats_before_lines_is_a_prefix(name: str, tool_table: Callab
     text = tool_table(1)
     behind = "".join(f"{PREFIXES[name](at)}{line}\n" for at, line in enumerate(text.splitlines()))
     assert reads_the_same(text, behind)
-
-
-FRAMES: dict[str, Callable[[str], str]] = {
-    "cells": lambda line: f"| {line} |",
-    "box": lambda line: f"\u2502 {line:160} \u2502",
-    "code": lambda line: f"`{line}`",
-    "line ends": lambda line: f"{line}<br />",
-    "paragraphs": lambda line: f'<p class="x">{line}</p>',
-    "bold in a quote": lambda line: f"> **{line}**",
-    "list of strings": lambda line: f'        "{line}", ',
-}
-
-
-@pytest.mark.parametrize("name", FRAMES)
-@pytest.mark.parametrize("tool_table", TOOL_TABLES.values(), ids=TOOL_TABLES)
-def test_what_pages_and_lists_put_around_lines_is_no_part_of_them(
-    name: str, tool_table: Callable[[int], str]
-) -> None:
-    text = tool_table(1)
-    framed = "".join(f"{FRAMES[name](line)}\n" for line in text.splitlines())
-    assert reads_the_same(text, framed)
-
-
-def test_rows_may_be_those_of_a_page_s_table() -> None:
-    text = nccl(*ROWS, devices=device(0) + device(1))
-    rows = "".join(f"| {' | '.join(line.split())} |\n" for line in ROWS)
-    for found in (text.replace("".join(ROWS), rows), text.replace(ROWS[-1], f"<b>{ROWS[-1].rstrip()}</b>\n")):
-        (record,) = imported(found)
-        assert (len(record.results), kinds(record)) == (14, [])
-
-
-@pytest.mark.parametrize("mark", ["{}   <-- why so slow?", "{} *", ">>> {}", "* {} (here)"])
-@pytest.mark.parametrize("tool_table", TOOL_TABLES.values(), ids=TOOL_TABLES)
-def test_rows_that_somebody_marked_are_kept(mark: str, tool_table: Callable[[int], str]) -> None:
-    text = tool_table(1)
-    wanted = imported(text, op="all_reduce", ranks=16)[0]
-    line = text.splitlines()[wanted.source.last_line - (5 if "Avg" in text else 1)]
-    found = imported(text.replace(line, mark.format(line)), op="all_reduce", ranks=16)[0]
-    assert (found.results, kinds(found)) == (wanted.results, ["joined", *kinds(wanted)])
 
 
 def test_numbers_behind_a_row_are_no_remark() -> None:
