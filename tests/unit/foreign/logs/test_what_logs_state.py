@@ -437,18 +437,9 @@ def test_sizes_that_are_rounded_are_no_copies() -> None:
     def gather(size: int, time: str) -> str:
         return row(size, time, op="none", blocks=16, factor=15 / 16)
 
-    rows = [
-        gather(0, "9.01"),
-        gather(0, "9.01"),
-        gather(0, "9.05"),
-        gather(64, "9.10"),
-        gather(64, "9.12"),
-        gather(1 << 28, "1800.0"),
-    ]
+    rows = [gather(0, "9.01"), gather(0, "9.01"), gather(0, "9.05"), gather(1 << 28, "1800.0")]
     text = nccl(*rows).replace("all_reduce", "all_gather")
     assert kinds(imported(text, ranks=16)[0]) == []
-    by_chance = text.replace(rows[4], rows[3].replace("9.10", "9.19", 1))
-    assert kinds(imported(by_chance, ranks=16)[0]) == []
     copied = text.replace(rows[-1], rows[-1] * 2)
     assert "repeated" in kinds(imported(copied, ranks=16)[0])
 
@@ -469,7 +460,7 @@ def test_numbers_keep_the_digits_that_the_log_has() -> None:
     assert (short.time_ns, short.algbw_gb_per_s, short.busbw_gb_per_s) == (500.0, 2078.2, 3636.9)
     assert (long.time_ns, long.algbw_gb_per_s, long.busbw_gb_per_s) == (20299e3, 423.16, 740.54)
     assert plain.algbw_gb_per_s == pytest.approx(1024 / 8130)
-    assert record.source.fields["busbw_gb_per_s"].endswith("; as printed, with more digits, in 4 of 6")
+    assert record.source.fields["busbw_gb_per_s"].endswith("; as printed where that has more digits")
 
 
 @pytest.mark.parametrize(
