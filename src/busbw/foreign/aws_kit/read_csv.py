@@ -90,5 +90,5 @@ def _table(own: tuple[str, ...], entries: list[Entry]) -> Table:
     header = {"program": collective, "time_is": time} if collective else {}
     facts = Facts(header | ({"ranks": int(ranks)} if ranks.isdecimal() and len(ranks) < 10 else {}))
     found = found_table(NCCL_TESTS, ALL_COLUMNS, entries, facts, "a line of the CSV file")
-    found.heading_line = entries[0][0] if entries else 1
+    found.first_line = entries[0][0] if entries else 1
     return replace(NCCL_TESTS.interpret(found), ended=True)

@@ -10,6 +10,7 @@ from operator import itemgetter
 from typing import Final
 
 from busbw.foreign.logs.check import Checked
+from busbw.foreign.logs.context import TUNING
 from busbw.foreign.logs.decide import Decision
 from busbw.foreign.logs.operations import (
     BLOCKED,
@@ -123,7 +124,7 @@ def _ratio(size: float, per: float) -> float:
 def unit_findings(checked: Checked, name: str) -> Iterator[ImportFinding]:
     """How the printed bandwidths differ from ours."""
     table, scale = checked.table, checked.scale
-    if len(table.gb_sizes) > 1 and len(table):
+    if len(table.tool.gb_sizes) > 1 and table.rows:
         if checked.gb is None:
             text = "its digits fit both GiB/s and GB/s; bandwidths here are computed from size and time"
             yield ImportFinding("unit", text, table.first_line)
@@ -149,7 +150,7 @@ def _rows(table: Table, decision: Decision, numbers: Sequence[Sequence[_Bandwidt
     for row, size, choice, bandwidths in zip(table.rows, sizes, choices, numbers, strict=True):
         op = "" if decision.operation in MOVING else REDUCTIONS.get(row.redop, row.redop)
         count = row.count
-        if count < 0 or table.operations:  # those of nccom-test are of the whole buffer
+        if count < 0 or table.tool.operations:  # those of nccom-test are of the whole buffer
             count = whole_count(decision, row.dtype, size, max(count, 0))
         for side, bandwidth, none, place in zip(row.sides, bandwidths, absent, table.placements, strict=True):
             kind = (TYPE_NAMES.get(row.dtype, row.dtype), op, row.root, size, count, place)
@@ -198,10 +199,8 @@ def _choices(table: Table, decision: Decision, sizes: Sequence[int]) -> list[Cho
     """What NCCL said in the table of a call of each row's size; nothing where it said two things of one size,
     as of one row in-place and the other not.
     """
-    if not table.calls:
-        return [None] * len(sizes)
     seen: dict[int | None, set[Choice]] = defaultdict(set)
-    for line in tuning_lines("\n".join(table.calls)):
+    for line in tuning_lines("\n".join(table.calls.as_dict().get(TUNING, ()))):
         if not line.function or operation(line.function) == decision.operation:
             seen[line.size_bytes(decision.ranks)].add(line.choice)
     return [next(iter(found)) if len(found := seen.get(size, set())) == 1 else None for size in sizes]

@@ -62,10 +62,12 @@ class Checked:
     @cached_property
     def gb(self) -> float | None:
         """The size of its GB in 10^9 bytes; None where undecided."""
-        if len(self.table.gb_sizes) == 1:
-            return self.table.gb_sizes[0]
+        if len(self.table.tool.gb_sizes) == 1:
+            return self.table.tool.gb_sizes[0]
         fits = (
-            size for size in self.table.gb_sizes if self.scale is not None and self.scale.contains(1 / size)
+            size
+            for size in self.table.tool.gb_sizes
+            if self.scale is not None and self.scale.contains(1 / size)
         )
         return next(fits, None)
 
@@ -79,7 +81,7 @@ def check(table: Table, assumed: str = "") -> Checked:
     """Find damaged rows, and what the units of the table are. ``assumed`` is the operation by the user or the
     path, where the table itself names none.
     """
-    if not len(table):
+    if not table.rows:
         return Checked(table, None)
     operation, rows = table.operation or assumed, list(enumerate(table.rows))
     is_uneven = operation in UNEVEN  # their algbw is that of the busiest rank, whose bytes no row has
@@ -89,7 +91,7 @@ def check(table: Table, assumed: str = "") -> Checked:
     factors = [[factor_bounds(side) for side in row.sides] for row in table.rows]
     untimed = _untimed(table)
     # A placement without any time is said once: its rows have the other one.
-    lost = [side for side, places in untimed if len(untimed) > 1 and len(places) == len(table)]
+    lost = [side for side, places in untimed if len(untimed) > 1 and len(places) == len(table.rows)]
     odd: list[tuple[str, Iterable[int]]] = [
         ("size is not count times the size of an element", () if is_uneven else _odd_counts(table)),
         ("a time is not positive", [place for place, row in rows if not all(map(_is_timed, row.sides))]),
@@ -186,7 +188,7 @@ def _scale(table: Table, operation: str, said: Sequence[Bounds]) -> Consensus | 
     """The scale on which the rows agree: the unit that most allow, where half of them do; else what most rows
     say, where that can be.
     """
-    units = [Consensus(1 / size, 1 / size, 0, len(said)) for size in table.gb_sizes]
+    units = [Consensus(1 / size, 1 / size, 0, len(said)) for size in table.tool.gb_sizes]
     votes = {unit: sum(agrees(pair, unit) for pair in said) for unit in units}
     unit = max(votes, key=votes.__getitem__)
     if said and votes[unit] >= _ENOUGH * len(said):
@@ -326,7 +328,7 @@ def possible_operations(table: Table, found: Consensus | None, scale: Consensus 
     """
     if not has_counts(table):
         return ()
-    names = table.operations or _with_such_columns(table)
+    names = table.tool.operations or _with_such_columns(table)
     return tuple(name for name in sorted(names) if found is None or _fits_factor(name, found, scale, table))
 
 
@@ -347,7 +349,7 @@ def _with_such_columns(table: Table) -> list[str]:
 
 def _fits_factor(name: str, found: Consensus, scale: Consensus | None, table: Table) -> bool:
     # hypercube moves n - 1 of n blocks: its algbw is less than size / time, as in old versions that of others
-    whole = scale is None or scale.contains(1.0) or bool(table.operations)
+    whole = scale is None or scale.contains(1.0) or bool(table.tool.operations)
     if name in PLAIN:
         return found.contains(1.0) and whole == (name != "hypercube")
     if not whole and name in SHARED:
@@ -359,7 +361,7 @@ def _fits_factor(name: str, found: Consensus, scale: Consensus | None, table: Ta
 
 def has_counts(table: Table) -> bool:
     """Whether its rows have a column of counts."""
-    return len(table) > 0 and table.rows[0].count >= 0
+    return bool(table.rows) and table.rows[0].count >= 0
 
 
 def times_count(row: Row) -> tuple[int, int] | None:

@@ -7,7 +7,7 @@ from typing import Final
 
 from busbw.foreign.logs.operations import TYPE_BYTES
 from busbw.foreign.logs.row_words import Kind, Layout, PrintedRow, fault, filled, is_number
-from busbw.foreign.logs.table import Failure, FoundTable, Tool
+from busbw.foreign.logs.table import Failure, Table, Tool
 from busbw.model.record import DAMAGED, OTHER_OUTPUT
 
 # What stands in the place of numbers: nccom-test: Failure running; IMB: out-of-mem., int-overflow, time-out.
@@ -16,7 +16,7 @@ _VERDICTS: Final = ("Pass", "Fail")
 _DECIMALS: Final = 2  # of the last number of a row, in every tool whose rows end with a measure
 
 
-def beginning_of_row(table: FoundTable, line: str, number: int) -> PrintedRow | None:
+def beginning_of_row(table: Table, line: str, number: int) -> PrintedRow | None:
     """A row or its beginning, behind which other output begins in the same line: nccl-tests prints a row in
     two or three pieces, and its line end behind them. It counts only where what follows it is no part of a
     row: of a line that was broken somewhere else, inside a number or between two, the halves could be joined
@@ -47,7 +47,7 @@ def failure(words: list[str], number: int) -> Failure | None:
     return Failure(number, int(words[0][:18]), said) if is_failed and "errors found" not in said else None
 
 
-def looks_like_row(table: FoundTable, line: str, words: list[str], least: float) -> bool:
+def looks_like_row(table: Table, line: str, words: list[str], least: float) -> bool:
     """Whether a line that is no row was one, more or less: with so many numbers among the words of a row; in
     its own stream, a number in front is enough. Where rows have two words, one of two that is a number is.
     """
@@ -61,7 +61,7 @@ def looks_like_row(table: FoundTable, line: str, words: list[str], least: float)
     return numbers >= max(2, int(expected * least))
 
 
-def note_damage(table: FoundTable, words: list[str], number: int) -> None:
+def note_damage(table: Table, words: list[str], number: int) -> None:
     """Keep that a line is not a whole row, and why; or that it is no row."""
     why = fault(table.layout.columns, words) or "line is not printable"
     kind = OTHER_OUTPUT if "count" not in table.layout.names and _is_text(words) else DAMAGED
@@ -77,9 +77,9 @@ def _is_text(words: list[str]) -> bool:
     return any(plain) and not mixed and not words[0].isdigit()
 
 
-def is_cut(table: FoundTable) -> bool:
+def is_cut(table: Table) -> bool:
     """Whether the last word of the last row is shorter than the tool prints it."""
-    *others, last = table.rows
+    *others, last = table.lines
     column, word, before = table.layout.columns[-1], last.words[-1], [row.words[-1] for row in others]
     if column.kind is Kind.WORD:
         whole = {*_VERDICTS, *before}

@@ -21,7 +21,7 @@ from busbw.foreign.logs.rows import (
     looks_like_row,
     note_damage,
 )
-from busbw.foreign.logs.table import Fact, Facts, FoundTable, Tool, fact_words, rank_line
+from busbw.foreign.logs.table import Fact, Facts, Table, Tool, fact_words, rank_line
 from busbw.model.record import DAMAGED, JOB_FAILED, ImportFinding
 from busbw.units import counted
 
@@ -35,7 +35,7 @@ class Log:
     the command line of a test below which there is none.
     """
 
-    tables: tuple[FoundTable, ...]
+    tables: tuple[Table, ...]
     has_command: bool
     last_words: str
     lines: int
@@ -48,8 +48,8 @@ class Stream:
 
     name: str
     facts: Facts = field(default_factory=Facts)
-    table: FoundTable | None = None  # whose rows are being read
-    last: FoundTable | None = None  # that has ended
+    table: Table | None = None  # whose rows are being read
+    last: Table | None = None  # that has ended
     ended: bool = False  # a table of this launch has ended: the next launch fact begins a new one
     continues: bool = False  # words of the next table of the same launch were said
     announced: int = 0  # the line of the first words of a launch whose heading was not there yet
@@ -72,7 +72,7 @@ class _Scanner:
         self._number = 0
         self._streams = {"": Stream("")}
         self._stream = self._rows_of = self._streams[""]
-        self._tables: list[FoundTable] = []
+        self._tables: list[Table] = []
         self._job, self._evidence = Job(), Evidence()
         self._ends: deque[End] = deque(maxlen=_MOST_ENDS)
         self._lost: list[ImportFinding] = []
@@ -127,15 +127,15 @@ class _Scanner:
         wrote its rows below the heading of another one.
         """
         for first, then in pairwise(self._tables[:]):
-            sizes = Counter(row.words[0] for row in then.rows)
+            sizes = Counter(row.words[0] for row in then.lines)
             is_same = (first.stream, first.layout.columns) == (then.stream, then.layout.columns)
-            is_empty = not (first.rows or first.failures or first.findings or first.footer)
+            is_empty = not (first.lines or first.failures or first.findings or first.footer)
             if is_same and is_empty and sizes and min(sizes.values()) > 1:
                 then.facts.ranks[:0] = first.facts.ranks
                 then.headings += first.headings
                 self._tables.remove(first)
 
-    def _note_processes(self, table: FoundTable) -> None:
+    def _note_processes(self, table: Table) -> None:
         """Say that a table is of several processes, whose rows cannot be taken apart."""
         if table.processes:
             size = len({rank.rank for rank in table.facts.ranks})
@@ -145,7 +145,7 @@ class _Scanner:
             text = f"its heading is there {table.headings} times: several processes wrote into one table"
         else:
             return
-        table.note("separate", text, table.heading_line)
+        table.note("separate", text, table.first_line)
 
     # ---- one line --------------------------------------------------------------------------------------
 
@@ -182,10 +182,10 @@ class _Scanner:
         self._take_row(stream, table, PrintedRow(self._number, words))
         return True
 
-    def _take_row(self, stream: Stream, table: FoundTable, row: PrintedRow, joined: str = "") -> None:
+    def _take_row(self, stream: Stream, table: Table, row: PrintedRow, joined: str = "") -> None:
         """Keep a row, and where it was ``joined`` with other words, how."""
         self._drop_piece(stream, table)
-        table.rows.append(row)
+        table.lines.append(row)
         table.last_line = max(table.last_line, row.line)
         self._rows_of = stream
         if joined:
@@ -198,7 +198,7 @@ class _Scanner:
         # Several processes, each a job of its own, print the heading of the one table that they write: before
         # its first row, or below a device list that has a rank twice.
         is_same = table is not None and table.layout.columns == found[1].columns
-        if table is not None and is_same and (table.processes or not table.rows):
+        if table is not None and is_same and (table.processes or not table.lines):
             table.headings += 1
         else:
             self._begin_table(stream, *found)
@@ -283,12 +283,12 @@ class _Scanner:
 
     # ---- tables ----------------------------------------------------------------------------------------
 
-    def _begin_table(self, stream: Stream, tool: Tool, layout: Layout) -> FoundTable:
+    def _begin_table(self, stream: Stream, tool: Tool, layout: Layout) -> Table:
         self._close(stream)
         if not stream.continues:  # no word of a launch since: those are another table's
             self._end_launch(stream)
-        table = FoundTable(tool, layout, stream.name, self._number, stream.facts, self._job.take())
-        table.placements, table.last_line, table.evidence = stream.placements, self._number, self._evidence
+        table = Table(tool, layout, stream.name, self._number, stream.facts, self._job.take())
+        table.above, table.last_line, table.evidence = stream.placements, self._number, self._evidence
         stream.placements, stream.table, stream.announced = "", table, 0
         self._tables.append(table)
         self._lose(stream)
@@ -302,7 +302,7 @@ class _Scanner:
             if not table.footer:
                 self._note_end(table)
 
-    def _note_end(self, table: FoundTable, kind: str = "cut", what: str = "test") -> bool:
+    def _note_end(self, table: Table, kind: str = "cut", what: str = "test") -> bool:
         """Keep what was said behind the last row of a table of its end, in its stream or in the one of lines
         without a prefix; whether something was.
         """
@@ -319,7 +319,7 @@ class _Scanner:
         for tool in self._tools if stream.announced else ():
             if tool.usual is None or tool.started.isdisjoint(stream.facts.header):
                 continue
-            table = FoundTable(tool, tool.usual, stream.name, stream.announced, stream.facts)
+            table = Table(tool, tool.usual, stream.name, stream.announced, stream.facts)
             table.last_line, table.evidence = stream.announced, self._evidence
             if self._note_end(table):
                 self._tables.append(table)
@@ -332,7 +332,7 @@ class _Scanner:
         facts = max(all_facts, key=lambda facts: len(facts.header) + len(facts.ranks))
         for tool in self._tools:
             if tool.usual is not None and "program" in tool.started & facts.header.keys():
-                table = FoundTable(tool, tool.usual, "", 0, facts, self._job.plain(), evidence=self._evidence)
+                table = Table(tool, tool.usual, "", 0, facts, self._job.plain(), evidence=self._evidence)
                 self._tables.append(table)
 
     # ---- lines that nothing else explains --------------------------------------------------------------
@@ -368,7 +368,7 @@ class _Scanner:
         return True
 
     def _not_a_row(
-        self, stream: Stream, table: FoundTable, line: str, words: list[str], *, is_nccl: bool = False
+        self, stream: Stream, table: Table, line: str, words: list[str], *, is_nccl: bool = False
     ) -> None:
         """A line of an open table that is more than a row, a part of one, or none."""
         number, piece = self._number, stream.piece
@@ -389,7 +389,7 @@ class _Scanner:
         elif not is_nccl and looks_like_row(table, line, words, least=1 / 3):
             note_damage(table, words, number)
 
-    def _drop_piece(self, stream: Stream, table: FoundTable) -> None:
+    def _drop_piece(self, stream: Stream, table: Table) -> None:
         """Report the beginning of a row that was never completed."""
         if stream.piece is not None:
             note_damage(table, stream.piece.words, stream.piece.line)
@@ -410,9 +410,9 @@ class _Scanner:
     def _drop_cut_row(self) -> None:
         """Report the last row of a text that ends without a line end, where it ends inside the last word."""
         table = self._stream.table
-        if table is not None and table.rows and table.rows[-1].line == self._number and is_cut(table):
-            words = table.rows.pop().words
-            table.last_line = table.rows[-1].line if table.rows else table.heading_line
+        if table is not None and table.lines and table.lines[-1].line == self._number and is_cut(table):
+            words = table.lines.pop().words
+            table.last_line = table.lines[-1].line if table.lines else table.first_line
             text = f"the text ends inside the last word of a row: {' '.join(words)[:80]}"
             table.note(DAMAGED, text, self._number)
 
