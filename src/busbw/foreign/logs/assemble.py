@@ -54,8 +54,8 @@ def assemble(table: Table, origin: Origin, given: Given, run_id: str) -> RunReco
     """The record of a table. Raises UndecidedError if operation or ranks are neither stated nor solvable."""
     checked = check(without_false_damage(table), given.operation or named_by_path(origin.path, origin.labels))
     decision = _decision(checked, origin, given)
-    table = checked.table.tool.decided(checked.table, decision.operation, decision.ranks)
-    table = with_its_end(table, origin.log_lines)
+    table = with_its_end(checked.table, origin.log_lines)
+    table = table.tool.decided(table, decision.operation, decision.ranks)
     checked = replace(checked, table=table)
     made = cases(checked, decision)
     status, error = ending(table, has_cases=bool(made.cases), last_words=origin.last_words)
@@ -161,7 +161,7 @@ def library_version(table: Table, origin: Origin, given: Given) -> tuple[str, st
         # NCCL_VERSION: X*1000 + Y*100 + Z before 2.9, X*10000 + Y*100 + Z since.
         unit = 10000 if code >= 10000 else 1000
         return f"{code // unit}.{code % unit // 100}.{code % 100}", "header"
-    said = [str(words).split(" ")[-1] for words in table.evidence.as_dict().get(VERSION, [])]
+    said = [str(words).split(" ")[-1] for words in table.evidence.get(VERSION, ())]
     if said:
         return (said[0], "evidence") if len(said) == 1 else ("", NOT_STATED)
     label = given.labels.get("version", origin.labels.get("version", ""))
@@ -186,7 +186,7 @@ def _source(
         fields=redact_all(fields),
         header=redact_all(_header(table)),
         labels=redact_all({**origin.labels, **given.labels}),
-        evidence=redact_all(table.evidence.as_dict() | table.calls.as_dict()),
+        evidence=redact_all({key: list(texts) for key, texts in (table.evidence | table.calls).items()}),
         findings=tuple(replace(each, text=redact_text(each.text)) for each in findings),
     )
 
@@ -206,7 +206,7 @@ def _fields(table: Table, decision: Decision, made: Made, origin: Origin) -> dic
         "operation": decision.operation_from,
         "ranks": decision.ranks_from + allowed,
         "created": origin.created_from,
-        "size_bytes": "rows: share of one rank times ranks" if table.shares else "rows",
+        "size_bytes": table.words_from.get("size_bytes", "rows"),
         "count": "rows" if own_counts else "size / size of an element, of one block",
         **{name: table.words_from.get(name, "rows") for name in ("dtype", "op", "root", "placement")},
         "time_ns": "rows" if table.trusted_time else "size / algbw: the printed time is that of the CPU (-C)",

@@ -94,18 +94,13 @@ def _bandwidths(checked: Checked, name: str, ranks: int) -> list[list[_Bandwidth
         algbw, busbw = side.algbw.scaled(unit), side.busbw.scaled(unit)
         if is_made:
             time = side.time_us
-            value = _ratio(row_bytes(table, row, ranks) * share, time.value * NS_PER_US)
+            value = _ratio(row.size * share, time.value * NS_PER_US)
             own = Number(value, value * _ratio(time.half, time.value))
             algbw = _finest(own, algbw) if checked.is_in_its_unit else own
             busbw = _finest(own.scaled(factor), busbw) if checked.is_in_its_unit else own.scaled(factor)
         return algbw.value, busbw.value if ranks > 1 else math.nan
 
     return [[of(row, side) for side in row.sides] for row in table.rows]
-
-
-def row_bytes(table: Table, row: Row, ranks: int) -> int:
-    """The size of a row as ours is: the whole buffer."""
-    return row.size * ranks if table.shares else row.size
 
 
 def _finest(own: Number, shown: Number) -> Number:
@@ -144,16 +139,15 @@ _Found = tuple[int, _Kind, CaseResult]  # with its line
 
 def _rows(table: Table, decision: Decision, numbers: Sequence[Sequence[_Bandwidth]]) -> list[_Found]:
     found: list[_Found] = []
-    sizes = [row_bytes(table, row, decision.ranks) for row in table.rows]
-    choices = _choices(table, decision, sizes)
+    choices = _choices(table, decision)
     absent = [_absent([row.sides[index] for row in table.rows]) for index in range(len(table.placements))]
-    for row, size, choice, bandwidths in zip(table.rows, sizes, choices, numbers, strict=True):
+    for row, choice, bandwidths in zip(table.rows, choices, numbers, strict=True):
         op = "" if decision.operation in MOVING else REDUCTIONS.get(row.redop, row.redop)
         count = row.count
         if count < 0 or table.tool.operations:  # those of nccom-test are of the whole buffer
-            count = whole_count(decision, row.dtype, size, max(count, 0))
+            count = whole_count(decision, row.dtype, row.size, max(count, 0))
         for side, bandwidth, none, place in zip(row.sides, bandwidths, absent, table.placements, strict=True):
-            kind = (TYPE_NAMES.get(row.dtype, row.dtype), op, row.root, size, count, place)
+            kind = (TYPE_NAMES.get(row.dtype, row.dtype), op, row.root, row.size, count, place)
             result = _result(table, row, side, bandwidth, choice) if _is_measured(side) else none
             found.append((row.line, kind, result))
     return found
@@ -195,15 +189,16 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _choices(table: Table, decision: Decision, sizes: Sequence[int]) -> list[Choice | None]:
+def _choices(table: Table, decision: Decision) -> list[Choice | None]:
     """What NCCL said in the table of a call of each row's size; nothing where it said two things of one size,
     as of one row in-place and the other not.
     """
     seen: dict[int | None, set[Choice]] = defaultdict(set)
-    for line in tuning_lines("\n".join(table.calls.as_dict().get(TUNING, ()))):
+    for line in tuning_lines("\n".join(table.calls.get(TUNING, ()))):
         if not line.function or operation(line.function) == decision.operation:
             seen[line.size_bytes(decision.ranks)].add(line.choice)
-    return [next(iter(found)) if len(found := seen.get(size, set())) == 1 else None for size in sizes]
+    said = (seen.get(row.size, set()) for row in table.rows)
+    return [next(iter(choices)) if len(choices) == 1 else None for choices in said]
 
 
 def _failed(table: Table, decision: Decision, failure: Failure) -> _Found:

@@ -10,7 +10,17 @@ from functools import lru_cache
 from itertools import islice, pairwise
 from typing import Final
 
-from busbw.foreign.logs.context import TUNING, VERSION, End, Evidence, Job, is_end, is_of_a_library, said
+from busbw.foreign.logs.context import (
+    TUNING,
+    VERSION,
+    End,
+    Evidence,
+    Job,
+    is_end,
+    is_of_a_library,
+    keep,
+    said,
+)
 from busbw.foreign.logs.lines import Line, split_lines
 from busbw.foreign.logs.row_words import Layout, PrintedRow, filled, is_number
 from busbw.foreign.logs.rows import (
@@ -73,7 +83,8 @@ class _Scanner:
         self._streams = {"": Stream("")}
         self._stream = self._rows_of = self._streams[""]
         self._tables: list[Table] = []
-        self._job, self._evidence = Job(), Evidence()
+        self._job = Job()
+        self._evidence: Evidence = {}
         self._ends: deque[End] = deque(maxlen=_MOST_ENDS)
         self._lost: list[ImportFinding] = []
         self._last_words = ""
@@ -91,7 +102,7 @@ class _Scanner:
             self._lose(stream)
             self._end_launch(stream)
         for table in self._tables[-1:]:  # what stands below the last table is of its launch
-            table.evidence.join(self._evidence)
+            keep(table.evidence, [(key, text) for key, texts in self._evidence.items() for text in texts])
         if not self._tables:
             self._only_launch()
         self._join_headings()
@@ -266,7 +277,7 @@ class _Scanner:
         for last in self._tables[-1:]:
             has_ended = is_sure or self._streams[last.stream].table is None
             if has_ended and last.evidence is self._evidence:
-                self._evidence = Evidence()
+                self._evidence = {}
 
     def _nccl_line(self, stream: Stream, line: str) -> None:
         """Take a line of NCCL as evidence of the launch, or of a call of the stream's table, else of the only
@@ -279,7 +290,7 @@ class _Scanner:
         if keys == [TUNING]:
             streams = [stream] if stream.table is not None else self._streams.values()
             tables = [each.table for each in streams if each.table is not None]
-        (tables[0].calls if len(tables) == 1 else self._evidence).take(words)
+        keep(tables[0].calls if len(tables) == 1 else self._evidence, words)
 
     # ---- tables ----------------------------------------------------------------------------------------
 

@@ -198,13 +198,12 @@ class Table:
     whose columns follow; ``lines`` are its rows by their words; ``evidence`` is what libraries said in its
     launch, ``calls`` NCCL's lines about single calls; ``headings`` counts how often its heading is there.
 
-    As read: a row has a side for each of ``placements``. ``shares``: sizes are what one rank gives to or gets
-    from each other one, as in OSU and IMB, where ours is the whole buffer. ``sides_apart``: every placement
+    As read: a row has a side for each of ``placements``. ``sides_apart``: every placement
     of a row was an entry of its own, and can be missing. ``time`` says which reduction the times are;
     ``operation`` is empty where the log does not name it, ``rank_labels`` pairs a source with the number of
     ranks that it claims. ``trusted_time`` is off where the printed time is not that of the operation (-C).
-    ``words_from`` says where reduction, root and type come from. ``ended``: the tool's last line is there, or
-    it has none; ``largest`` is the size of the last row by the header, 0 where it does not say that.
+    ``words_from`` says where reduction, root, type and size come from. ``ended``: the tool's last line is
+    there, or it has none; ``largest`` is the size of the last row by the header, 0 where it does not say it.
     ``formulas`` of its algbw are ``today's`` (size / time), ``old`` (from before nccl-tests 2.13: some
     operations left a rank's own block out), or not known.
     """
@@ -221,8 +220,8 @@ class Table:
     failures: list[Failure] = field(default_factory=list)
     findings: list[ImportFinding] = field(default_factory=list)
     last_line: int = 0
-    evidence: Evidence = field(default_factory=Evidence)
-    calls: Evidence = field(default_factory=Evidence)
+    evidence: Evidence = field(default_factory=dict)
+    calls: Evidence = field(default_factory=dict)
     headings: int = 1
 
     rows: tuple[Row, ...] = ()
@@ -230,7 +229,6 @@ class Table:
     time: str = ""
     operation: str = ""
     operation_from: str = ""
-    shares: bool = False
     sides_apart: bool = False
     trusted_time: bool = True
     rank_labels: tuple[tuple[str, int], ...] = ()

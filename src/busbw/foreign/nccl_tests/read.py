@@ -152,7 +152,7 @@ def _is_rccl(found: Table) -> bool:
     """By its own word, the library's, or its GPUs: these have a bus address in hex, unlike AMD's CPUs."""
     if found.facts.header.get("tests"):
         return bool(found.facts.header["tests"] == "rccl")
-    return any(word.startswith("RCCL") for word in found.evidence.as_dict().get(VERSION, ())) or any(
+    return any(word.startswith("RCCL") for word in found.evidence.get(VERSION, ())) or any(
         re.search(r"[0-9a-fA-F]$", rank.bus_id) and rank.device_name.startswith("AMD ")
         for rank in found.facts.ranks
     )

@@ -196,7 +196,7 @@ _TYPES: Final = {
 _SIZED_TYPE: Final = re.compile(r"MPI_(U?INT\d+)_T")
 
 
-def _with_operation(table: Table, name: str, ranks: int) -> Table:  # noqa: ARG001 (see Tool)
+def _with_operation(table: Table, name: str, ranks: int) -> Table:
     """The table as one of this operation: sizes, type, reduction and root, and where these come from."""
     combines = name in REDUCING or any(word in name for word in _COMBINING)
     op, op_from = "none", "none: the operation reduces nothing"
@@ -210,12 +210,12 @@ def _with_operation(table: Table, name: str, ranks: int) -> Table:  # noqa: ARG0
     elif name in ROOTED:
         root, root_from = 0, "assumed: OSU's default"
     dtype, dtype_from = _element_type(table, combines)
-    table = replace(
-        table,
-        rows=tuple(replace(row, dtype=dtype, redop=op, root=root) for row in table.rows),
-        shares=name in SHARES,
-        words_from={"op": op_from, "root": root_from, "dtype": dtype_from, "placement": _ASSUMED_PLACEMENT},
-    )
+    said = {"op": op_from, "root": root_from, "dtype": dtype_from, "placement": _ASSUMED_PLACEMENT}
+    shares = 1
+    if name in SHARES:
+        shares, said["size_bytes"] = ranks, "rows: share of one rank times ranks"
+    rows = (replace(row, size=row.size * shares, dtype=dtype, redop=op, root=root) for row in table.rows)
+    table = replace(table, rows=tuple(rows), words_from=said)
     return table.with_findings(*foreign(table))
 
 

@@ -58,7 +58,7 @@ def test_trees_that_people_keep(path: str, expected: dict[str, str]) -> None:
 
 
 def test_own_patterns() -> None:
-    pattern = compile_pattern("{system}/n{nodes}[_{setup}]_*.{_}")
+    pattern = compile_pattern("{system}/n{nodes}[_{setup}]_*.*")
     assert labels("a/frontier/n8_fast_17.out", [pattern]) == {
         "system": "frontier",
         "nodes": "8",
