@@ -211,35 +211,6 @@ def test_errors_that_nccom_test_counts_and_no_row_shows_are_said() -> None:
 # ---- rows --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("lost", [1, 99])
-def test_rows_without_the_blanks_in_front_are_kept(lost: int) -> None:
-    """The blanks of the longer numbers are lost, or all."""
-    rows = [
-        line[min(lost, len(line) - len(line.lstrip())) :] if at > 4 or lost == 99 else line
-        for at, line in enumerate(ROWS)
-    ]
-    text = nccl(*ROWS, devices=device(0) + device(1))
-    (record,) = imported(text.replace("".join(ROWS), "".join(rows)))
-    assert (len(record.results), kinds(record)) == (14, [])
-
-
-def test_a_number_that_is_wider_than_its_column_is_no_damage() -> None:
-    text = nccl(*ROWS, devices=device(0) + device(1))
-    size, time = 2**36, 1234567.8
-    algbw = f"{size / time / 1e3:.2f}"
-    side = f"  {time}  {algbw:>6}  {algbw:>6}      0"
-    wide = f"{size:12d}  {size // 4:12d}     float     sum      -1{side}{side}\n"
-    (record,) = imported(text.replace(ROWS[-1], ROWS[-1] + wide))
-    assert record.results[-1].time_ns == time * 1e3
-    assert "damaged" not in kinds(record)
-
-
-def test_rows_whose_blanks_an_editor_has_changed_are_kept() -> None:
-    text = nccl(*ROWS, devices=device(0) + device(1))
-    (record,) = imported(text.replace("  ", "\t"))
-    assert (len(record.results), kinds(record)) == (14, [])
-
-
 @pytest.mark.parametrize(
     "above",
     [
