@@ -169,20 +169,15 @@ def check(ran: Ran) -> Table:
     return table
 
 
-@pytest.mark.parametrize("line", EXAMPLES[:1])
-def test_examples(line: str, tmp_path: Path) -> None:
-    check(run(tmp_path, scaled(line)))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("line", EXAMPLES[1:])
-def test_more_examples(line: str, tmp_path: Path) -> None:
-    check(run(tmp_path, scaled(line)))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("line", "ranks"), MORE_RANKS)
-def test_examples_of_groups_and_pairs(line: str, ranks: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("line", "ranks"),
+    [
+        (EXAMPLES[0], 2),
+        *(pytest.param(line, 2, marks=pytest.mark.slow) for line in EXAMPLES[1:]),
+        *(pytest.param(*each, marks=pytest.mark.slow) for each in MORE_RANKS),
+    ],
+)
+def test_examples(line: str, ranks: int, tmp_path: Path) -> None:
     check(run(tmp_path, scaled(line, ranks)))
 
 

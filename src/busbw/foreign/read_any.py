@@ -30,7 +30,7 @@ from busbw.model.record import DAMAGED, ImportFinding
 
 # Asked in this order; rccl-tests writes the tables of nccl-tests.
 TOOLS: Final[tuple[Tool, ...]] = (NCCL_TESTS, NCCOM_TEST, OSU, IMB)
-_LIBRARIES: Final = {NCCL_TESTS.name: ("nccl", "NCCL"), RCCL_TESTS: ("rccl", "RCCL")}
+_NAMED: Final = {tool.name: tool for tool in (NCCL_TESTS, RCCL_TESTS)}
 # Every report has it; the trace of a profiler, which is long, does not.
 _RESULTS: Final = b'"results'
 # Tables that busbw exported do not say which placement, type and reduction they are of.
@@ -122,7 +122,7 @@ def read_stream(stream: IO[bytes], path: str, tool: str = "", changed: str = "")
 
 def _read_text(data: bytes, path: str, tool: str) -> Reading:
     start, why = data[:HEAD_BYTES].lstrip(), ""
-    if rccl_tests_rows.is_rows(start) and tool in ("", RCCL_TESTS):
+    if rccl_tests_rows.is_rows(start) and tool in ("", RCCL_TESTS.name):
         found_tables = tuple(rccl_tests_rows.tables(data))
         return Reading(Origin(path, log_lines=len(data.splitlines())), found_tables, is_log=True)
     is_whole = start[:1] == b"{"
@@ -144,15 +144,13 @@ def _read_text(data: bytes, path: str, tool: str) -> Reading:
 
 def _is_asked(name: str, tool: str) -> bool:
     """Whether the tool that the user named writes this format; rccl-tests writes those of nccl-tests."""
-    return tool in ("", name) or (tool, name) == (RCCL_TESTS, NCCL_TESTS.name)
+    return tool in ("", name) or (tool, name) == (RCCL_TESTS.name, NCCL_TESTS.name)
 
 
 def _as(tool: str, tables: Iterable[Table]) -> tuple[Table, ...]:
     """The tables with the name of the tool that the user gave."""
-    if tool not in _LIBRARIES:
-        return tuple(tables)
-    backend, library = _LIBRARIES[tool]
-    return tuple(replace(table, tool=tool, backend=backend, library=library) for table in tables)
+    named = _NAMED.get(tool)
+    return tuple(tables) if named is None else tuple(replace(table, tool=named) for table in tables)
 
 
 # ---- each format -------------------------------------------------------------------------------------------

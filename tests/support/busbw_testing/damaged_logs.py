@@ -50,17 +50,6 @@ def write_into_line(rng: random.Random, text: str) -> str:
     return text[:at] + rng.choice(NOISE) + rng.choice(("", "\n")) + text[at:]
 
 
-def delete_span(rng: random.Random, text: str) -> str:
-    """Shorter than a line: the beginning of a row and the end of the next one can make a whole row."""
-    at = rng.randrange(len(text))
-    return text[:at] + text[at + rng.randint(1, 30) :]
-
-
-def insert_digit(rng: random.Random, text: str) -> str:
-    at = rng.randrange(len(text))
-    return text[:at] + rng.choice("0123456789") + text[at:]
-
-
 def replace_character(rng: random.Random, text: str) -> str:
     at = rng.randrange(len(text))
     return (
@@ -147,8 +136,6 @@ MUTATIONS = (
     cut_head,
     insert_line,
     write_into_line,
-    delete_span,
-    insert_digit,
     replace_character,
     spoil_digit,
     break_line,
@@ -158,8 +145,6 @@ MUTATIONS = (
 # Damage inside a line: it leaves a trace, unlike a line that is missing or there twice.
 INSIDE = (
     write_into_line,
-    delete_span,
-    insert_digit,
     replace_character,
     spoil_digit,
     break_line,

@@ -35,20 +35,14 @@ _OWN: Final = ("collective", "ranks", "time_is")
 def is_csv(first_line: str) -> bool:
     """Whether a line is the heading of such a file, or its beginning."""
     plain = first_line.lstrip("\ufeff \"'").lower()
-    return plain.startswith("size_bytes") and _delimiter(first_line) in plain
-
-
-def _delimiter(heading: str) -> str:
-    """What separates the columns: a program of another language writes semicolons, or tabs."""
-    return max((",", ";", "\t"), key=heading.count)
+    return plain.startswith("size_bytes") and "," in plain
 
 
 def tables(lines: Sequence[str]) -> list[Table]:
     """The one table of a file, or one for each operation of an export of busbw; none where its columns are
     others.
     """
-    delimiter = _delimiter(lines[0]) if lines else ","
-    rows = [(number, _cells(line, delimiter)) for number, line in enumerate(lines, 1)]
+    rows = [(number, _cells(line)) for number, line in enumerate(lines, 1)]
     rows = [(number, cells) for number, cells in rows if any(cells)]
     titles = [cell.lstrip("\ufeff").lower() for _, cells in rows[:1] for cell in cells]
     if not {"size_bytes", "count", "oop_time_us"} <= set(titles):
@@ -65,12 +59,9 @@ def tables(lines: Sequence[str]) -> list[Table]:
     return [*made[:-1], made[-1].with_findings(*damaged)]
 
 
-def _cells(line: str, delimiter: str) -> list[str]:
-    """The cells of a line: one of which a quote was lost is no row."""
-    if line.count('"') % 2:
-        return ["?"]
+def _cells(line: str) -> list[str]:
     try:
-        return [cell.strip() for cells in csv.reader([line], delimiter=delimiter) for cell in cells]
+        return [cell.strip() for cells in csv.reader([line]) for cell in cells]
     except csv.Error:
         return ["?"]
 
@@ -90,5 +81,5 @@ def _table(own: tuple[str, ...], entries: list[Entry]) -> Table:
     header = {"program": collective, "time_is": time} if collective else {}
     facts = Facts(header | ({"ranks": int(ranks)} if ranks.isdecimal() and len(ranks) < 10 else {}))
     found = found_table(NCCL_TESTS, ALL_COLUMNS, entries, facts, "a line of the CSV file")
-    found.heading_line = entries[0][0] if entries else 1
+    found.first_line = entries[0][0] if entries else 1
     return replace(NCCL_TESTS.interpret(found), ended=True)

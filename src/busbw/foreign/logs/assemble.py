@@ -12,7 +12,7 @@ from busbw._version import __version__
 from busbw.errors import UndecidedError
 from busbw.foreign.logs.cases import Made, cases, repeated, unit_findings
 from busbw.foreign.logs.check import Checked, check, has_counts
-from busbw.foreign.logs.context import TUNING, VERSION
+from busbw.foreign.logs.context import VERSION
 from busbw.foreign.logs.decide import Decision, Given, decide, named_by_path
 from busbw.foreign.logs.table import Table
 from busbw.foreign.logs.whole import ending, with_its_end, without_false_damage
@@ -54,8 +54,8 @@ def assemble(table: Table, origin: Origin, given: Given, run_id: str) -> RunReco
     """The record of a table. Raises UndecidedError if operation or ranks are neither stated nor solvable."""
     checked = check(without_false_damage(table), given.operation or named_by_path(origin.path, origin.labels))
     decision = _decision(checked, origin, given)
-    table = checked.table.decided(checked.table, decision.operation, decision.ranks)
-    table = with_its_end(table, origin.log_lines)
+    table = with_its_end(checked.table, origin.log_lines)
+    table = table.tool.decided(table, decision.operation, decision.ranks)
     checked = replace(checked, table=table)
     made = cases(checked, decision)
     status, error = ending(table, has_cases=bool(made.cases), last_words=origin.last_words)
@@ -100,7 +100,7 @@ def _decision(checked: Checked, origin: Origin, given: Given) -> Decision:
     try:
         return decide(checked, origin.path, origin.labels, given)
     except UndecidedError:
-        if len(checked.table) or checked.table.failures or checked.table.findings_of(DAMAGED):
+        if checked.table.rows or checked.table.failures or checked.table.findings_of(DAMAGED):
             raise
         return Decision(given.operation, NOT_STATED, 0, NOT_STATED, None, ())
 
@@ -113,13 +113,13 @@ def _world(table: Table, ranks: int, version: str) -> WorldInfo:
     where it does not name them all; ``version`` is that of the library.
     """
     on_host: Counter[str] = Counter()
-    unknown = RankInfo(0, NOT_STATED, 0, 0, NOT_STATED, library=table.library, library_version=version)
+    unknown = RankInfo(0, NOT_STATED, 0, 0, NOT_STATED, library=table.tool.library, library_version=version)
     infos = []
     for line in table.ranks if _are_all_listed(table, ranks) else ():
         host, device = line.host or NOT_STATED, line.device_name or NOT_STATED
         facts = {"device_index": line.device, "bus_id": line.bus_id, "group": line.group}
         named = RankInfo(line.rank, host, line.pid, on_host[host], device)
-        infos.append(replace(named, library=table.library, library_version=version, facts=facts))
+        infos.append(replace(named, library=table.tool.library, library_version=version, facts=facts))
         on_host[host] += 1
     return WorldInfo(kind="imported", launcher=NOT_STATED, size=ranks, ranks=tuple(infos or [unknown]))
 
@@ -161,7 +161,7 @@ def library_version(table: Table, origin: Origin, given: Given) -> tuple[str, st
         # NCCL_VERSION: X*1000 + Y*100 + Z before 2.9, X*10000 + Y*100 + Z since.
         unit = 10000 if code >= 10000 else 1000
         return f"{code // unit}.{code % unit // 100}.{code % 100}", "header"
-    said = [str(words).split(" ")[-1] for words in table.evidence.get(VERSION, [])]
+    said = [str(words).split(" ")[-1] for words in table.evidence.get(VERSION, ())]
     if said:
         return (said[0], "evidence") if len(said) == 1 else ("", NOT_STATED)
     label = given.labels.get("version", origin.labels.get("version", ""))
@@ -177,7 +177,7 @@ def _source(
 ) -> ImportSource:
     return ImportSource(
         path=redact_text(origin.path),
-        tool=table.tool,
+        tool=table.tool.name,
         sha256=origin.sha256,
         table=origin.table,
         first_line=table.first_line,
@@ -186,7 +186,7 @@ def _source(
         fields=redact_all(fields),
         header=redact_all(_header(table)),
         labels=redact_all({**origin.labels, **given.labels}),
-        evidence=redact_all(dict(table.evidence) | ({TUNING: list(table.calls)} if table.calls else {})),
+        evidence=redact_all({key: list(texts) for key, texts in (table.evidence | table.calls).items()}),
         findings=tuple(replace(each, text=redact_text(each.text)) for each in findings),
     )
 
@@ -201,12 +201,12 @@ def _header(table: Table) -> dict[str, Any]:
 
 def _fields(table: Table, decision: Decision, made: Made, origin: Origin) -> dict[str, str]:
     allowed = f" ({decision.interval} fit the rows)" if decision.interval is not None else ""
-    own_counts = has_counts(table) and not table.operations  # nccom-test's are of the whole buffer
+    own_counts = has_counts(table) and not table.tool.operations  # nccom-test's are of the whole buffer
     fields = {
         "operation": decision.operation_from,
         "ranks": decision.ranks_from + allowed,
         "created": origin.created_from,
-        "size_bytes": "rows: share of one rank times ranks" if table.shares else "rows",
+        "size_bytes": table.words_from.get("size_bytes", "rows"),
         "count": "rows" if own_counts else "size / size of an element, of one block",
         **{name: table.words_from.get(name, "rows") for name in ("dtype", "op", "root", "placement")},
         "time_ns": "rows" if table.trusted_time else "size / algbw: the printed time is that of the CPU (-C)",
@@ -217,7 +217,7 @@ def _fields(table: Table, decision: Decision, made: Made, origin: Origin) -> dic
     }
     if origin.environment:
         fields["environment"] = origin.environment_from
-    if table.out_of_bounds is not None and table.header.get("out_of_bounds") is not None:
+    if "out_of_bounds" in table.footer:
         fields["wrong"] = "rows, and the line below the table"
     return fields
 
@@ -233,7 +233,7 @@ def _plan(table: Table, made: Made) -> Plan:
     checked = any(not isnan(side.wrong) for side in table.sides)
     sizes = [case.size_bytes for case in made.cases]
     return Plan(
-        backend=table.backend,
+        backend=table.tool.backend,
         cases=made.cases,
         buffer_bytes=max([*sizes, _number(header, "max_bytes", 0)], default=0),
         limits=Limits(

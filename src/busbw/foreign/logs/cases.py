@@ -7,9 +7,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
-from typing import Final, NamedTuple
+from typing import Final
 
 from busbw.foreign.logs.check import Checked
+from busbw.foreign.logs.context import TUNING
 from busbw.foreign.logs.decide import Decision
 from busbw.foreign.logs.operations import (
     BLOCKED,
@@ -34,6 +35,7 @@ from busbw.units import NS_PER_US
 
 # What a case is, but for its cycle: type, reduction, root, size, count, placement. Equal ones are repeated.
 _Kind = tuple[str, str, int, int, int, Placement]
+_Bandwidth = tuple[float, float]  # algbw and busbw of one placement of a row in GB/s; NaN without a number
 NO_NUMBER: Final = "the log has no number here"
 NO_NUMBERS: Final = "the log has no numbers for this placement"
 
@@ -66,29 +68,13 @@ def cases(checked: Checked, decision: Decision) -> Made:
         seen[kind] += 1
     algbw_from, busbw_from = "rows", "rows"
     if _is_made(table, name):
-        printed = [side.as_printed for row in numbers for side in row]
-        algbw_from = "size / time" + _printed_words([flag for flag, _ in printed])
-        busbw_from = f"algbw times the factor of {name} on {ranks} ranks"
-        busbw_from += _printed_words([flag for _, flag in printed])
+        digits = "; as printed where that has more digits"
+        algbw_from = f"size / time{digits}"
+        busbw_from = f"algbw times the factor of {name} on {ranks} ranks{digits}"
     return Made(tuple(made), tuple(results), algbw_from, busbw_from if ranks > 1 else "none: one rank")
 
 
-def _printed_words(as_printed: Sequence[bool]) -> str:
-    count = sum(as_printed)
-    return f"; as printed, with more digits, in {count} of {len(as_printed)}" if count else ""
-
-
 # ---- bandwidths --------------------------------------------------------------------------------------------
-
-
-class Bandwidth(NamedTuple):
-    """Algbw and busbw of one placement of a row in GB/s; NaN where there is no number. ``as_printed`` says of
-    each whether the log has more digits of it than of the time.
-    """
-
-    algbw: float
-    busbw: float
-    as_printed: tuple[bool, bool] = (False, False)
 
 
 def _is_made(table: Table, name: str) -> bool:
@@ -96,44 +82,34 @@ def _is_made(table: Table, name: str) -> bool:
     return name in KNOWN and table.trusted_time
 
 
-def _bandwidths(checked: Checked, name: str, ranks: int) -> list[list[Bandwidth]]:
+def _bandwidths(checked: Checked, name: str, ranks: int) -> list[list[_Bandwidth]]:
     """Those of every row, one a placement: from size and time, or as they are printed where that has more
-    digits.
+    digits: times of nccom-test were whole microseconds for long.
     """
     table, unit, is_made = checked.table, checked.gb or 1.0, _is_made(checked.table, name)
     factor = FACTORS[name](max(ranks, 1)) if is_made else math.nan
     share = (max(ranks, 1) - 1) / max(ranks, 1) if name == "hypercube" else 1.0
 
-    def of(row: Row, side: Side) -> Bandwidth:
-        shown = side.algbw.scaled(unit), side.busbw.scaled(unit)
-        if not is_made:
-            return Bandwidth(shown[0].value, shown[1].value)
-        time = side.time_us
-        value = _ratio(row_bytes(table, row, ranks) * share, time.value * NS_PER_US)
-        own = Number(value, value * _ratio(time.half, time.value))
-        if not checked.is_in_its_unit:
-            return Bandwidth(own.value, own.value * factor)
-        algbw, is_algbw = _finest(own, shown[0])
-        busbw, is_busbw = _finest(own.scaled(factor), shown[1])
-        return Bandwidth(algbw, busbw, (is_algbw, is_busbw))
+    def of(row: Row, side: Side) -> _Bandwidth:
+        algbw, busbw = side.algbw.scaled(unit), side.busbw.scaled(unit)
+        if is_made:
+            time = side.time_us
+            value = _ratio(row.size * share, time.value * NS_PER_US)
+            own = Number(value, value * _ratio(time.half, time.value))
+            algbw = _finest(own, algbw) if checked.is_in_its_unit else own
+            busbw = _finest(own.scaled(factor), busbw) if checked.is_in_its_unit else own.scaled(factor)
+        return algbw.value, busbw.value if ranks > 1 else math.nan
 
-    found = [[of(row, side) for side in row.sides] for row in table.rows]
-    return found if ranks > 1 else [[each._replace(busbw=math.nan) for each in row] for row in found]
+    return [[of(row, side) for side in row.sides] for row in table.rows]
 
 
-def row_bytes(table: Table, row: Row, ranks: int) -> int:
-    """The size of a row as ours is: the whole buffer."""
-    return row.size * ranks if table.shares else row.size
-
-
-def _finest(own: Number, shown: Number) -> tuple[float, bool]:
+def _finest(own: Number, shown: Number) -> Number:
     """That of two values which is known to more digits, where both are the same number, and nothing that the
-    printed one rules out; whether it is the printed one.
+    printed one rules out.
     """
     apart = abs(shown.value - own.value)
     is_finer = shown.half < own.half or apart > shown.half
-    is_finer = is_finer and apart <= shown.half + own.half and shown.value > 0
-    return (shown if is_finer else own).value, is_finer
+    return shown if is_finer and apart <= shown.half + own.half and shown.value > 0 else own
 
 
 def _ratio(size: float, per: float) -> float:
@@ -143,7 +119,7 @@ def _ratio(size: float, per: float) -> float:
 def unit_findings(checked: Checked, name: str) -> Iterator[ImportFinding]:
     """How the printed bandwidths differ from ours."""
     table, scale = checked.table, checked.scale
-    if len(table.gb_sizes) > 1 and len(table):
+    if len(table.tool.gb_sizes) > 1 and table.rows:
         if checked.gb is None:
             text = "its digits fit both GiB/s and GB/s; bandwidths here are computed from size and time"
             yield ImportFinding("unit", text, table.first_line)
@@ -161,18 +137,17 @@ def unit_findings(checked: Checked, name: str) -> Iterator[ImportFinding]:
 _Found = tuple[int, _Kind, CaseResult]  # with its line
 
 
-def _rows(table: Table, decision: Decision, numbers: Sequence[Sequence[Bandwidth]]) -> list[_Found]:
+def _rows(table: Table, decision: Decision, numbers: Sequence[Sequence[_Bandwidth]]) -> list[_Found]:
     found: list[_Found] = []
-    sizes = [row_bytes(table, row, decision.ranks) for row in table.rows]
-    choices = _choices(table, decision, sizes)
+    choices = _choices(table, decision)
     absent = [_absent([row.sides[index] for row in table.rows]) for index in range(len(table.placements))]
-    for row, size, choice, bandwidths in zip(table.rows, sizes, choices, numbers, strict=True):
+    for row, choice, bandwidths in zip(table.rows, choices, numbers, strict=True):
         op = "" if decision.operation in MOVING else REDUCTIONS.get(row.redop, row.redop)
         count = row.count
-        if count < 0 or table.operations:  # those of nccom-test are of the whole buffer
-            count = whole_count(decision, row.dtype, size, max(count, 0))
+        if count < 0 or table.tool.operations:  # those of nccom-test are of the whole buffer
+            count = whole_count(decision, row.dtype, row.size, max(count, 0))
         for side, bandwidth, none, place in zip(row.sides, bandwidths, absent, table.placements, strict=True):
-            kind = (TYPE_NAMES.get(row.dtype, row.dtype), op, row.root, size, count, place)
+            kind = (TYPE_NAMES.get(row.dtype, row.dtype), op, row.root, row.size, count, place)
             result = _result(table, row, side, bandwidth, choice) if _is_measured(side) else none
             found.append((row.line, kind, result))
     return found
@@ -189,7 +164,7 @@ def _absent(sides: Sequence[Side]) -> CaseResult:
     return CaseResult(0, Status.NOT_APPLICABLE, error=NO_NUMBERS)
 
 
-def _result(table: Table, row: Row, side: Side, bandwidth: Bandwidth, choice: Choice | None) -> CaseResult:
+def _result(table: Table, row: Row, side: Side, bandwidth: _Bandwidth, choice: Choice | None) -> CaseResult:
     time = side.time_us.value * NS_PER_US if table.trusted_time else _ratio(row.size, side.algbw.value)
     is_wrong = side.wrong > 0
     is_mean = "mean" in table.time and "median" not in table.time
@@ -198,8 +173,8 @@ def _result(table: Table, row: Row, side: Side, bandwidth: Bandwidth, choice: Ch
         Status.WRONG if is_wrong else Status.GOOD,
         _finite(time),
         mean_ns=_finite(time) if is_mean else None,
-        algbw_gb_per_s=None if is_wrong else _finite(bandwidth.algbw),
-        busbw_gb_per_s=None if is_wrong else _finite(bandwidth.busbw),
+        algbw_gb_per_s=None if is_wrong else _finite(bandwidth[0]),
+        busbw_gb_per_s=None if is_wrong else _finite(bandwidth[1]),
         wrong=int(side.wrong) if math.isfinite(side.wrong) else None,
         stats={name: _finite(value) for name, value in side.stats.items()},
         algorithm=row.algorithm or (choice.words if choice is not None else ""),
@@ -214,17 +189,16 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _choices(table: Table, decision: Decision, sizes: Sequence[int]) -> list[Choice | None]:
+def _choices(table: Table, decision: Decision) -> list[Choice | None]:
     """What NCCL said in the table of a call of each row's size; nothing where it said two things of one size,
     as of one row in-place and the other not.
     """
-    if not table.calls:
-        return [None] * len(sizes)
     seen: dict[int | None, set[Choice]] = defaultdict(set)
-    for line in tuning_lines("\n".join(table.calls)):
+    for line in tuning_lines("\n".join(table.calls.get(TUNING, ()))):
         if not line.function or operation(line.function) == decision.operation:
             seen[line.size_bytes(decision.ranks)].add(line.choice)
-    return [next(iter(found)) if len(found := seen.get(size, set())) == 1 else None for size in sizes]
+    said = (seen.get(row.size, set()) for row in table.rows)
+    return [next(iter(choices)) if len(choices) == 1 else None for choices in said]
 
 
 def _failed(table: Table, decision: Decision, failure: Failure) -> _Found:
@@ -256,9 +230,7 @@ def repeated(table: Table, made: Sequence[Case]) -> list[ImportFinding]:
     ]
     copies = (len(rows) - len(set(rows))) * len(table.placements)
     again = sum(case.cycle > 0 and case.size_bytes > 0 for case in made)
-    sizes = [case.size_bytes for case in made]
-    # Sizes that only rise: a sweep in steps smaller than one element for every rank, which is rounded.
-    if not again or (not copies and made[0].collective in BLOCKED and sizes == sorted(sizes)):
+    if not again:
         return []
     text = f"{again} of {len(made)} cases repeat an earlier one and were kept as further cycles"
     if copies:

@@ -4,15 +4,15 @@ Every printed number is an interval of half a unit of its last digit, so every r
 factor busbw / algbw, hence for the number of ranks; all rows together a narrower one.
 
 Looked for is what makes a number wrong: a line that is cut, a size that is not count times element, a
-bandwidth that does not follow from size and time, columns that are not what the heading calls them, rows that
-the printed average has and the table has not. Labels, roots and the order of rows are taken as they are.
+bandwidth that does not follow from size and time, rows that the printed average has and the table has not.
+Labels, roots and the order of rows are taken as they are.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -47,10 +47,6 @@ _MOST_RANKS: Final = 10_000_000
 # So few cannot outvote each other; of more, all wrong in the same way are another formula, not damage.
 _FEW_ROWS: Final = 2
 _MOST_FINDINGS: Final = 100
-# Columns of which a digit cannot be lost without a contradiction, where the bandwidth has digits enough: any
-# lost one before the point changes the number by more than this.
-_CONFIRMED: Final = frozenset({"size", "count", "time", "algbw", "busbw"})
-_CLOSE: Final = 1.5
 _NO_OLD_FORMULA: Final = (PLAIN - {"hypercube"}) | {"all_reduce"}
 
 
@@ -66,10 +62,12 @@ class Checked:
     @cached_property
     def gb(self) -> float | None:
         """The size of its GB in 10^9 bytes; None where undecided."""
-        if len(self.table.gb_sizes) == 1:
-            return self.table.gb_sizes[0]
+        if len(self.table.tool.gb_sizes) == 1:
+            return self.table.tool.gb_sizes[0]
         fits = (
-            size for size in self.table.gb_sizes if self.scale is not None and self.scale.contains(1 / size)
+            size
+            for size in self.table.tool.gb_sizes
+            if self.scale is not None and self.scale.contains(1 / size)
         )
         return next(fits, None)
 
@@ -83,7 +81,7 @@ def check(table: Table, assumed: str = "") -> Checked:
     """Find damaged rows, and what the units of the table are. ``assumed`` is the operation by the user or the
     path, where the table itself names none.
     """
-    if not len(table):
+    if not table.rows:
         return Checked(table, None)
     operation, rows = table.operation or assumed, list(enumerate(table.rows))
     is_uneven = operation in UNEVEN  # their algbw is that of the busiest rank, whose bytes no row has
@@ -93,14 +91,12 @@ def check(table: Table, assumed: str = "") -> Checked:
     factors = [[factor_bounds(side) for side in row.sides] for row in table.rows]
     untimed = _untimed(table)
     # A placement without any time is said once: its rows have the other one.
-    lost = [side for side, places in untimed if len(untimed) > 1 and len(places) == len(table)]
+    lost = [side for side, places in untimed if len(untimed) > 1 and len(places) == len(table.rows)]
     odd: list[tuple[str, Iterable[int]]] = [
         ("size is not count times the size of an element", () if is_uneven else _odd_counts(table)),
-        *((row.misprinted, (place,)) for place, row in rows if row.misprinted),
         ("a time is not positive", [place for place, row in rows if not all(map(_is_timed, row.sides))]),
         *((f"its {side} time is not a number", places) for side, places in untimed if side not in lost),
         ("algbw is not size / time", () if is_uneven else _against(scales, scale)),
-        ("a column is shorter or longer than in the other rows", _misaligned(table, scales, scale)),
         ("busbw / algbw is not that of the other rows", _against(factors, _usual_factor(factors))),
     ]
     reasons: dict[int, str] = {}
@@ -176,23 +172,6 @@ def _untimed(table: Table) -> list[tuple[Placement, list[int]]]:
     ]
 
 
-def _misaligned(table: Table, scales: Sequence[Sequence[Bounds]], scale: Consensus | None) -> Iterator[int]:
-    """Rows with a column of another width, where a digit can be lost: not those whose numbers confirm each
-    other, nor a word that is the same in all rows.
-    """
-    words = {"type": "dtype", "redop": "redop", "root": "root"}
-    same = {word for word, name in words.items() if len({getattr(row, name) for row in table.rows}) == 1}
-    for place, row in enumerate(table.rows):
-        is_confirmed = (
-            scale is not None
-            and row.misaligned - same <= _CONFIRMED
-            and row.count > 0
-            and all(high < _CLOSE * low and agrees((low, high), scale) for low, high in scales[place])
-        )
-        if row.misaligned - same and not is_confirmed:
-            yield place
-
-
 # ---- rows together -----------------------------------------------------------------------------------------
 
 
@@ -209,7 +188,7 @@ def _scale(table: Table, operation: str, said: Sequence[Bounds]) -> Consensus | 
     """The scale on which the rows agree: the unit that most allow, where half of them do; else what most rows
     say, where that can be.
     """
-    units = [Consensus(1 / size, 1 / size, 0, len(said)) for size in table.gb_sizes]
+    units = [Consensus(1 / size, 1 / size, 0, len(said)) for size in table.tool.gb_sizes]
     votes = {unit: sum(agrees(pair, unit) for pair in said) for unit in units}
     unit = max(votes, key=votes.__getitem__)
     if said and votes[unit] >= _ENOUGH * len(said):
@@ -220,9 +199,7 @@ def _scale(table: Table, operation: str, said: Sequence[Bounds]) -> Consensus | 
         ranks = ranks_of("all_gather", found)
         if ranks is not None and ranks.high != 1:
             return found
-    follows = table.formulas == "today's" and operation in KNOWN and operation != "hypercube"
-    # No majority is needed to say what algbw is.
-    return Consensus(1.0, 1.0, 0, len(table)) if follows and len(table) <= _FEW_ROWS else None
+    return None
 
 
 def _usual_factor(bounds: Iterable[Iterable[Bounds]]) -> Consensus | None:
@@ -351,7 +328,7 @@ def possible_operations(table: Table, found: Consensus | None, scale: Consensus 
     """
     if not has_counts(table):
         return ()
-    names = table.operations or _with_such_columns(table)
+    names = table.tool.operations or _with_such_columns(table)
     return tuple(name for name in sorted(names) if found is None or _fits_factor(name, found, scale, table))
 
 
@@ -372,7 +349,7 @@ def _with_such_columns(table: Table) -> list[str]:
 
 def _fits_factor(name: str, found: Consensus, scale: Consensus | None, table: Table) -> bool:
     # hypercube moves n - 1 of n blocks: its algbw is less than size / time, as in old versions that of others
-    whole = scale is None or scale.contains(1.0) or bool(table.operations)
+    whole = scale is None or scale.contains(1.0) or bool(table.tool.operations)
     if name in PLAIN:
         return found.contains(1.0) and whole == (name != "hypercube")
     if not whole and name in SHARED:
@@ -384,7 +361,7 @@ def _fits_factor(name: str, found: Consensus, scale: Consensus | None, table: Ta
 
 def has_counts(table: Table) -> bool:
     """Whether its rows have a column of counts."""
-    return len(table) > 0 and table.rows[0].count >= 0
+    return bool(table.rows) and table.rows[0].count >= 0
 
 
 def times_count(row: Row) -> tuple[int, int] | None:

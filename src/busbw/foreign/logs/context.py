@@ -116,24 +116,13 @@ def said(line: str) -> list[tuple[str, str]]:
     return [(key, match[0] if key == TUNING else " ".join(match.groups())) for key, match in found if match]
 
 
-class Evidence:
-    """Distinct words by key, in order of appearance."""
+Evidence = dict[str, dict[str, None]]  # distinct words by key, in order of appearance
 
-    def __init__(self) -> None:
-        self._found: dict[str, dict[str, None]] = {}
 
-    def take(self, words: Iterable[tuple[str, str]]) -> None:
-        """Keep what a line says."""
-        for key, text in words:
-            self._found.setdefault(key, {})[text] = None
-
-    def join(self, other: Evidence) -> None:
-        """Take what another one holds."""
-        self.take((key, text) for key, texts in other.as_dict().items() for text in texts)
-
-    def as_dict(self) -> dict[str, list[str]]:
-        """The evidence."""
-        return {key: list(values) for key, values in self._found.items()}
+def keep(evidence: Evidence, words: Iterable[tuple[str, str]]) -> None:
+    """Keep what a line says."""
+    for key, text in words:
+        evidence.setdefault(key, {})[text] = None
 
 
 # ---- words by which a job says that a test did not come to its end -----------------------------------------

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from busbw.foreign.logs.row_words import NOT_CHECKED, Column, Kind, Layout, PrintedRow
-from busbw.foreign.logs.table import Cell, Facts, FoundTable, Tool
+from busbw.foreign.logs.table import Cell, Facts, Table, Tool
 from busbw.model.record import DAMAGED
 
 # What stands in a column that an entry does not have, where a row can be without it.
@@ -17,7 +17,7 @@ Entry = tuple[int, Mapping[Cell, str]]  # line or number from 1, words
 
 def found_table(
     tool: Tool, columns: Sequence[Column], entries: Iterable[Entry], facts: Facts, what: str
-) -> FoundTable:
+) -> Table:
     """The table of some entries, with the columns that any of them has. ``what`` an entry is called in the
     findings on those that are no whole row.
     """
@@ -26,14 +26,14 @@ def found_table(
     layout = Layout(tuple(column for column in columns if (column.name, column.placement) in present))
     if tool.usual is not None and not any("time" in name for name in layout.names):  # no entry is a row
         layout = tool.usual
-    found = FoundTable(tool, layout, "", 0, facts)
+    found = Table(tool, layout, "", 0, facts)
     for number, words in entries:
         row = [
             words.get((column.name, column.placement)) or _ABSENT.get(column.kind, "")
             for column in layout.columns
         ]
         if layout.fits(row):
-            found.rows.append(PrintedRow(number, row))
+            found.lines.append(PrintedRow(number, row))
         else:
             found.note(DAMAGED, f"{what} is not a whole row", number)
         found.last_line = max(found.last_line, number)

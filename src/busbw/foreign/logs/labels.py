@@ -58,7 +58,7 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
         end = match.end()
         name, opening, closing, anything, words = match.groups()
         if name:
-            text += f"(?P<{name}>{_FIELDS.get(name, '[^/]+?')})" if name != "_" else "[^/]*?"
+            text += f"(?P<{name}>{_FIELDS.get(name, '[^/]+?')})"
         else:
             text += "(?:" if opening else ")?" if closing else "[^/]*" if anything else re.escape(words or "")
     try:

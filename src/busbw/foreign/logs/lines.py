@@ -107,25 +107,6 @@ def _plain_letter(letter: str) -> str:
     return " " if letter.isspace() and letter not in _LINE_ENDS else "" if letter == "\ufeff" else "\ufffd"
 
 
-# Pages make lines bold, code or paragraphs, and tables of them; lists in JSON and YAML put them into quotes.
-_MARK: Final = r"(?:</?(?:b|br|code|em|i|li|mark|p|pre|span|strong|td|tr|u)\b[^<>]*>|(?<!\*)\*\*(?!\*)|`)"
-_MARKS_AROUND: Final = re.compile(rf"^([\s>]*){_MARK}+|{_MARK}+\s*$")
-_STRING: Final = re.compile(r"(\s*)([\"'])(.*)\2,?\s*")
-_CELLS: Final = re.compile(r"\s*([|\u2502]).*\1\s*")
-_MAY_BE_FRAMED: Final = re.compile(r"^[\s>]*[<*`]|[>*`\"',|\u2502]\s*$")
-
-
-def _without_frame(line: str) -> str:
-    """A line without what a page or a list has around it, and between the cells of a table."""
-    if _MAY_BE_FRAMED.search(line) is None:
-        return line
-    line = _MARKS_AROUND.sub(r"\1", line)
-    if quoted := _STRING.fullmatch(line):
-        line = quoted[1] + quoted[3]
-    cells = _CELLS.fullmatch(line)
-    return line.replace(cells[1], " ") if cells else line
-
-
 # Docker and Fluentd, most loggers, Google Cloud.
 _TEXT_OF_JSON: Final = ("log", "message", "msg", "textPayload")
 
@@ -145,7 +126,7 @@ def split_lines(data: bytes, start: Start) -> list[Line]:
     begins what a reader knows, else -1.
     """
     raw = data.removesuffix(b"\n").split(b"\n") if data else []
-    texts = [_without_frame(plain(_logged(each.decode("utf-8", "replace")))) for each in raw]
+    texts = [plain(_logged(each.decode("utf-8", "replace"))) for each in raw]
     return without_prefixes(["" if len(text) > LONGEST_LINE else text for text in texts], start)
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Final
 
 from busbw.foreign.logs.operations import TYPE_BYTES
-from busbw.foreign.logs.row_words import Kind, Layout, PrintedRow, aligned, fault, filled, is_number
-from busbw.foreign.logs.table import Failure, FoundTable, Tool
+from busbw.foreign.logs.row_words import Kind, Layout, PrintedRow, fault, filled, is_number
+from busbw.foreign.logs.table import Failure, Table, Tool
 from busbw.model.record import DAMAGED, OTHER_OUTPUT
 
 # What stands in the place of numbers: nccom-test: Failure running; IMB: out-of-mem., int-overflow, time-out.
@@ -17,22 +16,11 @@ _VERDICTS: Final = ("Pass", "Fail")
 _DECIMALS: Final = 2  # of the last number of a row, in every tool whose rows end with a measure
 
 
-def row_before_output(table: FoundTable, line: str, number: int) -> PrintedRow | None:
-    """A whole row at whose end other output of the job begins, without a line end between them: as long as
-    the row above, or as the heading.
-    """
-    for width in (*(row.width for row in table.rows[-1:]), sum(table.layout.fields)):
-        if width and _is_interrupted(line, width):
-            words = filled(table.layout, line[:width].split(), line, len(table.layout.columns))
-            if table.layout.fits(words):
-                return PrintedRow(number, words, aligned(table.layout, line[:width]))
-    return None
-
-
-def beginning_of_row(table: FoundTable, line: str, number: int) -> PrintedRow | None:
-    """The beginning of a row into which other output was written: nccl-tests prints a row in two or three
-    pieces. It counts only where what follows it is no part of a row: of a line that was broken somewhere
-    else, inside a number or between two, the halves could be joined to a row that was never printed.
+def beginning_of_row(table: Table, line: str, number: int) -> PrintedRow | None:
+    """A row or its beginning, behind which other output begins in the same line: nccl-tests prints a row in
+    two or three pieces, and its line end behind them. It counts only where what follows it is no part of a
+    row: of a line that was broken somewhere else, inside a number or between two, the halves could be joined
+    to a row that was never printed.
     """
     for count, offset in reversed(table.layout.breaks):
         words = filled(table.layout, line[:offset].split(), line, count)
@@ -50,19 +38,6 @@ def _is_interrupted(line: str, end: int) -> bool:
     return not words or not (rest[0].isspace() or is_number(words[0]) or words[0][0] in ".0123456789")
 
 
-# What people write behind a row begins with: <-- slow, # slow, (slow).
-_BEFORE_REMARKS: Final = re.compile(r"[^\w\s.,:;=%+-]")
-
-
-def marked_row(table: FoundTable, words: list[str], number: int) -> PrintedRow | None:
-    """A row before which somebody put an arrow or a star, or behind which a remark."""
-    count = len(table.layout.columns)
-    begin = next((place for place, word in enumerate(words) if any(map(str.isalnum, word))), len(words))
-    row, remark = words[begin : begin + count], words[begin + count :]
-    is_marked = bool(begin or remark) and (not remark or _BEFORE_REMARKS.match(remark[0]) is not None)
-    return PrintedRow(number, row) if is_marked and table.layout.fits(row) else None
-
-
 def failure(words: list[str], number: int) -> Failure | None:
     """A size and why it has no numbers, in the words of the tool."""
     if len(words) < 2 or not words[0].isdecimal():
@@ -72,7 +47,7 @@ def failure(words: list[str], number: int) -> Failure | None:
     return Failure(number, int(words[0][:18]), said) if is_failed and "errors found" not in said else None
 
 
-def looks_like_row(table: FoundTable, line: str, words: list[str], least: float) -> bool:
+def looks_like_row(table: Table, line: str, words: list[str], least: float) -> bool:
     """Whether a line that is no row was one, more or less: with so many numbers among the words of a row; in
     its own stream, a number in front is enough. Where rows have two words, one of two that is a number is.
     """
@@ -86,7 +61,7 @@ def looks_like_row(table: FoundTable, line: str, words: list[str], least: float)
     return numbers >= max(2, int(expected * least))
 
 
-def note_damage(table: FoundTable, words: list[str], number: int) -> None:
+def note_damage(table: Table, words: list[str], number: int) -> None:
     """Keep that a line is not a whole row, and why; or that it is no row."""
     why = fault(table.layout.columns, words) or "line is not printable"
     kind = OTHER_OUTPUT if "count" not in table.layout.names and _is_text(words) else DAMAGED
@@ -102,16 +77,13 @@ def _is_text(words: list[str]) -> bool:
     return any(plain) and not mixed and not words[0].isdigit()
 
 
-def is_cut(table: FoundTable) -> bool:
+def is_cut(table: Table) -> bool:
     """Whether the last word of the last row is shorter than the tool prints it."""
-    *others, last = table.rows
+    *others, last = table.lines
     column, word, before = table.layout.columns[-1], last.words[-1], [row.words[-1] for row in others]
     if column.kind is Kind.WORD:
         whole = {*_VERDICTS, *before}
         return word not in whole and any(known.startswith(word) for known in whole)
-    if column.kind is Kind.WRONG:  # a count that was 12 can be 1 now; rows have one length where it is whole
-        widths = {*(row.width for row in others), sum(table.layout.fields)}
-        return word.isdigit() and word.strip("0") != "" and last.width not in widths
     if column.kind is Kind.DEVIATION:
         return word[-1].isdigit() and "e" not in word
     if column.kind is not Kind.MEASURE or not word[-1].isdigit():

@@ -5,31 +5,38 @@ from __future__ import annotations
 import re
 from collections import Counter, deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice, pairwise
 from typing import Final
 
-from busbw.foreign.logs.context import TUNING, VERSION, End, Evidence, Job, is_end, is_of_a_library, said
+from busbw.foreign.logs.context import (
+    TUNING,
+    VERSION,
+    End,
+    Evidence,
+    Job,
+    is_end,
+    is_of_a_library,
+    keep,
+    said,
+)
 from busbw.foreign.logs.lines import Line, split_lines
-from busbw.foreign.logs.row_words import Layout, PrintedRow, aligned, fields_of, filled, is_number
+from busbw.foreign.logs.row_words import Layout, PrintedRow, filled, is_number
 from busbw.foreign.logs.rows import (
     beginning_of_row,
     failure,
     is_cut,
     layout_of_row,
     looks_like_row,
-    marked_row,
     note_damage,
-    row_before_output,
 )
-from busbw.foreign.logs.table import Fact, Facts, FoundTable, Tool, fact_words, rank_line
+from busbw.foreign.logs.table import Fact, Facts, Table, Tool, fact_words, rank_line
 from busbw.model.record import DAMAGED, JOB_FAILED, ImportFinding
 from busbw.units import counted
 
 _MOST_HEADLESS: Final = 10_000
 _MOST_ENDS: Final = 1000
-_GAPS: Final = ("...", "[...]", "…")
 
 
 @dataclass(frozen=True)
@@ -38,7 +45,7 @@ class Log:
     the command line of a test below which there is none.
     """
 
-    tables: tuple[FoundTable, ...]
+    tables: tuple[Table, ...]
     has_command: bool
     last_words: str
     lines: int
@@ -51,8 +58,8 @@ class Stream:
 
     name: str
     facts: Facts = field(default_factory=Facts)
-    table: FoundTable | None = None  # whose rows are being read
-    last: FoundTable | None = None  # that has ended
+    table: Table | None = None  # whose rows are being read
+    last: Table | None = None  # that has ended
     ended: bool = False  # a table of this launch has ended: the next launch fact begins a new one
     continues: bool = False  # words of the next table of the same launch were said
     announced: int = 0  # the line of the first words of a launch whose heading was not there yet
@@ -75,8 +82,9 @@ class _Scanner:
         self._number = 0
         self._streams = {"": Stream("")}
         self._stream = self._rows_of = self._streams[""]
-        self._tables: list[FoundTable] = []
-        self._job, self._evidence = Job(), Evidence()
+        self._tables: list[Table] = []
+        self._job = Job()
+        self._evidence: Evidence = {}
         self._ends: deque[End] = deque(maxlen=_MOST_ENDS)
         self._lost: list[ImportFinding] = []
         self._last_words = ""
@@ -94,7 +102,7 @@ class _Scanner:
             self._lose(stream)
             self._end_launch(stream)
         for table in self._tables[-1:]:  # what stands below the last table is of its launch
-            table.evidence.join(self._evidence)
+            keep(table.evidence, [(key, text) for key, texts in self._evidence.items() for text in texts])
         if not self._tables:
             self._only_launch()
         self._join_headings()
@@ -130,15 +138,15 @@ class _Scanner:
         wrote its rows below the heading of another one.
         """
         for first, then in pairwise(self._tables[:]):
-            sizes = Counter(row.words[0] for row in then.rows)
+            sizes = Counter(row.words[0] for row in then.lines)
             is_same = (first.stream, first.layout.columns) == (then.stream, then.layout.columns)
-            is_empty = not (first.rows or first.failures or first.findings or first.footer)
+            is_empty = not (first.lines or first.failures or first.findings or first.footer)
             if is_same and is_empty and sizes and min(sizes.values()) > 1:
                 then.facts.ranks[:0] = first.facts.ranks
                 then.headings += first.headings
                 self._tables.remove(first)
 
-    def _note_processes(self, table: FoundTable) -> None:
+    def _note_processes(self, table: Table) -> None:
         """Say that a table is of several processes, whose rows cannot be taken apart."""
         if table.processes:
             size = len({rank.rank for rank in table.facts.ranks})
@@ -148,7 +156,7 @@ class _Scanner:
             text = f"its heading is there {table.headings} times: several processes wrote into one table"
         else:
             return
-        table.note("separate", text, table.heading_line)
+        table.note("separate", text, table.first_line)
 
     # ---- one line --------------------------------------------------------------------------------------
 
@@ -182,13 +190,13 @@ class _Scanner:
         words = filled(table.layout, words, line, count)
         if len(words) != count or not line.isascii() or not table.layout.fits(words):
             return False
-        self._take_row(stream, table, PrintedRow(self._number, words, aligned(table.layout, line)))
+        self._take_row(stream, table, PrintedRow(self._number, words))
         return True
 
-    def _take_row(self, stream: Stream, table: FoundTable, row: PrintedRow, joined: str = "") -> None:
+    def _take_row(self, stream: Stream, table: Table, row: PrintedRow, joined: str = "") -> None:
         """Keep a row, and where it was ``joined`` with other words, how."""
         self._drop_piece(stream, table)
-        table.rows.append(row)
+        table.lines.append(row)
         table.last_line = max(table.last_line, row.line)
         self._rows_of = stream
         if joined:
@@ -201,7 +209,7 @@ class _Scanner:
         # Several processes, each a job of its own, print the heading of the one table that they write: before
         # its first row, or below a device list that has a rank twice.
         is_same = table is not None and table.layout.columns == found[1].columns
-        if table is not None and is_same and (table.processes or not table.rows):
+        if table is not None and is_same and (table.processes or not table.lines):
             table.headings += 1
         else:
             self._begin_table(stream, *found)
@@ -269,7 +277,7 @@ class _Scanner:
         for last in self._tables[-1:]:
             has_ended = is_sure or self._streams[last.stream].table is None
             if has_ended and last.evidence is self._evidence:
-                self._evidence = Evidence()
+                self._evidence = {}
 
     def _nccl_line(self, stream: Stream, line: str) -> None:
         """Take a line of NCCL as evidence of the launch, or of a call of the stream's table, else of the only
@@ -282,16 +290,16 @@ class _Scanner:
         if keys == [TUNING]:
             streams = [stream] if stream.table is not None else self._streams.values()
             tables = [each.table for each in streams if each.table is not None]
-        (tables[0].calls if len(tables) == 1 else self._evidence).take(words)
+        keep(tables[0].calls if len(tables) == 1 else self._evidence, words)
 
     # ---- tables ----------------------------------------------------------------------------------------
 
-    def _begin_table(self, stream: Stream, tool: Tool, layout: Layout) -> FoundTable:
+    def _begin_table(self, stream: Stream, tool: Tool, layout: Layout) -> Table:
         self._close(stream)
         if not stream.continues:  # no word of a launch since: those are another table's
             self._end_launch(stream)
-        table = FoundTable(tool, layout, stream.name, self._number, stream.facts, self._job.take())
-        table.placements, table.last_line, table.evidence = stream.placements, self._number, self._evidence
+        table = Table(tool, layout, stream.name, self._number, stream.facts, self._job.take())
+        table.above, table.last_line, table.evidence = stream.placements, self._number, self._evidence
         stream.placements, stream.table, stream.announced = "", table, 0
         self._tables.append(table)
         self._lose(stream)
@@ -305,7 +313,7 @@ class _Scanner:
             if not table.footer:
                 self._note_end(table)
 
-    def _note_end(self, table: FoundTable, kind: str = "cut", what: str = "test") -> bool:
+    def _note_end(self, table: Table, kind: str = "cut", what: str = "test") -> bool:
         """Keep what was said behind the last row of a table of its end, in its stream or in the one of lines
         without a prefix; whether something was.
         """
@@ -322,7 +330,7 @@ class _Scanner:
         for tool in self._tools if stream.announced else ():
             if tool.usual is None or tool.started.isdisjoint(stream.facts.header):
                 continue
-            table = FoundTable(tool, tool.usual, stream.name, stream.announced, stream.facts)
+            table = Table(tool, tool.usual, stream.name, stream.announced, stream.facts)
             table.last_line, table.evidence = stream.announced, self._evidence
             if self._note_end(table):
                 self._tables.append(table)
@@ -335,7 +343,7 @@ class _Scanner:
         facts = max(all_facts, key=lambda facts: len(facts.header) + len(facts.ranks))
         for tool in self._tools:
             if tool.usual is not None and "program" in tool.started & facts.header.keys():
-                table = FoundTable(tool, tool.usual, "", 0, facts, self._job.plain(), evidence=self._evidence)
+                table = Table(tool, tool.usual, "", 0, facts, self._job.plain(), evidence=self._evidence)
                 self._tables.append(table)
 
     # ---- lines that nothing else explains --------------------------------------------------------------
@@ -367,11 +375,11 @@ class _Scanner:
         self._lose(stream)
         table = self._begin_table(stream, *found)
         table.note("no-heading", text, self._number)
-        self._take_row(stream, table, PrintedRow(self._number, words, aligned(found[1], line)))
+        self._take_row(stream, table, PrintedRow(self._number, words))
         return True
 
     def _not_a_row(
-        self, stream: Stream, table: FoundTable, line: str, words: list[str], *, is_nccl: bool = False
+        self, stream: Stream, table: Table, line: str, words: list[str], *, is_nccl: bool = False
     ) -> None:
         """A line of an open table that is more than a row, a part of one, or none."""
         number, piece = self._number, stream.piece
@@ -379,16 +387,12 @@ class _Scanner:
             stream.piece = None
             how = f"the row was interrupted by other output; its end is in line {number}"
             self._take_row(stream, table, PrintedRow(piece.line, piece.words + words), how)
-        elif line.strip() in _GAPS:
-            table.note("gap", "rows are left out here", number)
-        elif is_nccl and (row := row_before_output(table, line, number)):
-            self._take_row(stream, table, row, "other output follows the row on the same line")
-        elif row := marked_row(table, words, number):
-            self._take_row(stream, table, row, "other words stand beside the row on the same line")
         elif not is_nccl and (failed := failure(words, number)):
             table.failures.append(failed)
             table.last_line = number
-        elif begun := beginning_of_row(table, line, number):
+        elif (begun := beginning_of_row(table, line, number)) and table.layout.fits(begun.words):
+            self._take_row(stream, table, begun, "other output follows the row on the same line")
+        elif begun:
             self._drop_piece(stream, table)
             stream.piece = begun
         elif is_nccl and is_number(words[0]):
@@ -396,7 +400,7 @@ class _Scanner:
         elif not is_nccl and looks_like_row(table, line, words, least=1 / 3):
             note_damage(table, words, number)
 
-    def _drop_piece(self, stream: Stream, table: FoundTable) -> None:
+    def _drop_piece(self, stream: Stream, table: Table) -> None:
         """Report the beginning of a row that was never completed."""
         if stream.piece is not None:
             note_damage(table, stream.piece.words, stream.piece.line)
@@ -417,9 +421,9 @@ class _Scanner:
     def _drop_cut_row(self) -> None:
         """Report the last row of a text that ends without a line end, where it ends inside the last word."""
         table = self._stream.table
-        if table is not None and table.rows and table.rows[-1].line == self._number and is_cut(table):
-            words = table.rows.pop().words
-            table.last_line = table.rows[-1].line if table.rows else table.heading_line
+        if table is not None and table.lines and table.lines[-1].line == self._number and is_cut(table):
+            words = table.lines.pop().words
+            table.last_line = table.lines[-1].line if table.lines else table.first_line
             text = f"the text ends inside the last word of a row: {' '.join(words)[:80]}"
             table.note(DAMAGED, text, self._number)
 
@@ -435,7 +439,7 @@ def _layout(line: str, tool: Tool) -> Layout | None:
     layout = tool.heading(line)
     if layout is None or not any(column.name.startswith(("time", "cputime")) for column in layout.columns):
         return None
-    return replace(layout, fields=fields_of(line))
+    return layout
 
 
 def _may_be_row(words: Sequence[str]) -> bool:

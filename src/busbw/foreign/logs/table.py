@@ -1,15 +1,14 @@
-"""What all readers of logs share: a tool, a table as it was found, and a table whose rows have meaning."""
+"""What all readers of logs share: a tool, a table and its rows."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, Final
 
-from busbw.foreign.logs.context import TUNING, Evidence
+from busbw.foreign.logs.context import Evidence
 from busbw.foreign.logs.row_words import (
     NO_ALGORITHM,
     NO_NUMBER,
@@ -18,8 +17,6 @@ from busbw.foreign.logs.row_words import (
     Number,
     PrintedRow,
     is_number,
-    misaligned,
-    misprinted,
     printed,
 )
 from busbw.model.collective import Placement
@@ -52,25 +49,34 @@ class Fact:
 
 @dataclass(frozen=True, eq=False)
 class Tool:
-    """A tool whose tables are read.
+    """A tool whose tables are read, and how it prints.
 
-    ``heading`` gives the layout that a line announces, which has one of ``heading_marks`` in it. ``usual`` is
-    the one without options, by which a row without a heading is recognised. ``started``: words of a header
-    that say that a test began, for tests that end before their heading.
+    ``heading`` gives the layout that a line announces, which has one of ``heading_marks`` in it;
+    ``interpret`` completes a table that was found, ``decided`` one whose operation and ranks are known.
+    ``usual`` is the layout without options, by which a row without a heading is recognised. ``started``:
+    words of a header that say that a test began, for tests that end before their heading. ``end_line`` is
+    its last line in words, empty where it prints none. ``gb_sizes`` are what its GB can be, in 10^9 bytes.
+    ``operations`` are those that it has, where rows have neither reduction nor root.
     """
 
     name: str
+    backend: str
     heading_marks: tuple[str, ...]
     heading: Callable[[str], Layout | None]
     facts: tuple[Fact, ...]
-    interpret: Callable[[FoundTable], Table]
+    interpret: Callable[[Table], Table]
+    decided: Callable[[Table, str, int], Table]
+    library: str = ""
     usual: Layout | None = None
     started: frozenset[str] = frozenset()
+    end_line: str = ""
+    gb_sizes: tuple[float, ...] = (1.0,)
+    operations: frozenset[str] = frozenset()
 
     def without_rows(self) -> Table:
         """The table of a test that ended before its first row."""
         assert self.usual is not None
-        return self.interpret(FoundTable(self, self.usual, "", 0, Facts()))
+        return self.interpret(Table(self, self.usual, "", 0, Facts()))
 
 
 def fact(scope: str, mark: str, pattern: str, *, forgets: tuple[str, ...] = ()) -> Fact:
@@ -137,93 +143,6 @@ class Failure:
     dtype: str = ""
 
 
-@dataclass
-class FoundTable:
-    """A table as it stands in the log. ``placements`` is the line above its heading: whose columns follow;
-    ``job`` are the words of the command line above it, ``evidence`` what libraries said in its launch,
-    ``calls`` NCCL's lines about single calls; ``headings`` counts how often its heading is there.
-    """
-
-    tool: Tool
-    layout: Layout
-    stream: str
-    heading_line: int
-    facts: Facts
-    job: dict[str, Any] = field(default_factory=dict)
-    placements: str = ""
-    rows: list[PrintedRow] = field(default_factory=list)
-    footer: dict[str, Any] = field(default_factory=dict)
-    failures: list[Failure] = field(default_factory=list)
-    findings: list[ImportFinding] = field(default_factory=list)
-    last_line: int = 0
-    evidence: Evidence = field(default_factory=Evidence)
-    calls: Evidence = field(default_factory=Evidence)
-    headings: int = 1
-
-    @property
-    def processes(self) -> int:
-        """How many processes have the same rank, by the device list; 0 where it has every rank once."""
-        places: dict[tuple[int, int], set[tuple[str, int]]] = {}
-        for line in self.facts.ranks:
-            places.setdefault((line.group, line.rank), set()).add((line.host, line.pid))
-        most = max(map(len, places.values()), default=0)
-        return most if most > 1 else 0
-
-    def note(self, kind: str, text: str, line: int) -> None:
-        """Keep a finding, up to a limit: a text that is no log can have one a line."""
-        if len(self.findings) < _MOST_FINDINGS:
-            self.findings.append(ImportFinding(kind, text, line))
-
-    def as_table(
-        self,
-        side: Callable[[Cells, int], Side],
-        placements: Mapping[int, Placement],
-        **own: Any,  # noqa: ANN401 (fields of Table)
-    ) -> Table:
-        """The table with what means the same in every tool. ``side`` makes one placement of a row, by its
-        number among the columns; ``own`` are other fields.
-        """
-        average = str(self.footer.get("average", ""))
-        shared: dict[str, Any] = {
-            "tool": self.tool.name,
-            "stream": self.stream,
-            "rows": tuple(self._rows(side, tuple(placements))),
-            "placements": tuple(placements.values()),
-            "first_line": self.heading_line,
-            "last_line": self.last_line,
-            "header": {**self.facts.header, **self.footer},
-            "ranks": tuple(dict.fromkeys(self.facts.ranks)),  # a line may be there twice
-            "evidence": self.evidence.as_dict(),
-            "calls": tuple(self.calls.as_dict().get(TUNING, ())),
-            "failures": tuple(self.failures),
-            "findings": tuple(self.findings),
-            "average": printed(average) if is_number(average) else None,
-            "ended": "average" in self.footer,
-        }
-        return Table(**shared | own)
-
-    def _rows(self, side: Callable[[Cells, int], Side], sides: Sequence[int]) -> Iterator[Row]:
-        odd, moved = misprinted(self.layout, self.rows), misaligned(self.layout, self.rows)
-        names = [(column.name, column.placement) for column in self.layout.columns]
-        for row in self.rows:
-            cells = dict(zip(names, row.words, strict=True))
-            algorithm = cells.get(("algorithm", 0), "")
-            yield Row(
-                line=row.line,
-                size=int(cells.get(("size", 0), 0)),
-                count=int(cells.get(("count", 0), -1)),
-                dtype=cells.get(("type", 0), ""),
-                redop=cells.get(("redop", 0), NO_REDUCTION),
-                root=int(cells.get(("root", 0), -1)),
-                sides=tuple(side(cells, index) for index in sides),
-                algorithm="" if algorithm == NO_ALGORITHM else algorithm,
-                input_bytes=_known_bytes(cells, "input_bytes"),
-                output_bytes=_known_bytes(cells, "output_bytes"),
-                misprinted=odd.get(row.line, ""),
-                misaligned=frozenset(moved.get(row.line, ())),
-            )
-
-
 Cell = tuple[str, int]  # name of a column, and its placement
 Cells = Mapping[Cell, str]  # the words of a row
 
@@ -257,9 +176,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One size: bytes as printed, ``count`` and ``root`` -1 where the tool prints none. ``misprinted`` is why
-    the tool cannot have written it so, ``misaligned`` are the columns of another width.
-    """
+    """One size: bytes as printed, ``count`` and ``root`` -1 where the tool prints none."""
 
     line: int
     size: int
@@ -271,68 +188,84 @@ class Row:
     algorithm: str = ""
     input_bytes: int | None = None
     output_bytes: int | None = None
-    misprinted: str = ""
-    misaligned: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Table:
-    """One table of a log, and what the log says about it. A row has a side for each of ``placements``.
+    """One table of a log: first as it is found, line by line, then with what its tool's reader makes of it.
 
-    ``shares``: sizes are what one rank gives to or gets from each other one, as in OSU and IMB, where ours is
-    the whole buffer. ``sides_apart``: every placement of a row was an entry of its own, and can be missing.
-    ``time`` says which reduction the times are; ``operation`` is empty where the log does
-    not name it, ``rank_labels`` pairs a source with the number of ranks that it claims. ``trusted_time`` is
-    off where the printed time is not that of the operation (-C). ``words_from`` says where reduction, root
-    and type come from. ``ended``: the tool's last line (``end_line``) is there, or it
-    has none; ``largest`` is the size of the last row by the header, 0 where it does not say that.
-    ``evidence`` is what libraries said in its launch, ``calls`` NCCL's lines in the table about single calls.
+    As found: ``job`` are the words of the command line above it, ``above`` is the line above its heading:
+    whose columns follow; ``lines`` are its rows by their words; ``evidence`` is what libraries said in its
+    launch, ``calls`` NCCL's lines about single calls; ``headings`` counts how often its heading is there.
 
-    How the tool prints: ``formulas`` of its algbw are ``today's`` (size / time), ``old`` (from before
-    nccl-tests 2.13: some operations left a rank's own block out), or not known. ``gb_sizes`` are what its GB
-    can be, in 10^9 bytes. ``operations`` are those that it has, where rows have neither reduction nor root.
-    ``decided`` completes the table once its operation and ranks are known.
+    As read: a row has a side for each of ``placements``. ``sides_apart``: every placement
+    of a row was an entry of its own, and can be missing. ``time`` says which reduction the times are;
+    ``operation`` is empty where the log does not name it, ``rank_labels`` pairs a source with the number of
+    ranks that it claims. ``trusted_time`` is off where the printed time is not that of the operation (-C).
+    ``words_from`` says where reduction, root, type and size come from. ``ended``: the tool's last line is
+    there, or it has none; ``largest`` is the size of the last row by the header, 0 where it does not say it.
+    ``formulas`` of its algbw are ``today's`` (size / time), ``old`` (from before nccl-tests 2.13: some
+    operations left a rank's own block out), or not known.
     """
 
-    tool: str
-    backend: str
+    tool: Tool
+    layout: Layout
     stream: str
-    time: str
-    rows: tuple[Row, ...]
-    placements: tuple[Placement, ...]
+    first_line: int
+    facts: Facts
+    job: dict[str, Any] = field(default_factory=dict)
+    above: str = ""
+    lines: list[PrintedRow] = field(default_factory=list)
+    footer: dict[str, Any] = field(default_factory=dict)
+    failures: list[Failure] = field(default_factory=list)
+    findings: list[ImportFinding] = field(default_factory=list)
+    last_line: int = 0
+    evidence: Evidence = field(default_factory=dict)
+    calls: Evidence = field(default_factory=dict)
+    headings: int = 1
+
+    rows: tuple[Row, ...] = ()
+    placements: tuple[Placement, ...] = ()
+    time: str = ""
     operation: str = ""
     operation_from: str = ""
-    shares: bool = False
     sides_apart: bool = False
     trusted_time: bool = True
-    first_line: int = 0
-    last_line: int = 0
     rank_labels: tuple[tuple[str, int], ...] = ()
-    ranks: Sequence[RankLine] = ()
-    library: str = ""
-    header: dict[str, Any] = field(default_factory=dict)
-    failures: tuple[Failure, ...] = ()
-    average: Number | None = None
-    out_of_bounds: int | None = None
     ended: bool = False
-    end_line: str = ""
     largest: int = 0
-    findings: tuple[ImportFinding, ...] = ()
     words_from: dict[str, str] = field(default_factory=dict)
-    evidence: Mapping[str, list[str]] = field(default_factory=dict)
-    calls: tuple[str, ...] = ()
     formulas: str = ""
-    gb_sizes: tuple[float, ...] = (1.0,)
-    operations: frozenset[str] = frozenset()
-    decided: Callable[[Table, str, int], Table] = lambda table, *_: table
 
-    def __len__(self) -> int:
-        return len(self.rows)
+    @property
+    def header(self) -> dict[str, Any]:
+        """The log's own words of it."""
+        return {**self.facts.header, **self.footer}
 
-    @cached_property
+    @property
+    def ranks(self) -> Sequence[RankLine]:
+        """The device list, in which a line may be there twice."""
+        return tuple(dict.fromkeys(self.facts.ranks))
+
+    @property
+    def processes(self) -> int:
+        """How many processes have the same rank, by the device list; 0 where it has every rank once."""
+        places: dict[tuple[int, int], set[tuple[str, int]]] = {}
+        for line in self.facts.ranks:
+            places.setdefault((line.group, line.rank), set()).add((line.host, line.pid))
+        most = max(map(len, places.values()), default=0)
+        return most if most > 1 else 0
+
+    @property
+    def average(self) -> Number | None:
+        """The bandwidth that the line below the table gives."""
+        word = str(self.footer.get("average", ""))
+        return printed(word) if is_number(word) else None
+
+    @property
     def claims(self) -> tuple[tuple[str, int], ...]:
         """Every label for the number of ranks; that of the device list comes first."""
-        listed = (("header", communicator_size(self.ranks)),) if self.ranks else ()
+        listed = (("header", communicator_size(self.ranks)),) if self.facts.ranks else ()
         return (*listed, *self.rank_labels)
 
     @property
@@ -346,7 +279,46 @@ class Table:
 
     def with_findings(self, *more: ImportFinding) -> Table:
         """The table with more findings."""
-        return replace(self, findings=(*self.findings, *more)) if more else self
+        return replace(self, findings=[*self.findings, *more]) if more else self
+
+    def note(self, kind: str, text: str, line: int) -> None:
+        """Keep a finding, up to a limit: a text that is no log can have one a line."""
+        if len(self.findings) < _MOST_FINDINGS:
+            self.findings.append(ImportFinding(kind, text, line))
+
+    def read(
+        self,
+        side: Callable[[Cells, int], Side],
+        placements: Mapping[int, Placement],
+        **own: Any,  # noqa: ANN401 (fields of Table)
+    ) -> Table:
+        """The table with its rows. ``side`` makes one placement of a row, by its number among the columns;
+        ``own`` are other fields.
+        """
+        names = [(column.name, column.placement) for column in self.layout.columns]
+        found = (dict(zip(names, line.words, strict=True)) for line in self.lines)
+        rows = [
+            _row(line.line, cells, tuple(side(cells, index) for index in placements))
+            for line, cells in zip(self.lines, found, strict=True)
+        ]
+        shared = {"rows": tuple(rows), "placements": tuple(placements.values())}
+        return replace(self, **{"ended": "average" in self.footer} | shared | own)
+
+
+def _row(line: int, cells: Cells, sides: tuple[Side, ...]) -> Row:
+    algorithm = cells.get(("algorithm", 0), "")
+    return Row(
+        line=line,
+        size=int(cells.get(("size", 0), 0)),
+        count=int(cells.get(("count", 0), -1)),
+        dtype=cells.get(("type", 0), ""),
+        redop=cells.get(("redop", 0), NO_REDUCTION),
+        root=int(cells.get(("root", 0), -1)),
+        sides=sides,
+        algorithm="" if algorithm == NO_ALGORITHM else algorithm,
+        input_bytes=_known_bytes(cells, "input_bytes"),
+        output_bytes=_known_bytes(cells, "output_bytes"),
+    )
 
 
 def communicator_size(ranks: Sequence[RankLine]) -> int:

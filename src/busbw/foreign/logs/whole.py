@@ -22,8 +22,8 @@ def with_its_end(table: Table, log_lines: int) -> Table:
     # Of several processes, each prints the average of its own rows.
     if mean is not None and not mean.fits and not table.findings_of("separate"):
         text = (
-            f"the log prints an average bus bandwidth of {mean.printed:g} GB/s, its {len(table)} rows here"
-            f" have {mean.value:.6g}: rows are missing or changed"
+            f"the log prints an average bus bandwidth of {mean.printed:g} GB/s, its {len(table.rows)} rows"
+            f" here have {mean.value:.6g}: rows are missing or changed"
         )
         table = table.with_findings(ImportFinding("rows-missing", text, table.last_line))
     if table.findings_of(CUT):
@@ -35,11 +35,11 @@ def with_its_end(table: Table, log_lines: int) -> Table:
     if table.ended:
         return table
     damaged = {finding.line for finding in table.findings_of(DAMAGED)}
-    if len(table) and log_lines and log_lines in damaged:  # an excerpt does not end inside a row
+    if table.rows and log_lines and log_lines in damaged:  # an excerpt does not end inside a row
         return table.with_findings(ImportFinding(CUT, "the log ends in the middle of a row", log_lines))
-    if not table.end_line:
+    if not table.tool.end_line:
         return table
-    text = f"{table.end_line} missing: the log was cut here, or is an excerpt"
+    text = f"{table.tool.end_line} missing: the log was cut here, or is an excerpt"
     return table.with_findings(ImportFinding("no-end", text, table.last_line))
 
 
@@ -91,10 +91,8 @@ def without_false_damage(table: Table) -> Table:
     if (mean.rows + 1) * mean.tolerance >= mean.value:
         return table
     said = " (by the printed average no row is missing)"
-    findings = tuple(
-        replace(finding, kind=OTHER_OUTPUT, text=finding.text + said)
-        if finding.kind in (DAMAGED, "gap")
-        else finding
+    findings = [
+        replace(finding, kind=OTHER_OUTPUT, text=finding.text + said) if finding.kind == DAMAGED else finding
         for finding in table.findings
-    )
+    ]
     return replace(table, findings=findings)

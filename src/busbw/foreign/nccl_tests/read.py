@@ -15,13 +15,11 @@ from typing import Any, Final
 from busbw.foreign.logs.context import VERSION
 from busbw.foreign.logs.operations import operation
 from busbw.foreign.logs.row_words import Column, Kind, Layout
-from busbw.foreign.logs.table import Cells, FoundTable, Row, Side, Table, Tool, fact, number
+from busbw.foreign.logs.table import Cells, Row, Side, Table, Tool, fact, number
 from busbw.model.collective import Placement
 from busbw.model.record import ImportFinding
 from busbw.units import NS_PER_US
 
-NAME: Final = "nccl-tests"
-RCCL_TESTS: Final = "rccl-tests"
 TIME: Final = (
     "mean over the timed calls of one loop, then the mean over ranks (nccl-tests' -a 1, its default; the log"
     " does not say -a)"
@@ -78,7 +76,8 @@ def heading(line: str) -> Layout | None:
             blank = (len(columns), matches[index - 1].end(), match.end())
         columns.append(Column(ours, kind, seen[ours]))
         seen[ours] += 1
-    return Layout(tuple(columns), tuple(breaks), blank=blank)
+    breaks.append((len(columns), matches[-1].end()))
+    return Layout(tuple(columns), tuple(breaks), blank)
 
 
 _USUAL: Final = heading("# size count type redop root time algbw busbw #wrong time algbw busbw #wrong")
@@ -127,40 +126,33 @@ FACTS: Final = (
 # ---- a table -----------------------------------------------------------------------------------------------
 
 
-def interpret(found: FoundTable) -> Table:
+def interpret(found: Table) -> Table:
     """What a table of nccl-tests says."""
     header, job, names = found.facts.header, found.job, found.layout.names
     named = operation(str(header.get("program", "")))
     name = named or operation(str(job.get("command_program", "")))
-    is_rccl = _is_rccl(found)
-    out_of_bounds = found.footer.get("out_of_bounds")
-    return found.as_table(
-        partial(_side, is_right=out_of_bounds == 0),
+    return found.read(
+        partial(_side, is_right=found.footer.get("out_of_bounds") == 0),
         _placements(found),
-        tool=RCCL_TESTS if is_rccl else NAME,
-        backend="rccl" if is_rccl else "nccl",
-        library="RCCL" if is_rccl else "NCCL",
+        tool=RCCL_TESTS if _is_rccl(found) else NCCL_TESTS,
         time=str(header.get("time_is", TIME)),
         operation=name,
         operation_from="header" if named else "command" if name else "",
         trusted_time="cputime" not in names,
         formulas="old" if "error" in names else "today's",
         rank_labels=_rank_labels(header, job),
-        out_of_bounds=out_of_bounds,
-        end_line="the line with the average is",
         words_from={
             name: "rows" if column in names else _NO_COLUMN
             for name, column in (("op", "redop"), ("root", "root"))
         },
-        decided=with_wrong_rows,
     )
 
 
-def _is_rccl(found: FoundTable) -> bool:
+def _is_rccl(found: Table) -> bool:
     """By its own word, the library's, or its GPUs: these have a bus address in hex, unlike AMD's CPUs."""
     if found.facts.header.get("tests"):
         return bool(found.facts.header["tests"] == "rccl")
-    return any(word.startswith("RCCL") for word in found.evidence.as_dict().get(VERSION, ())) or any(
+    return any(word.startswith("RCCL") for word in found.evidence.get(VERSION, ())) or any(
         re.search(r"[0-9a-fA-F]$", rank.bus_id) and rank.device_name.startswith("AMD ")
         for rank in found.facts.ranks
     )
@@ -178,11 +170,11 @@ def _rank_labels(header: dict[str, Any], job: dict[str, Any]) -> tuple[tuple[str
 # ---- its columns -------------------------------------------------------------------------------------------
 
 
-def _placements(found: FoundTable) -> dict[int, Placement]:
+def _placements(found: Table) -> dict[int, Placement]:
     """The placements that have a time, by their number among the columns."""
     sides = {column.placement for column in found.layout.columns if column.name in ("time", "cputime")}
     # Without its out-of-place columns, rccl-tests prints the others alone, below their name.
-    if found.placements.startswith("in-place") and sides == {0}:
+    if found.above.startswith("in-place") and sides == {0}:
         return {0: Placement.IN_PLACE}
     return {side: _PLACEMENTS[side] for side in sorted(sides)}
 
@@ -224,21 +216,20 @@ _LIMITS: Final = {"half": 1e-2, "bfloat16": 1e-2, "float": 1e-5, "double": 1e-12
 _OTHER_LIMIT: Final = 1e-200
 
 
-def with_wrong_rows(table: Table, operation: str, ranks: int) -> Table:  # noqa: ARG001 (see Table.decided)
+def with_wrong_rows(table: Table, operation: str, ranks: int) -> Table:  # noqa: ARG001 (see Tool)
     """The table with the rows marked whose deviation is beyond the limit with which the test itself compared
     it, where the line below does not deny that there are such; and with a finding where it counts some that
     no row shows. The deviations of several threads of a process are added up: then they are not compared.
     """
-    if not table.out_of_bounds and table.out_of_bounds is not None:
+    out_of_bounds = table.footer.get("out_of_bounds")
+    if out_of_bounds == 0:
         return table
     if table.formulas == "old" and table.header.get("threads", 1) == 1 and ranks > 1:
         table = replace(table, rows=tuple(_marked(row, ranks) for row in table.rows))
     shown = any(side.wrong > 0 for side in table.sides)
-    if not table.out_of_bounds or shown or not len(table):
+    if not out_of_bounds or shown or not table.rows:
         return table
-    text = (
-        f"the line below the table counts {table.out_of_bounds} values out of bounds, but no row shows which"
-    )
+    text = f"the line below the table counts {out_of_bounds} values out of bounds, but no row shows which"
     return table.with_findings(ImportFinding("contradiction", text, table.last_line))
 
 
@@ -249,11 +240,16 @@ def _marked(row: Row, ranks: int) -> Row:
 
 
 NCCL_TESTS: Final = Tool(
-    NAME,
+    "nccl-tests",
+    backend="nccl",
+    library="NCCL",
     heading_marks=("algbw",),
     heading=heading,
     facts=FACTS,
     interpret=interpret,
+    decided=with_wrong_rows,
     usual=_USUAL,
     started=frozenset({"program", "min_bytes"}),
+    end_line="the line with the average is",
 )
+RCCL_TESTS: Final = replace(NCCL_TESTS, name="rccl-tests", backend="rccl", library="RCCL")

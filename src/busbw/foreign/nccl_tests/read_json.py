@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Final
 
 from busbw.foreign.logs.entries import found_table
@@ -51,7 +50,7 @@ def table(document: Document) -> Table:
     facts = Facts(_header(content), _ranks(content))
     found = found_table(NCCL_TESTS, ALL_COLUMNS, entries, facts, "an entry of results")
     found.footer.update(_footer(content))
-    return replace(NCCL_TESTS.interpret(found), findings=(*found.findings, *cut(document, found.last_line)))
+    return NCCL_TESTS.interpret(found).with_findings(*cut(document, found.last_line))
 
 
 def cut(document: Document, entries: int) -> list[ImportFinding]:

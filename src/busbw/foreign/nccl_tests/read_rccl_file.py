@@ -88,7 +88,7 @@ def _table(entries: list[tuple[int, _Words]]) -> Table:
     if ranks:
         facts.header["ranks"] = int(ranks)
     found = found_table(NCCL_TESTS, ALL_COLUMNS, _rows(entries), facts, "an entry")
-    found.heading_line = entries[0][0]
+    found.first_line = entries[0][0]
     return replace(NCCL_TESTS.interpret(found), ended=True, sides_apart=True)
 
 

@@ -21,14 +21,13 @@ from busbw.foreign.nccom import columns
 from busbw.foreign.nccom.columns import Row
 from busbw.foreign.nccom.settings import THEIR_FLAGS, is_empty, one_placement
 from busbw.foreign.nccom.streams import stream_options
+from busbw.judge.samples import case_times
 from busbw.model.event import Event, EventKind
 from busbw.model.result import CaseResult, Status
-from busbw.model.sample import EXCLUDING, HEADLINE, MAX_OVER_RANKS, SampleFlag
 from busbw.record.folder import LOG_FILE
 from busbw.record.read import read_samples
 from busbw.report.events import read_result
 from busbw.report.table import stream_words
-from busbw.stats.outliers import exclude
 from busbw.stats.percentile import nearest_rank
 from busbw.units import counted
 
@@ -124,10 +123,20 @@ class NccomDisplay(DoorDisplay):
         found = {**result.stats, "avg": result.mean_ns}
         unknown = [word for word in self.options.stats if word != "avg" and found.get(word) is None]
         if unknown:  # a percentile of few samples is printed too, as there; a note says how few
-            percentiles, samples = percentiles_ns(self._folder, result.case, unknown)
-            found |= percentiles
-            self._few_samples += [samples] if samples else []
+            found |= self._percentiles_ns(result.case, unknown)
         return {word: found.get(word) for word in self.options.stats}
+
+    def _percentiles_ns(self, case: int, words: Sequence[str]) -> dict[str, float]:
+        """Percentiles (pNN) of the times of one call, by nearest rank; of single calls where the run timed
+        them. Nothing where the record has no samples here (yet).
+        """
+        assert self._plan is not None
+        parts = case_times(case, self._plan.timing.time, read_samples(self._folder))
+        if not parts:
+            return {}
+        times = np.sort(parts[-1].kept_ns if len(parts[-1].kept_ns) else parts[-1].call_ns)
+        self._few_samples.append(len(times))
+        return {word: nearest_rank(times, float(word[1:])) for word in words}
 
     def _failure(self, case: Case, result: CaseResult) -> str:
         """What stands in a row instead of numbers: what is wrong, and where more is said of it. Scripts look
@@ -242,27 +251,6 @@ class NccomDisplay(DoorDisplay):
                 self._err.write(log.read())
                 self._log_read = log.tell()
             self._err.flush()
-
-
-def percentiles_ns(folder: Path, case: int, words: Sequence[str]) -> tuple[dict[str, float], int]:
-    """Percentiles (pNN) of the times of one call in ns, by nearest rank, and of how many samples; of single
-    calls where the run timed them, and without those that the mean is without. Of as few samples as there
-    are: nccom-test prints p99 of 20 calls.
-
-    Nothing where the record has no samples here (yet).
-    """
-    rows = read_samples(folder)
-    rows = rows[rows["case"] == case]
-    of_headline = rows[rows["rank"] == HEADLINE]
-    rows = of_headline if len(of_headline) else rows[rows["rank"] == MAX_OVER_RANKS]
-    singles = rows[rows["flags"] & int(SampleFlag.SINGLE_CALL) != 0]
-    rows = singles if len(singles) else rows
-    if not len(rows):
-        return {}, 0
-    left = exclude(rows["flags"], EXCLUDING)
-    rows = rows[left.kept] if left.valid else rows
-    ordered = np.sort(rows["elapsed_ns"] / rows["k"])
-    return {word: nearest_rank(ordered, float(word[1:])) for word in words}, len(rows)
 
 
 def _failures(rows: Sequence[Row]) -> int:

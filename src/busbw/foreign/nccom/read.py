@@ -12,7 +12,7 @@ from typing import Final
 
 from busbw.foreign.logs.operations import REDUCING, operation
 from busbw.foreign.logs.row_words import Column, Kind, Layout
-from busbw.foreign.logs.table import GIB_PER_GB, Cells, FoundTable, Side, Table, Tool, fact, number
+from busbw.foreign.logs.table import GIB_PER_GB, Cells, Side, Table, Tool, fact, number
 from busbw.foreign.nccom.columns import OPERANDS
 from busbw.model.collective import Placement
 from busbw.units import NS_PER_US, counted
@@ -74,41 +74,37 @@ def column(title: str) -> Column | None:
     return _COLUMNS.get(title)
 
 
-def interpret(found: FoundTable) -> Table:
+def interpret(found: Table) -> Table:
     """What a table of nccom-test says. Bandwidths are made from its first time."""
     job, header = found.job, found.facts.header
     commanded, ranks = command(str(job.get("nccom_command", "")))
     named = operation(str(header.get("operation", "")))
     labels = [("header", int(header["ranks"]))] if "ranks" in header else []
-    said = {"command": f"{NAME} {job['nccom_command']}"} if "nccom_command" in job else {}
+    if "nccom_command" in job:
+        found.footer["command"] = f"{NAME} {job['nccom_command']}"
     if (errors := int(found.footer.get("errors_found", 0))) > len(found.failures):
         shown = counted(len(found.failures), "row")
         text = f"the line below the table counts {counted(errors, 'error')}, and {shown} show one"
         found.note("contradiction", text, found.last_line)
     names = found.layout.names
     first_time, *_ = _times(column.name for column in found.layout.columns)
-    return found.as_table(
+    return found.read(
         _side,
-        {0: Placement(found.placements or "out-of-place")},
-        backend="nccom",
+        {0: Placement(found.above or "out-of-place")},
         time=str(header.get("time_is") or time_words(first_time)),
         operation=named or commanded,
         operation_from="header" if named else "command" if commanded else "",
         rank_labels=(*labels, *((("command", ranks),) if ranks else ())),
-        header={**header, **found.footer, **said},
         ended="average" in found.footer or "errors_found" in found.footer,
         words_from={
             "op": "rows" if "redop" in names else NOT_STATED,
             "root": "rows" if "root" in names else NOT_STATED,
-            "placement": "rows" if found.placements else PLACEMENT_ASSUMED,
+            "placement": "rows" if found.above else PLACEMENT_ASSUMED,
         },
-        gb_sizes=GB_SIZES,
-        operations=OPERATIONS,
-        decided=with_reduction,
     )
 
 
-def with_reduction(table: Table, name: str, ranks: int) -> Table:  # noqa: ARG001 (see Table.decided)
+def with_reduction(table: Table, name: str, ranks: int) -> Table:  # noqa: ARG001 (see Tool)
     """The table with the reduction that nccom-test has where it does not say one: its check of buffers full
     of ones is that of a sum.
     """
@@ -147,6 +143,7 @@ def time_words(column: str) -> str:
 
 NCCOM_TEST: Final = Tool(
     NAME,
+    backend="nccom",
     heading_marks=("algbw",),
     heading=heading,
     facts=(
@@ -154,5 +151,8 @@ NCCOM_TEST: Final = Tool(
         fact("footer", "found - test failed", r"(?P<errors_found>\d+) errors? found - test failed"),
     ),
     interpret=interpret,
+    decided=with_reduction,
+    gb_sizes=GB_SIZES,
+    operations=OPERATIONS,
     usual=heading("size count type time(us) algbw busbw"),
 )

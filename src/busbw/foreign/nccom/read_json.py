@@ -57,7 +57,7 @@ def _table(content: dict[str, Any], rows: list[tuple[int, dict[str, Any]]]) -> T
     facts = Facts(_header(content, first))
     found = found_table(NCCOM_TEST, [*columns, *_OWN], entries, facts, "an entry of results")
     found.failures += failures
-    found.placements = word(first.get("placement"))
+    found.above = word(first.get("placement"))
     return replace(NCCOM_TEST.interpret(found), ended=True)
 
 

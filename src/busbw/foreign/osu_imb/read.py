@@ -15,7 +15,7 @@ from typing import Any, Final
 from busbw.foreign.logs.check import foreign
 from busbw.foreign.logs.operations import REDUCING, ROOTED, operation
 from busbw.foreign.logs.row_words import Column, Kind, Layout
-from busbw.foreign.logs.table import Cells, Fact, FoundTable, Side, Table, Tool, fact, number
+from busbw.foreign.logs.table import Cells, Fact, Side, Table, Tool, fact, number
 from busbw.model.collective import Placement
 from busbw.units import NS_PER_US
 
@@ -34,21 +34,19 @@ _PING_PONG: Final = "sendrecv"
 _COMBINING: Final = ("reduce", "accumulate", "fetch_and_op", "scan")
 
 
-def _table(found: FoundTable, name: str, time: str, **own: Any) -> Table:  # noqa: ANN401 (fields of Table)
+def _table(found: Table, name: str, time: str, **own: Any) -> Table:  # noqa: ANN401 (fields of Table)
     """What tables of both have in common: rows of a size and of times."""
     if time.startswith(_HALF_ROUND_TRIP):
         text = "two ranks take turns (ping-pong), one message at a time: its time is half a round trip"
-        found.note("point-to-point", text, found.heading_line)
+        found.note("point-to-point", text, found.first_line)
     shared: dict[str, Any] = {
-        "backend": "mpi",
         "time": time,
         "operation": name,
         "operation_from": "header" if name else "",
         # OSU prints nothing below its tables, and one of IMB ends with the next: it cannot be missed.
         "ended": True,
-        "decided": _with_operation,
     }
-    return found.as_table(_side, {0: Placement.OUT_OF_PLACE}, **shared | own)
+    return found.read(_side, {0: Placement.OUT_OF_PLACE}, **shared | own)
 
 
 def _side(cells: Cells, index: int) -> Side:
@@ -107,7 +105,7 @@ def osu_heading(line: str) -> Layout | None:
     return None if text[end:].strip() or not columns else Layout(tuple(columns))
 
 
-def interpret_osu(found: FoundTable) -> Table:
+def interpret_osu(found: Table) -> Table:
     """What a table of an OSU collective says."""
     header = found.facts.header
     kind, (name, time) = str(header.get("kind", "MPI")), _osu_test(header)
@@ -115,8 +113,8 @@ def interpret_osu(found: FoundTable) -> Table:
     if time == _OSU_ONE_SIDED_TIME or (name, time) == (_PING_PONG, _OSU_PAIR_TIME):
         labels = (("format", 2),)
     backend = _OSU_BACKENDS.get(kind, "mpi" if kind.startswith("MPI") else kind.lower())
-    library = "" if backend == "mpi" else kind
-    return _table(found, name, time, backend=backend, library=library, rank_labels=labels, failures=())
+    tool = replace(OSU, backend=backend, library="" if backend == "mpi" else kind)
+    return _table(found, name, time, tool=tool, rank_labels=labels, failures=[])
 
 
 def _osu_test(header: Mapping[str, Any]) -> tuple[str, str]:
@@ -129,23 +127,6 @@ def _osu_test(header: Mapping[str, Any]) -> tuple[str, str]:
         return f"{title}_latency" if title else _PING_PONG, _OSU_PAIR_TIME
     # One that we do not have, such as a persistent collective, is not the plain one.
     return operation(title) or "_".join(title.split()), _OSU_TIME
-
-
-OSU: Final = Tool(
-    OSU_NAME,
-    heading_marks=("Latency",),
-    heading=osu_heading,
-    facts=(
-        fact(
-            "launch",
-            "OSU ",
-            r"OSU (?P<kind>\w+)(?:-(?P<memory>\w+(?: MANAGED)?))? (?P<title>.*?) Test"
-            r" v(?P<tests_version>\S+)",
-        ),
-        fact("test", "Datatype", r"Datatype: (?P<datatype>\w+)"),
-    ),
-    interpret=interpret_osu,
-)
 
 
 # ---- IMB ---------------------------------------------------------------------------------------------------
@@ -178,7 +159,7 @@ def imb_heading(line: str) -> Layout | None:
     return Layout(tuple(Column(*_IMB_COLUMNS[name]) for name in names))
 
 
-def interpret_imb(found: FoundTable) -> Table:
+def interpret_imb(found: Table) -> Table:
     """What a table of IMB says."""
     header = found.facts.header
     name, time = _imb_test(header, "min" in found.layout.names)
@@ -202,8 +183,80 @@ def _stated(title: str, name: str, value: str = r"\w+") -> Fact:
     return fact("header", title, rf"{title} *: *(?P<{name}>{value})")
 
 
+# ---- once the operation is decided -------------------------------------------------------------------------
+
+_TYPES: Final = {
+    "MPI_CHAR": "int8",
+    "MPI_SIGNED_CHAR": "int8",
+    "MPI_BYTE": "uint8",
+    "MPI_INT": "int32",
+    "MPI_FLOAT": "float",
+    "MPI_DOUBLE": "double",
+}
+_SIZED_TYPE: Final = re.compile(r"MPI_(U?INT\d+)_T")
+
+
+def _with_operation(table: Table, name: str, ranks: int) -> Table:
+    """The table as one of this operation: sizes, type, reduction and root, and where these come from."""
+    combines = name in REDUCING or any(word in name for word in _COMBINING)
+    op, op_from = "none", "none: the operation reduces nothing"
+    if combines and "reduction" in table.header:
+        op, op_from = str(table.header["reduction"]).removeprefix("MPI_").lower(), "header"
+    elif combines:
+        op, op_from = "sum", f"assumed: {table.tool.name}'s default"
+    root, root_from = -1, "none: the operation has no root"
+    if name in ROOTED and table.tool.name == IMB_NAME:
+        root_from = "none: IMB takes every rank in turn"
+    elif name in ROOTED:
+        root, root_from = 0, "assumed: OSU's default"
+    dtype, dtype_from = _element_type(table, combines)
+    said = {"op": op_from, "root": root_from, "dtype": dtype_from, "placement": _ASSUMED_PLACEMENT}
+    shares = 1
+    if name in SHARES:
+        shares, said["size_bytes"] = ranks, "rows: share of one rank times ranks"
+    rows = (replace(row, size=row.size * shares, dtype=dtype, redop=op, root=root) for row in table.rows)
+    table = replace(table, rows=tuple(rows), words_from=said)
+    return table.with_findings(*foreign(table))
+
+
+def _element_type(table: Table, reducing: bool) -> tuple[str, str]:
+    """The type that the header names; before OSU 7.1 it names none, and it is MPI_FLOAT for reductions and
+    MPI_CHAR for all others. IMB names two, MPI_BYTE and MPI_FLOAT.
+    """
+    header = table.header
+    named = str(header.get("reduction_datatype" if reducing else "datatype", header.get("datatype", "")))
+    if named:
+        sized = _SIZED_TYPE.fullmatch(named)
+        return _TYPES.get(named, sized[1].lower() if sized else named), "header"
+    if reducing:
+        return "float", f"assumed: MPI_FLOAT, {table.tool.name}'s default for reductions"
+    default = ("uint8", "MPI_BYTE") if table.tool.name == IMB_NAME else ("int8", "MPI_CHAR")
+    return default[0], f"assumed: {default[1]}, {table.tool.name}'s default"
+
+
+# ---- the tools ---------------------------------------------------------------------------------------------
+
+OSU: Final = Tool(
+    OSU_NAME,
+    backend="mpi",
+    heading_marks=("Latency",),
+    heading=osu_heading,
+    facts=(
+        fact(
+            "launch",
+            "OSU ",
+            r"OSU (?P<kind>\w+)(?:-(?P<memory>\w+(?: MANAGED)?))? (?P<title>.*?) Test"
+            r" v(?P<tests_version>\S+)",
+        ),
+        fact("test", "Datatype", r"Datatype: (?P<datatype>\w+)"),
+    ),
+    interpret=interpret_osu,
+    decided=_with_operation,
+)
+
 IMB: Final = Tool(
     IMB_NAME,
+    backend="mpi",
     heading_marks=("usec",),
     heading=imb_heading,
     facts=(
@@ -230,55 +283,5 @@ IMB: Final = Tool(
         fact("header", "additional processes", r"\( *(?P<waiting>\d+) additional processes waiting"),
     ),
     interpret=interpret_imb,
+    decided=_with_operation,
 )
-
-
-# ---- once the operation is decided -------------------------------------------------------------------------
-
-_TYPES: Final = {
-    "MPI_CHAR": "int8",
-    "MPI_SIGNED_CHAR": "int8",
-    "MPI_BYTE": "uint8",
-    "MPI_INT": "int32",
-    "MPI_FLOAT": "float",
-    "MPI_DOUBLE": "double",
-}
-_SIZED_TYPE: Final = re.compile(r"MPI_(U?INT\d+)_T")
-
-
-def _with_operation(table: Table, name: str, ranks: int) -> Table:  # noqa: ARG001 (see Table.decided)
-    """The table as one of this operation: sizes, type, reduction and root, and where these come from."""
-    combines = name in REDUCING or any(word in name for word in _COMBINING)
-    op, op_from = "none", "none: the operation reduces nothing"
-    if combines and "reduction" in table.header:
-        op, op_from = str(table.header["reduction"]).removeprefix("MPI_").lower(), "header"
-    elif combines:
-        op, op_from = "sum", f"assumed: {table.tool}'s default"
-    root, root_from = -1, "none: the operation has no root"
-    if name in ROOTED and table.tool == IMB_NAME:
-        root_from = "none: IMB takes every rank in turn"
-    elif name in ROOTED:
-        root, root_from = 0, "assumed: OSU's default"
-    dtype, dtype_from = _element_type(table, combines)
-    table = replace(
-        table,
-        rows=tuple(replace(row, dtype=dtype, redop=op, root=root) for row in table.rows),
-        shares=name in SHARES,
-        words_from={"op": op_from, "root": root_from, "dtype": dtype_from, "placement": _ASSUMED_PLACEMENT},
-    )
-    return table.with_findings(*foreign(table))
-
-
-def _element_type(table: Table, reducing: bool) -> tuple[str, str]:
-    """The type that the header names; before OSU 7.1 it names none, and it is MPI_FLOAT for reductions and
-    MPI_CHAR for all others. IMB names two, MPI_BYTE and MPI_FLOAT.
-    """
-    header = table.header
-    named = str(header.get("reduction_datatype" if reducing else "datatype", header.get("datatype", "")))
-    if named:
-        sized = _SIZED_TYPE.fullmatch(named)
-        return _TYPES.get(named, sized[1].lower() if sized else named), "header"
-    if reducing:
-        return "float", f"assumed: MPI_FLOAT, {table.tool}'s default for reductions"
-    default = ("uint8", "MPI_BYTE") if table.tool == IMB_NAME else ("int8", "MPI_CHAR")
-    return default[0], f"assumed: {default[1]}, {table.tool}'s default"

@@ -5,7 +5,6 @@ import math
 import pytest
 from busbw_testing.logs import NEW_HEADING, PUBLISHED, format_row, imported, kinds
 
-from busbw.foreign.logs.check import Consensus, ranks_of
 from busbw.foreign.logs.row_words import is_number, printed
 
 
@@ -21,14 +20,11 @@ def damaged(old: str, new: str) -> list[tuple[str, int]]:
     ("old", "new", "why"),
     [
         # The row of 2 GiB is line 8 of the log.
-        ("   -1   5589.1", "   1   5589.1", "shorter or longer"),
         (
             "536870912     float     sum      -1   5589.1",
             "536870913     float     sum      -1   5589.1",
             "count times",
         ),
-        ("  5589.1", "  5589.12", "time has other decimals"),
-        ("384.22", "384.224", "algbw has other decimals"),  # a number as wide as its column may be wider
         ("5589.1", "6589.1", "algbw is not size / time"),
         ("757.78", "857.78", "busbw / algbw"),
     ],
@@ -37,27 +33,6 @@ def test_damage(old: str, new: str, why: str) -> None:
     ((text, line),) = damaged(old, new)
     assert why in text
     assert line == 8
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("2147483648     536870912", "2147483648    536870912"),
-        ("5589.1  384.22", "5589.1\t384.22"),
-        ("  5589.1", "   5589.1"),
-        ("536870912     float", "536870912      float"),
-    ],
-)
-def test_changed_blanks_lose_no_row_whose_numbers_confirm_each_other(old: str, new: str) -> None:
-    assert not damaged(old, new)
-
-
-@pytest.mark.parametrize("ranks", [2, 1024])
-@pytest.mark.parametrize(("name", "limit"), [("all_reduce", 2), ("all_gather", 1)])
-def test_every_number_of_ranks_is_found_again(ranks: int, name: str, limit: int) -> None:
-    factor = limit * (ranks - 1) / ranks
-    found = ranks_of(name, Consensus(factor * (1 - 1e-8), factor * (1 + 1e-8), 1, 1))
-    assert found.only == ranks
 
 
 @pytest.mark.parametrize(

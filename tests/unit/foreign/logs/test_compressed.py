@@ -17,7 +17,7 @@ def test_compressed_whatever_the_name(name: str, tmp_path: Path) -> None:
     path.write_bytes(gzip.compress(TEXT[: len(TEXT) // 2]) + gzip.compress(TEXT[len(TEXT) // 2 :]))
     reading = read_file(path)
     assert len(reading.tables) == 12
-    assert all(len(table) == 29 and table.ended for table in reading.tables)
+    assert all(len(table.rows) == 29 and table.ended for table in reading.tables)
     assert reading.findings == ()
 
 
@@ -37,7 +37,7 @@ def test_a_damaged_file_is_read_up_to_the_damage(tmp_path: Path) -> None:
     (tmp_path / "a.gz").write_bytes(whole)
     reading = read_file(tmp_path / "a.gz")
     assert reading.findings[-1].kind == "cut"
-    assert sum(map(len, reading.tables)) < 12 * 29
+    assert sum(len(table.rows) for table in reading.tables) < 12 * 29
 
 
 def test_what_cannot_be_read_does_not_keep_the_others_from_it(tmp_path: Path, command: Command) -> None:

@@ -7,7 +7,7 @@ import random
 from typing import Any
 
 import pytest
-from busbw_testing.damaged_logs import INSIDE, TOLD, insert_digit
+from busbw_testing.damaged_logs import INSIDE, TOLD
 from busbw_testing.logs import AWS_ROWS, aws_csv, imported, kinds, nccl_table, read
 
 from busbw.errors import BusbwError
@@ -42,19 +42,14 @@ def rows_of(records: list[RunRecord]) -> set[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("name", ["csv", "nccl-tests-json", "nccom-json"])
 def test_damaged_exports(name: str) -> None:
-    """None loses a row without a word, and most rows are kept. A digit more in a count of wrong elements
-    cannot be seen.
-    """
+    """None loses a row without a word, and most rows are kept."""
     text = exported(name)
     original = rows_of(records_of(text)[0])
     assert len(original) == 58
     kept = 0
     for seed in range(25):
         rng = random.Random(seed)
-        mutation = rng.choice(INSIDE)
-        if mutation is insert_digit:
-            continue
-        records, told = records_of(mutation(rng, text))
+        records, told = records_of(rng.choice(INSIDE)(rng, text))
         found = rows_of(records)
         assert found <= original, f"seed {seed}"
         failed = any(result.error for record in records for result in record.results)

@@ -1,26 +1,6 @@
 """What tools call their operations; those that we do not have keep their names and numbers."""
 
-import pytest
 from busbw_testing.logs import imported, nccl_table
-
-from busbw.foreign.logs.operations import operation
-
-
-@pytest.mark.parametrize(
-    ("word", "name"),
-    [
-        ("all_reduce_perf_mpi", "all_reduce"),
-        ("alltoall_perf", "alltoall"),
-        ("Non-blocking Allreduce", ""),
-        ("All-to-All Personalized Exchange", "alltoall"),
-        ("Allreduce", "all_reduce"),
-        ("osu_bcast", "broadcast"),
-        ("allgv", "all_gatherv"),
-        ("photos", ""),
-    ],
-)
-def test_names(word: str, name: str) -> None:
-    assert operation(word) == name
 
 
 def test_a_persistent_collective_is_not_the_plain_one() -> None:

@@ -1,7 +1,7 @@
 """Damaged logs: no traceback, no endless loop, and no row that is neither the original's nor reported.
 
 What the digits do not rule out cannot be found: a digit of a time whose bandwidth is printed as 0.00 can
-become another without a trace. So digits are replaced by other digits only in the tests that say so.
+become another without a trace. So digits are lost or replaced only in the tests that say so.
 """
 
 import os
@@ -9,7 +9,7 @@ import random
 import time
 
 import pytest
-from busbw_testing.damaged_logs import INSIDE, MUTATIONS, TOLD, WIDE, delete_span
+from busbw_testing.damaged_logs import INSIDE, MUTATIONS, TOLD, WIDE, break_line
 from busbw_testing.logs import PUBLISHED, TOOL_TABLES, imported, read, rows_of
 
 from busbw.errors import UndecidedError
@@ -41,8 +41,8 @@ def test_a_changed_digit_is_found_where_the_bandwidths_have_digits() -> None:
     assert found == tried > 20
 
 
-# A span as long as a line, from one row into the next, leaves a row that nothing in OSU's table contradicts.
-UNSEEN = {"osu": {delete_span}}
+# The end of a row of OSU that begins inside its size is a row too, which nothing in the table contradicts.
+UNSEEN = {"osu": {break_line}}
 PREFIXES = (
     "",
     "0: ",

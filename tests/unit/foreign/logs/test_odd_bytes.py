@@ -17,15 +17,12 @@ def quoted(text: str) -> str:
     return "".join(",".join(f'"{cell}"' for cell in line.split(",")) + "\n" for line in text.splitlines())
 
 
-@pytest.mark.parametrize(
-    "change", [quoted, lambda text: text.replace(",", ";"), lambda text: quoted(text).replace(",", ";")]
-)
-def test_csv_with_quotes_or_semicolons(change: Callable[[str], str]) -> None:
+def test_csv_with_quotes() -> None:
     text = aws_csv(*AWS_ROWS)
-    (wanted,), (found,) = (imported(each, op="all_reduce", ranks=16) for each in (text, change(text)))
+    (wanted,), (found,) = (imported(each, op="all_reduce", ranks=16) for each in (text, quoted(text)))
     assert len(wanted.results) == 6
     assert (found.plan.cases, found.results) == (wanted.plan.cases, wanted.results)
-    assert is_csv(change(text).splitlines()[0])
+    assert is_csv(quoted(text).splitlines()[0])
 
 
 @pytest.mark.parametrize("report", REPORTS.values(), ids=REPORTS)

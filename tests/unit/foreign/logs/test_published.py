@@ -44,21 +44,9 @@ def test_ranks_are_those_of_the_rows(published: Published) -> None:
     assert record.world.size == published.ranks
     mislabelled = published.label is not None and published.label != published.ranks
     assert ("mislabelled" in kinds(record)) is mislabelled
+    assert record.source.header.get("ranks_by_header") == published.label  # kept where it lost too
     assert ("rows-missing" in kinds(record)) is not published.average_fits
     assert ("no-end" in kinds(record)) is not published.average
-
-
-def test_a_mislabelled_table_is_named() -> None:
-    (record,) = imported(PUBLISHED["GB200 two racks labelled 144"].text())
-    (finding,) = [finding for finding in record.source.findings if finding.kind == "mislabelled"]
-    assert finding.text == "the header says 144 ranks, but the rows fit 128 only"
-    assert record.source.header["ranks_by_header"] == 144  # kept, though it lost
-
-
-def test_the_users_ranks_are_taken_and_the_rows_against_them_said() -> None:
-    (record,) = imported(PUBLISHED["p4de 25 MiB"].text(), ranks=8)
-    assert record.world.size == 8
-    assert [f.text for f in record.source.findings] == ["--ranks 8 was taken, but the rows fit 16 ranks only"]
 
 
 def test_many_ranks_are_an_interval() -> None:

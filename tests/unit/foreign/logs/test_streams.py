@@ -3,7 +3,7 @@
 import pytest
 from busbw_testing.logs import NEW_HEADING, PUBLISHED, format_row, imported, read
 
-from busbw.foreign.logs.context import Evidence, said
+from busbw.foreign.logs.context import Evidence, keep, said
 from busbw.model.record import RunStatus
 from busbw.model.tuning_line import tuning_lines
 
@@ -75,10 +75,10 @@ def test_lines_of_calls_are_kept_in_nccls_own_words() -> None:
     engines = "AllGather [Hierarchical CE]: 1048576 Bytes -> RMA proxy + CE"
     keys = [[key for key, _ in said(INFO + line)] for line in (new, "Using network IB")]
     assert keys == [["algorithm"], ["network"]]
-    evidence = Evidence()
+    evidence: Evidence = {}
     for line in (new, new, "8 Bytes -> Algo 0 proto 2 time 12.5", engines):
-        evidence.take(said(INFO + line))
-    kept = evidence.as_dict()["algorithm"]
+        keep(evidence, said(INFO + line))
+    kept = list(evidence["algorithm"])
     assert kept[:2] == [new, "8 Bytes -> Algo 0 proto 2"]
     assert [line.choice.algorithm for line in tuning_lines(kept[2])] == ["HIERARCHICAL CE"]
 
@@ -102,13 +102,6 @@ def test_a_row_that_was_cut_and_not_continued_is_damaged() -> None:
     assert len(record.results) == 8
     assert [finding.kind for finding in record.source.findings] == ["damaged", "rows-missing"]
     assert record.source.findings[0].line == 7
-
-
-def test_gaps_are_said() -> None:
-    lines = PUBLISHED["p5 2x8 excerpt"].text().splitlines()
-    lines.insert(5, "   [1,0]<stdout>:   ...")
-    (record,) = imported("\n".join(lines))
-    assert [finding.kind for finding in record.source.findings] == ["gap", "rows-missing"]
 
 
 def test_a_log_cut_in_a_row_keeps_its_good_rows() -> None:

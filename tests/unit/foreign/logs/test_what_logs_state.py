@@ -211,42 +211,6 @@ def test_errors_that_nccom_test_counts_and_no_row_shows_are_said() -> None:
 # ---- rows --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("lost", [1, 99])
-def test_rows_without_the_blanks_in_front_are_kept(lost: int) -> None:
-    """The blanks of the longer numbers are lost, or all."""
-    rows = [
-        line[min(lost, len(line) - len(line.lstrip())) :] if at > 4 or lost == 99 else line
-        for at, line in enumerate(ROWS)
-    ]
-    text = nccl(*ROWS, devices=device(0) + device(1))
-    (record,) = imported(text.replace("".join(ROWS), "".join(rows)))
-    assert (len(record.results), kinds(record)) == (14, [])
-
-
-def test_a_number_that_is_wider_than_its_column_is_no_damage() -> None:
-    text = nccl(*ROWS, devices=device(0) + device(1))
-    size, time = 2**36, 1234567.8
-    algbw = f"{size / time / 1e3:.2f}"
-    side = f"  {time}  {algbw:>6}  {algbw:>6}      0"
-    wide = f"{size:12d}  {size // 4:12d}     float     sum      -1{side}{side}\n"
-    (record,) = imported(text.replace(ROWS[-1], ROWS[-1] + wide))
-    assert record.results[-1].time_ns == time * 1e3
-    assert "damaged" not in kinds(record)
-
-
-def test_rows_whose_blanks_an_editor_has_changed_are_kept() -> None:
-    text = nccl(*ROWS, devices=device(0) + device(1))
-    (record,) = imported(text.replace("  ", "\t"))
-    assert (len(record.results), kinds(record)) == (14, [])
-
-
-def test_a_digit_that_is_lost_is_no_lost_blank() -> None:
-    text = nccl(*ROWS, devices=device(0) + device(1))
-    damaged = ROWS[2].replace(ROWS[2].split()[5], ROWS[2].split()[5][:-1], 1)
-    (record,) = imported(text.replace(ROWS[2], damaged))
-    assert (len(record.results), kinds(record)) == (12, ["damaged", "rows-missing"])
-
-
 @pytest.mark.parametrize(
     "above",
     [
@@ -295,45 +259,6 @@ def test_whatever_repeats_before_lines_is_a_prefix(name: str, tool_table: Callab
     text = tool_table(1)
     behind = "".join(f"{PREFIXES[name](at)}{line}\n" for at, line in enumerate(text.splitlines()))
     assert reads_the_same(text, behind)
-
-
-FRAMES: dict[str, Callable[[str], str]] = {
-    "cells": lambda line: f"| {line} |",
-    "box": lambda line: f"\u2502 {line:160} \u2502",
-    "code": lambda line: f"`{line}`",
-    "line ends": lambda line: f"{line}<br />",
-    "paragraphs": lambda line: f'<p class="x">{line}</p>',
-    "bold in a quote": lambda line: f"> **{line}**",
-    "list of strings": lambda line: f'        "{line}", ',
-}
-
-
-@pytest.mark.parametrize("name", FRAMES)
-@pytest.mark.parametrize("tool_table", TOOL_TABLES.values(), ids=TOOL_TABLES)
-def test_what_pages_and_lists_put_around_lines_is_no_part_of_them(
-    name: str, tool_table: Callable[[int], str]
-) -> None:
-    text = tool_table(1)
-    framed = "".join(f"{FRAMES[name](line)}\n" for line in text.splitlines())
-    assert reads_the_same(text, framed)
-
-
-def test_rows_may_be_those_of_a_page_s_table() -> None:
-    text = nccl(*ROWS, devices=device(0) + device(1))
-    rows = "".join(f"| {' | '.join(line.split())} |\n" for line in ROWS)
-    for found in (text.replace("".join(ROWS), rows), text.replace(ROWS[-1], f"<b>{ROWS[-1].rstrip()}</b>\n")):
-        (record,) = imported(found)
-        assert (len(record.results), kinds(record)) == (14, [])
-
-
-@pytest.mark.parametrize("mark", ["{}   <-- why so slow?", "{} *", ">>> {}", "* {} (here)"])
-@pytest.mark.parametrize("tool_table", TOOL_TABLES.values(), ids=TOOL_TABLES)
-def test_rows_that_somebody_marked_are_kept(mark: str, tool_table: Callable[[int], str]) -> None:
-    text = tool_table(1)
-    wanted = imported(text, op="all_reduce", ranks=16)[0]
-    line = text.splitlines()[wanted.source.last_line - (5 if "Avg" in text else 1)]
-    found = imported(text.replace(line, mark.format(line)), op="all_reduce", ranks=16)[0]
-    assert (found.results, kinds(found)) == (wanted.results, ["joined", *kinds(wanted)])
 
 
 def test_numbers_behind_a_row_are_no_remark() -> None:
@@ -483,18 +408,9 @@ def test_sizes_that_are_rounded_are_no_copies() -> None:
     def gather(size: int, time: str) -> str:
         return row(size, time, op="none", blocks=16, factor=15 / 16)
 
-    rows = [
-        gather(0, "9.01"),
-        gather(0, "9.01"),
-        gather(0, "9.05"),
-        gather(64, "9.10"),
-        gather(64, "9.12"),
-        gather(1 << 28, "1800.0"),
-    ]
+    rows = [gather(0, "9.01"), gather(0, "9.01"), gather(0, "9.05"), gather(1 << 28, "1800.0")]
     text = nccl(*rows).replace("all_reduce", "all_gather")
     assert kinds(imported(text, ranks=16)[0]) == []
-    by_chance = text.replace(rows[4], rows[3].replace("9.10", "9.19", 1))
-    assert kinds(imported(by_chance, ranks=16)[0]) == []
     copied = text.replace(rows[-1], rows[-1] * 2)
     assert "repeated" in kinds(imported(copied, ranks=16)[0])
 
@@ -515,7 +431,7 @@ def test_numbers_keep_the_digits_that_the_log_has() -> None:
     assert (short.time_ns, short.algbw_gb_per_s, short.busbw_gb_per_s) == (500.0, 2078.2, 3636.9)
     assert (long.time_ns, long.algbw_gb_per_s, long.busbw_gb_per_s) == (20299e3, 423.16, 740.54)
     assert plain.algbw_gb_per_s == pytest.approx(1024 / 8130)
-    assert record.source.fields["busbw_gb_per_s"].endswith("; as printed, with more digits, in 4 of 6")
+    assert record.source.fields["busbw_gb_per_s"].endswith("; as printed where that has more digits")
 
 
 @pytest.mark.parametrize(

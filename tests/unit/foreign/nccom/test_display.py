@@ -139,7 +139,7 @@ def test_streams_have_a_table_each_the_first_one_as_it_goes(tmp_path: Path) -> N
 def test_percentiles_of_few_calls_are_printed_with_a_note(tmp_path: Path) -> None:
     shown = Shown("-r 4 -b 1kb -e 1kb allr --stats avg p50 p99", tmp_path)
     rows = np.zeros(30, SAMPLE_DTYPE)
-    rows["rank"][:10], rows["rank"][10:20], rows["rank"][20:] = MAX_OVER_RANKS, HEADLINE, HEADLINE
+    rows["rank"][:10], rows["rank"][10:20], rows["rank"][20:] = MAX_OVER_RANKS, HEADLINE, MAX_OVER_RANKS
     rows["k"], rows["k"][20:] = 2, 1
     rows["elapsed_ns"][20:] = np.arange(1, 11) * 1000
     rows["flags"][20:] = int(SampleFlag.SINGLE_CALL)
@@ -154,7 +154,7 @@ def test_percentiles_and_the_mean_are_of_the_same_calls(tmp_path: Path) -> None:
     """The mean is without a call in which a rank had no core, so p99 is too; what is left out is said."""
     shown = Shown("-r 4 -b 1kb -e 1kb allr --stats avg p99 -n 40", tmp_path)
     rows = np.zeros(40, SAMPLE_DTYPE)
-    rows["rank"], rows["k"], rows["elapsed_ns"] = HEADLINE, 1, 2000
+    rows["rank"], rows["k"], rows["elapsed_ns"] = MAX_OVER_RANKS, 1, 2000
     rows["elapsed_ns"][-1], rows["flags"][-1] = 5_000_000, int(SampleFlag.DESCHEDULED)
     rows.tofile(tmp_path / SAMPLES_FILE)
     shown.result(0, stats={"p99": None}, samples=39, excluded=1)

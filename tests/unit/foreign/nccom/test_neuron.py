@@ -65,12 +65,15 @@ class Ran:
 Run = Callable[..., Ran]
 
 
-@pytest.fixture
-def tool(tmp_path: Path) -> Path:
-    path = tmp_path / "nccom-test"
-    path.write_text(f"#!{sys.executable}\n{STAND_IN}")
+def program(path: Path, text: str) -> Path:
+    path.write_text(f"#!{sys.executable}\n{text}")
     path.chmod(0o755)
     return path
+
+
+@pytest.fixture
+def tool(tmp_path: Path) -> Path:
+    return program(tmp_path / "nccom-test", STAND_IN)
 
 
 @pytest.fixture
@@ -144,9 +147,7 @@ def test_a_machine_that_cannot_run_it(run: Run) -> None:
 
 
 def test_output_that_is_no_table(home: Path, tmp_path: Path) -> None:
-    tool = tmp_path / "other"
-    tool.write_text(f"#!{sys.executable}\nprint('hello')\n")
-    tool.chmod(0o755)
+    tool = program(tmp_path / "other", "print('hello')\n")
     with pytest.raises(UndecidedError, match="printed no table"):
         neuron.run(tool, WORDS, (), io.StringIO(), io.StringIO())
 
@@ -202,10 +203,7 @@ STREAMS_WORDS = ("-r", "2", "--streams-json")
 @pytest.fixture
 def of_streams(tmp_path: Path, home: Path) -> Path:
     del home
-    path = tmp_path / "streams-tool"
-    path.write_text(f"#!{sys.executable}\n{OF_STREAMS}")
-    path.chmod(0o755)
-    return path
+    return program(tmp_path / "streams-tool", OF_STREAMS)
 
 
 def test_the_operation_of_every_stream_is_in_its_file(of_streams: Path, tmp_path: Path, home: Path) -> None:
