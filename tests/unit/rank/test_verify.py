@@ -11,7 +11,7 @@ from busbw.model.result import WrongData
 from busbw.rank import main
 from busbw.rank import verify as checking
 from busbw.rank.backends.base import CheckOutcome, Strays
-from busbw.rank.verify import AFTER_SEED, Verified, WrongKeeper, verify, verify_after
+from busbw.rank.verify import AFTER_SEED, Checks, Verified, WrongKeeper
 
 GOOD = CheckOutcome(0, -1, 2**63 + 5)
 PAST = "wrote 16 bytes past the receive buffer"
@@ -21,7 +21,7 @@ def verified(on_ranks: OnRanks, scripted: Any, case: Any, outcomes: list[list[Ch
     """``outcomes[rank][check]``; every rank must come to one verdict."""
     checks = len(outcomes[0])
     cases = [scripted(lambda call: 1.0, check_outcomes=list(own)) for own in outcomes]
-    verdicts = on_ranks(len(cases), lambda world: verify(case, cases[world.rank], world, 7, checks))
+    verdicts = on_ranks(len(cases), lambda world: Checks(case, cases[world.rank], world, 7).before(checks))
     assert all(verdict == verdicts[0] for verdict in verdicts)
     return verdicts[0]
 
@@ -59,7 +59,7 @@ def test_the_check_that_found_most_counts_and_the_first_place_of_a_rank_is_kept(
 
 def test_each_check_has_its_own_data_and_the_next_slot(on_ranks: OnRanks, scripted: Any, case: Any) -> None:
     prepared = scripted(lambda call: 1.0, slots=2)
-    on_ranks(1, lambda world: verify(case(index=4), prepared, world, 100, 3))
+    on_ranks(1, lambda world: Checks(case(index=4), prepared, world, 100).before(3))
     assert prepared.log == [
         ("load", 112, 0),
         ("run", 0, 1),
@@ -100,9 +100,8 @@ def kept(on_ranks: OnRanks, offsets: list[int], checks: int = 1) -> dict[str, by
 
     def live(world: Any) -> None:
         keep: Any = WrongKeeper(world, folder if world.rank == 0 else None)
-        on_wrong = keep.of(3, Tensors(world.rank))
         for check in range(checks):
-            on_wrong(100 + check, check % 2, offsets[world.rank])
+            keep.keep(3, Tensors(world.rank), 100 + check, check % 2, offsets[world.rank])
 
     on_ranks(len(offsets), live)
     return folder.files
@@ -167,7 +166,7 @@ def verified_after(
         )
         for rank, outcome in enumerate(outcomes)
     ]
-    verdicts = on_ranks(len(cases), lambda world: verify_after(case, cases[world.rank], world, 7, before)[0])
+    verdicts = on_ranks(len(cases), lambda world: Checks(case, cases[world.rank], world, 7).after(before)[0])
     assert all(verdict == verdicts[0] for verdict in verdicts)
     assert cases[0].log == [
         ("strays",),
