@@ -20,12 +20,11 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
 
 
-# Little-endian on the wire.
 _REDUCTIONS: dict[Op, tuple[np.ufunc, DTypeLike]] = {
-    Op.MAX_FLOAT64: (np.maximum, "<f8"),
-    Op.MAX_INT64: (np.maximum, "<i8"),
-    Op.SUM_FLOAT64: (np.add, "<f8"),
-    Op.SUM_INT64: (np.add, "<i8"),
+    Op.MAX_FLOAT64: (np.maximum, np.float64),
+    Op.MAX_INT64: (np.maximum, np.int64),
+    Op.SUM_FLOAT64: (np.add, np.float64),
+    Op.SUM_INT64: (np.add, np.int64),
 }
 
 

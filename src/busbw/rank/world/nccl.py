@@ -158,10 +158,8 @@ class NcclWorld:
     def gather(self, data: bytes) -> list[bytes] | None:
         if self.rank == 0:
             return list(self._call(Op.GATHER, data).parts or ())
-        self._calls += 1
-        self._raise_if_failed()
         with asking():  # counted as on rank 0, which waits for it
-            self._link.post(Message(Kind.PART, data, Op.GATHER, self._calls))
+            self._contribute(Op.GATHER, data)
         return None
 
     def fail(self, message: str) -> NoReturn:
@@ -194,14 +192,11 @@ class NcclWorld:
     def _reduce_part(self, op: Op, values: NDArray[Number]) -> NDArray[Number]:
         if self.board is not None:
             return reduce_rows(op, self._meet(self.board, op, values))
-        body = values.astype(values.dtype.newbyteorder("<"), copy=False).tobytes()
-        received = np.frombuffer(self._call(op, body).body, dtype=values.dtype.newbyteorder("<"))
-        return received.astype(values.dtype)
+        return np.frombuffer(self._call(op, values.tobytes()).body, values.dtype)
 
     def _meet(self, at: Board, op: Op, values: NDArray[Number]) -> NDArray[Number]:
         """The values of each rank, [rank, value]. The channel still brings what has become of the others."""
-        self._calls += 1
-        self._raise_if_failed()
+        self._begin()
         with asking():
             # News are no message of a later call: for that, all would have come.
             if not at.meet(self._calls, op, values, self._link.inbox.empty):
@@ -213,11 +208,19 @@ class NcclWorld:
                 self._take_failure(self._next_failure())
         return at.values(values)
 
-    def _call(self, op: Op, body: bytes) -> Message:
+    def _begin(self) -> None:
+        """The next call."""
         self._calls += 1
-        self._raise_if_failed()
+        if self._failed is not None:
+            self._take_failure(self._failed)
+
+    def _contribute(self, op: Op, body: bytes) -> None:
+        self._begin()
         if op is not Op.BROADCAST or self.rank == 0:
             self._link.post(Message(Kind.PART, body, op, self._calls))
+
+    def _call(self, op: Op, body: bytes) -> Message:
+        self._contribute(op, body)
         with asking():
             event = self._link.inbox.get()
         if not isinstance(event, Message):
@@ -231,10 +234,6 @@ class NcclWorld:
         while not isinstance(event := self._link.inbox.get(timeout=timeout_s), PeerFailure):
             pass
         return event
-
-    def _raise_if_failed(self) -> None:
-        if self._failed is not None:
-            self._take_failure(self._failed)
 
     def _take_failure(self, event: Welcome | Message | PeerFailure) -> NoReturn:
         assert isinstance(event, PeerFailure), "what else comes is the answer to a call"
