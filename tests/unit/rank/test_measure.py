@@ -105,10 +105,19 @@ def test_a_warm_up_that_was_slow_does_not_make_the_case_long() -> None:
 
 
 @pytest.mark.parametrize(
-    ("calls", "samples", "k"), [(200, 20, 10), (16, 8, 2), (20, 10, 2), (3, 3, 1), (1, 1, 1)]
+    ("calls", "samples", "k", "group"),
+    [
+        (200, 20, 10, 1),
+        (16, 8, 2, 1),
+        (20, 10, 2, 1),
+        (3, 3, 1, 1),
+        (1, 1, 1, 1),
+        (80, 10, 8, 4),
+        (8, 1, 8, 8),
+    ],
 )
-def test_a_fixed_number_of_calls_is_exact(calls: int, samples: int, k: int) -> None:
-    case = scripted(lambda call: 1000.0)
+def test_a_fixed_number_of_calls_is_exact(calls: int, samples: int, k: int, group: int) -> None:
+    case = scripted(lambda call: 1000.0, calls_per_issue=group)
     (result,) = measured([case], Limits(calls=calls))
     assert (len(result.times_ns), result.taken.k, result.stops[-1]) == (samples, k, StopReason.CALLS)
     assert sum(count * each for _, count, each in case.looks) == calls
@@ -212,23 +221,22 @@ def test_the_warm_up_ends_when_it_is_steady_and_after_20_ms() -> None:
     assert sum(4e6 * 0.96**call for call in range(faster.done)) == pytest.approx(20e6, rel=0.2)
 
 
-@pytest.mark.parametrize(("asked", "issued"), [(0, 1), (1, 1), (50, 50), (3000, 3000)])
-def test_a_fixed_warm_up_is_exact_but_for_the_one_call_that_sets_the_pace(asked: int, issued: int) -> None:
-    case = scripted(lambda call: 1000.0)
-    assert warmed(case, Limits(warmup_calls=asked)).warmup_calls == case.done == issued
-
-
 @pytest.mark.parametrize(
-    ("limits", "issued"),
+    ("limits", "call_ns", "issued"),
     [
-        (Limits(warmup_calls=1, warmup_seconds=0.02), 20),  # the time decides
-        (Limits(warmup_calls=50, warmup_seconds=0.02), 50),  # the calls do
-        (Limits(warmup_seconds=0.005), 5),
-        (Limits(warmup_seconds=0.0), 3),
+        (Limits(warmup_calls=0), 1e3, 1),  # the one call that sets the pace
+        (Limits(warmup_calls=1), 1e3, 1),
+        (Limits(warmup_calls=3000), 1e3, 3000),
+        (Limits(warmup_calls=1, warmup_seconds=0.02), 1e6, 20),  # the time decides
+        (Limits(warmup_calls=50, warmup_seconds=0.02), 1e6, 50),  # the calls do
+        (Limits(warmup_seconds=0.005), 1e6, 5),
+        (Limits(warmup_seconds=0.0), 1e6, 3),
     ],
 )
-def test_a_warm_up_lasts_as_many_calls_and_as_long_as_asked(limits: Limits, issued: int) -> None:
-    case = scripted(lambda call: 1e6)
+def test_a_warm_up_lasts_as_many_calls_and_as_long_as_asked(
+    limits: Limits, call_ns: float, issued: int
+) -> None:
+    case = scripted(lambda call: call_ns)
     assert warmed(case, limits).warmup_calls == case.done == issued
 
 

@@ -33,14 +33,6 @@ def test_groups_are_never_cut(group: int, groups: int | None) -> None:
     assert samples.times_ns.tolist() == [1000.0] * len(samples.times_ns)
 
 
-@pytest.mark.parametrize(("groups", "group"), [(20, 4), (10, 3), (1, 8), (100, 2), (9, 16)])
-def test_a_fixed_number_of_groups_is_exact(groups: int, group: int) -> None:
-    case = scripted(lambda call: 1000.0, calls_per_issue=group)
-    (samples,) = measured([case], Limits(calls=groups * group))
-    assert sum(count * k for _, count, k in case.looks) == groups * group
-    assert len(samples.times_ns) * samples.taken.k == groups * group
-
-
 # ---- graphs (-G) --------------------------------------------------------------------------------------
 
 
