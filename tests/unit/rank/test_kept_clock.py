@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from busbw.rank.world.clock import GlobalClock, Recheck
 from busbw.rank.world.clock_model import Line
 
 FRESH_NS = 80.0  # the error of a clock that was made anew
+OLD, STEP = Recheck(5000.0, 0.0, 0, expired=True), Recheck(5e9, 4.9e9, 3, expired=False)
 
 
 def clock(error_ns: float) -> GlobalClock:
@@ -43,25 +45,24 @@ def evidence_of(found: list[Recheck]) -> tuple[list[dict[str, Any]], list[float]
         return on_ranks(1, live)[0], asked
 
 
-def even(error_ns: float, *, expired: bool = False) -> Recheck:
-    return Recheck(error_ns, 0.0, 0, expired=expired)
-
-
-def test_a_case_has_the_larger_error_of_its_begin_and_end_only() -> None:
-    found, asked = evidence_of([even(300.0), even(90.0), even(70.0), even(60.0)])
-    assert [evidence["clock_error_ns"] for evidence in found] == [300.0, 300.0, 90.0, 70.0]
-    assert asked == [100.0, 300.0, 90.0, 70.0]
-
-
-def test_the_error_of_an_old_line_is_not_that_of_a_new_clock() -> None:
-    found, asked = evidence_of([even(5000.0, expired=True), even(90.0), even(90.0), even(90.0)])
-    assert [evidence["clock_error_ns"] for evidence in found] == [5000.0, 90.0, 90.0, 90.0]
-    assert asked[1] == FRESH_NS
-
-
-def test_a_step_is_in_the_case_that_it_fell_into() -> None:
-    step = Recheck(5e9, 4.9e9, 3, expired=False)
-    found, asked = evidence_of([even(100.0), step, even(90.0), even(90.0)])
-    assert [evidence["clock_error_ns"] for evidence in found] == [100.0, 5e9, 90.0, 90.0]
-    assert [evidence.get("clock_excess_rank") for evidence in found] == [None, 3, None, None]
-    assert asked[2] == FRESH_NS
+@pytest.mark.parametrize(
+    ("found", "errors_ns", "asked_ns"),
+    [
+        # The larger error of a case's begin and end only.
+        ((300.0, 90.0, 70.0, 60.0), [300.0, 300.0, 90.0, 70.0], [100.0, 300.0, 90.0, 70.0]),
+        # The error of an old line is not that of a new clock, nor is a step's.
+        ((OLD, 90.0, 90.0, 90.0), [5000.0, 90.0, 90.0, 90.0], [100.0, FRESH_NS, 90.0, 90.0]),
+        ((100.0, STEP, 90.0, 90.0), [100.0, 5e9, 90.0, 90.0], [100.0, 100.0, FRESH_NS, 90.0]),
+    ],
+)
+def test_what_readings_are_worth_and_which_clock_comes_next(
+    found: Sequence[Recheck | float], errors_ns: list[float], asked_ns: list[float]
+) -> None:
+    rechecks = [each if isinstance(each, Recheck) else Recheck(each, 0.0, 0, expired=False) for each in found]
+    evidence, asked = evidence_of(rechecks)
+    assert [own["clock_error_ns"] for own in evidence] == errors_ns
+    assert asked == asked_ns
+    # A step is in the case that it fell into.
+    assert [own.get("clock_excess_rank") for own in evidence] == [
+        3 if each is STEP else None for each in found
+    ]

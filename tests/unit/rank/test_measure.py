@@ -268,24 +268,20 @@ def at(wall: int, cpu: int, raw: int | None = None, boot: int | None = None) -> 
 SPENT = [at(0, 0), at(50_000_000, 40_000_000)]  # 10 ms without a core
 
 
-def test_samples_that_lost_their_core_are_left_out(clocks: Any) -> None:
-    clocks.next = list(SPENT)
-    case = scripted(lambda call: 11e6 if call == 30 else 1e6)
-    (samples,) = measured([case], Limits(calls=40, warmup_calls=20))
-    assert samples.taken.across.flags.tolist() == [0] * 9 + [SampleFlag.DESCHEDULED] + [0] * 30
-    assert samples.lost_ns == 10_000_000
-    assert samples.times_ns.tolist() == [1e6] * 39
-    # What was measured stays.
-    assert samples.taken.across.worst.max() == 11e6
-
-
-def test_ranks_that_share_cores_leave_nothing_out(clocks: Any) -> None:
+@pytest.mark.parametrize("contended", [False, True])
+def test_samples_that_lost_their_core_are_left_out_but_where_ranks_share_cores(
+    clocks: Any, contended: bool
+) -> None:
     """Losing the core is what such a run measures."""
     clocks.next = list(SPENT)
     case = scripted(lambda call: 11e6 if call == 30 else 1e6)
-    (samples,) = measured([case], Limits(calls=40, warmup_calls=20), contended=True)
-    assert not samples.taken.across.flags.any()
-    assert (len(samples.times_ns), samples.lost_ns) == (40, 0)
+    (samples,) = measured([case], Limits(calls=40, warmup_calls=20), contended=contended)
+    flag = 0 if contended else SampleFlag.DESCHEDULED
+    assert samples.taken.across.flags.tolist() == [0] * 9 + [flag] + [0] * 30
+    assert samples.lost_ns == (0 if contended else 10_000_000)
+    assert sorted(samples.times_ns.tolist()) == [1e6] * 39 + [11e6] * contended
+    # What was measured stays.
+    assert samples.taken.across.worst.max() == 11e6
 
 
 def test_waiting_between_loops_is_no_lost_core(clocks: Any) -> None:

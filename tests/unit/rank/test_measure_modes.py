@@ -74,19 +74,12 @@ def test_delays_go_on_over_looks_and_follow_the_pace() -> None:
     assert delays == [[(late,) * 15, (late,) * 5] for late in (0, 250_000, 500_000)]
 
 
-def test_a_loop_times_as_nccl_tests_does() -> None:
+@pytest.mark.parametrize(("calls", "loops"), [(None, [20] * 4), (20, [20]), (100, [20] * 5), (5, [5])])
+def test_a_loop_times_as_nccl_tests_does_and_is_not_cut(calls: int | None, loops: list[int]) -> None:
     case = scripted(lambda call: 1e5)
-    (samples,) = measured([case], Limits(), timing=Timing(time="loop"))
-    assert [entry for entry in case.log if entry[0] == "loop"] == [("loop", 20)] * 4
-    assert samples.times_ns.tolist() == [1e5] * 4
-    assert samples.taken.k == 20
-
-
-@pytest.mark.parametrize(("calls", "loops"), [(20, [20]), (100, [20] * 5), (5, [5])])
-def test_a_loop_is_not_cut_into_shorter_ones(calls: int, loops: list[int]) -> None:
-    case = scripted(lambda call: 1e5)
-    measured([case], Limits(calls=calls), timing=Timing(time="loop"))
+    (samples,) = measured([case], Limits(calls=calls), timing=Timing(time="loop"))
     assert [entry[1] for entry in case.log if entry[0] == "loop"] == loops
+    assert (samples.times_ns.tolist(), samples.taken.k) == ([1e5] * len(loops), loops[0])
 
 
 def test_every_loop_of_a_rank_starts_behind_a_barrier() -> None:

@@ -27,27 +27,28 @@ def verified(case: Any, outcomes: list[list[CheckOutcome]]) -> Verified:
     return verdicts[0]
 
 
-def test_all_good() -> None:
-    assert verified(case(), [[GOOD], [GOOD], [GOOD]]) == Verified(0, ())
+WRONG, MORE = CheckOutcome(3, 17, 1), CheckOutcome(2**33, 0, 2)
+OTHER = CheckOutcome(0, -1, GOOD.digest - 2**32)
 
 
-def test_wrong_elements_are_summed_and_their_ranks_named() -> None:
-    wrong = CheckOutcome(3, 17, 1)
-    more = CheckOutcome(2**33, 0, 2)
-    assert verified(case(), [[GOOD], [wrong], [more]]) == Verified(
-        2**33 + 3, (WrongData(1, "host0", 3, 17), WrongData(2, "host0", 2**33, 0))
-    )
-
-
-def test_ranks_that_must_agree_but_differ_are_wrong() -> None:
-    other = CheckOutcome(0, -1, GOOD.digest - 2**32)
-    verdict = verified(case(), [[GOOD], [GOOD], [other]])
-    assert verdict == Verified(1, (WrongData(2, "host0", 1, -1, "differs from rank 0"),))
-
-
-def test_ranks_of_a_ring_need_not_agree() -> None:
-    other = CheckOutcome(0, -1, 1)
-    assert verified(case("sendrecv"), [[GOOD], [other]]) == Verified(0, ())
+@pytest.mark.parametrize(
+    ("name", "outcomes", "wrong_at"),
+    [
+        ("all_reduce", [[GOOD], [GOOD], [GOOD]], ()),
+        (
+            "all_reduce",
+            [[GOOD], [WRONG], [MORE]],
+            (WrongData(1, "host0", 3, 17), WrongData(2, "host0", 2**33, 0)),
+        ),
+        # Ranks that must agree.
+        ("all_reduce", [[GOOD], [GOOD], [OTHER]], (WrongData(2, "host0", 1, -1, "differs from rank 0"),)),
+        ("sendrecv", [[GOOD], [OTHER]], ()),
+    ],
+)
+def test_wrong_elements_are_summed_and_their_ranks_named(
+    name: str, outcomes: list[list[CheckOutcome]], wrong_at: tuple[WrongData, ...]
+) -> None:
+    assert verified(case(name), outcomes) == Verified(sum(at.wrong for at in wrong_at), wrong_at)
 
 
 def test_the_check_that_found_most_counts_and_the_first_place_of_a_rank_is_kept() -> None:
