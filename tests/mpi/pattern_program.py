@@ -31,7 +31,7 @@ from busbw.model.plan import Limits, Plan
 from busbw.plan.expand import Grid, expand
 from busbw.plan.router import skew_table, spread_table
 from busbw.rank.backends.mpi import MpiBackend, MpiCase
-from busbw.rank.verify import verify
+from busbw.rank.verify import Checks
 from busbw.rank.world.identity import identify
 from busbw.rank.world.mpi import MpiWorld, connect
 
@@ -144,7 +144,7 @@ def groups(world: MpiWorld) -> dict[str, Any]:
     wrong = []
     for case in cases:
         prepared = backend.prepare(case)
-        if verify(case, prepared, world, SEED, 1, split).wrong:
+        if Checks(case, prepared, world, SEED, split).before(1).wrong:
             wrong.append(asdict(case))
         prepared.close()
     place = plan.group_of(world.rank, ranks)

@@ -12,13 +12,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from busbw.model.case import Case
 from busbw.model.choice import Choice, agreed_choice
-from busbw.model.mark import LEAST_OVERLAP, PART_ALONE
 from busbw.model.plain import from_plain
 from busbw.model.plan import Limits, Plan
 from busbw.model.progress import Phase
@@ -45,7 +44,7 @@ from busbw.rank.race import in_random_order, losers, race_of
 from busbw.rank.reduce_samples import Grouping
 from busbw.rank.retain import NOTHING_KEPT, Kept, retain
 from busbw.rank.summarize import OWN, reach_of, summarize
-from busbw.rank.verify import Issue, Saves, Verified, WrongKeeper, verify, verify_after
+from busbw.rank.verify import Checks, Issue, Saves, Verified, WrongKeeper
 from busbw.rank.world.base import World, agreed
 from busbw.rank.world.clock import Recheck, recheck, synchronise
 from busbw.rank.world.mpi import MpiWorld
@@ -54,6 +53,7 @@ from busbw.units import format_size
 
 if TYPE_CHECKING:
     from busbw.rank.beside import Company
+    from busbw.rank.rank0 import Lead
 
 # NVML's reasons are bits of one number; a maximum over ranks needs them apart.
 _THROTTLE_BITS: Final = 16
@@ -66,16 +66,6 @@ MOST_CASES: Final = 512
 
 Done = tuple[CaseResult, Kept]
 Verdict = tuple[Verified | None, tuple[str, ...]]  # and the case's conditions
-
-
-class Watches(Saves, Protocol):
-    """What rank 0 hears of the cases."""
-
-    def passed(self, result: CaseResult) -> None:
-        """What is known of a case of the window so far."""
-
-    def visits(self, case: Case) -> None:
-        """The arm of a race that comes next."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +120,9 @@ def grouping(plan: Plan, world: World) -> Grouping | None:
 
 
 class Session:
-    """The cases of a run, within the sweep's budget. ``looked`` is given what is known after each look."""
+    """The cases of a run, within the sweep's budget. ``saves`` is given what failed checks have left, and
+    ``looked`` what is known after each look.
+    """
 
     def __init__(
         self,
@@ -138,12 +130,13 @@ class Session:
         backend: Backend,
         given: Conditions,
         deadline: Deadline,
-        observer: Watches | None,
+        observer: Lead | None,
+        saves: Saves | None = None,
         looked: Callable[[Looked], None] | None = None,
     ) -> None:
         self._plan, self._backend, self._given, self._deadline = plan, backend, given, deadline
         self._observer, self._looked = observer, looked
-        self._keeper = WrongKeeper(given.world, observer)
+        self._keeper = WrongKeeper(given.world, saves or observer) if plan.save_wrong else None
         self._open: list[_Open] = []  # of the window, in order
         self._due_s = 0.0  # what the window takes in all
         self._start_s = time.monotonic()
@@ -251,11 +244,18 @@ class Session:
             return
         for entry in entries:
             if isinstance(entry, _Open):
-                (checked, marks), show = entry.verdict, self._plan.show
-                result = summarize(entry.case, entry.samples, checked, entry.given, show=show, marks=marks)
+                result = self._summary(entry)
             else:
                 result = entry[0]
             self._observer.passed(result)
+
+    def _summary(self, opened: _Open, reach: tuple[float, float] = OWN) -> CaseResult:
+        verified, conditions = opened.verdict
+        return summarize(
+            opened.case, opened.samples, verified, opened.given,
+            show=self._plan.show, conditions=conditions, reach=reach,
+            device=opened.device, clock=opened.clock,
+        )  # fmt: skip
 
     def bursts(self) -> Iterator[Burst]:
         """What links carry, behind everything that is timed; on rank 0. Collective."""
@@ -402,17 +402,9 @@ class Session:
         if opened.limits.case_seconds < plan.limits.case_seconds:
             stops = (StopReason.BUDGET if stop is StopReason.CASE_TIME else stop for stop in samples.stops)
             samples = replace(samples, stops=tuple(stops))
-        checked, conditions = opened.verdict
-        overlap = samples.overlap
-        marks = (PART_ALONE,) if overlap is not None and overlap < LEAST_OVERLAP else ()
-        result = summarize(
-            case, samples, checked, given,
-            show=plan.show, marks=marks, device=opened.device, clock=opened.clock, reach=reach,
-        )  # fmt: skip
-        choice, neighbours = opened.choice, samples.neighbours
-        words = choice.words if choice is not None else ""
-        result = replace(result, conditions=conditions, overlap=overlap, algorithm=words, choice=choice)
-        result = replace(result, neighbours=neighbours)
+        result = self._summary(replace(opened, samples=samples), reach)
+        if opened.choice is not None:
+            result = replace(result, algorithm=opened.choice.words, choice=opened.choice)
         if {"in", "out"} & set(plan.show):  # what a rank has in its buffers
             own = plan.rank_bytes(case, given.world.rank, given.world.size)
             most = given.world.max(np.array(own, np.int64)).tolist()
@@ -444,10 +436,12 @@ class Session:
             return None, conditions
         if not all(checkable(case, ranks, plan.data) for ranks in {*map(len, plan.groups)} or {world.size}):
             return None, (*conditions, "unchecked")
-        on_wrong = self._keeper.of(case.index, prepared) if plan.save_wrong else None
         progress.phase(Phase.CHECK, progress.expected_seconds(case.size_bytes))
-        found = verify(case, prepared, world, plan.seed, plan.checks, plan.groups, on_wrong, issue)
-        return found, conditions
+        return self._checks(case, prepared, issue).before(plan.checks), conditions
+
+    def _checks(self, case: Case, prepared: PreparedCase, issue: Issue) -> Checks:
+        plan = self._plan.of_case(case)
+        return Checks(case, prepared, self._given.world, plan.seed, plan.groups, self._keeper, issue)
 
     def _verdict_after(
         self,
@@ -465,14 +459,9 @@ class Session:
         # As numbers whose maximum over ranks is the worst state of any of them.
         bits = [device.throttle_bits >> bit & 1 if device else 0 for bit in range(_THROTTLE_BITS)]
         state = np.array([-device.clock_mhz if device else -_NO_CLOCK, *bits], np.int64)
-        world = self._given.world
         if verified is None:
-            return before, _worst_state(world.max(state))
-        plan = self._plan.of_case(case)
-        on_wrong = self._keeper.of(case.index, prepared) if plan.save_wrong else None
-        verified, state = verify_after(
-            case, prepared, world, plan.seed, verified, plan.groups, on_wrong, state, issue
-        )
+            return before, _worst_state(self._given.world.max(state))
+        verified, state = self._checks(case, prepared, issue).after(verified, state)
         return (verified, conditions), _worst_state(state)
 
     def _choice(self, case: Case, prepared: object) -> Choice | None:

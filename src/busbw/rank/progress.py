@@ -40,15 +40,11 @@ _CALLS_BYTES: Final = 32
 
 
 class _Own:
-    """The page of this process."""
+    """The page of this process; of a rank that nobody watches, in memory of its own."""
 
-    def __init__(self, rank: int, ranks: int, stall_s: float) -> None:
-        self.fd = os.memfd_create("busbw-progress")
-        os.ftruncate(self.fd, PAGE_BYTES)
-        self.memory = mmap.mmap(self.fd, PAGE_BYTES)
-        self.page = Page(rank, ranks, os.getpid(), limit_s=limit_s(stall_s, Phase.STARTING))
-        self.memory[:] = encode(self.page)
-        self.stall_s = stall_s
+    def __init__(self, page: Page, memory: mmap.mmap | bytearray, stall_s: float) -> None:
+        memory[:] = encode(page)
+        self.page, self.memory, self.stall_s = page, memory, stall_s
         self.connection: socket.socket | None = None  # to the watcher
         self.asked = self.answered = 0
         self.measured: tuple[int, float] | None = None  # bytes of the last timed call, and its seconds
@@ -63,7 +59,7 @@ class _Own:
         self.page = page
 
 
-_own: _Own | None = None
+_own = _Own(Page(0, 0, 0), bytearray(PAGE_BYTES), 0.0)
 _keeps_hangs = False
 
 
@@ -86,14 +82,18 @@ def begin(rank: int, ranks: int | None, stall_s: float, reach: Callable[[int], s
     """
     global _own, _keeps_hangs  # noqa: PLW0603 (a process is one rank)
     _keeps_hangs = stall_s <= 0
-    if _own is not None:
+    if _own.connection is not None:
         return
+    alone_s = 0.0 if ranks == 1 else stall_s
+    page = Page(rank, ranks or 0, os.getpid(), limit_s=limit_s(alone_s, Phase.STARTING))
     try:
-        own = _Own(rank, ranks or 0, 0.0 if ranks == 1 else stall_s)
-        connection = reach(own.fd)
+        fd = os.memfd_create("busbw-progress")
+        os.ftruncate(fd, PAGE_BYTES)
+        own = _Own(page, mmap.mmap(fd, PAGE_BYTES), alone_s)
+        connection = reach(fd)
     except OSError:
         return
-    os.close(own.fd)
+    os.close(fd)
     if connection is None:
         return
     _own, own.connection = own, connection
@@ -114,30 +114,28 @@ def end() -> None:
 
 def leave() -> None:
     """This rank leaves because others did not answer."""
-    if (own := _own) is not None and own.connection is not None:
+    if _own.connection is not None:
         with contextlib.suppress(OSError):
-            own.connection.sendall(GOODBYE)
+            _own.connection.sendall(GOODBYE)
 
 
 def phase(now: Phase, call_s: float = 0.0) -> None:
     """A new phase, which all ranks enter in the same order. ``call_s``: so long is a call of what is
     measured expected to take, or as many calls as end together.
     """
-    if (own := _own) is not None:
-        _enter(own, now, own.page.visit, own.page.what, call_s)
+    note(phase=now, limit_s=limit_s(_own.stall_s, now, call_s))
 
 
 def measuring(what: str, size_bytes: int) -> None:
     """The first calls of a case follow. Its calls are counted from 0."""
-    if (own := _own) is None:
-        return
-    own.memory[:_CALLS_BYTES] = bytes(_CALLS_BYTES)
-    _enter(own, Phase.WARMUP, own.page.visit + 1, what, expected_seconds(size_bytes))
+    _own.memory[:_CALLS_BYTES] = bytes(_CALLS_BYTES)
+    limit = limit_s(_own.stall_s, Phase.WARMUP, expected_seconds(size_bytes))
+    note(phase=Phase.WARMUP, visit=_own.page.visit + 1, what=what, limit_s=limit)
 
 
 def expected_seconds(size_bytes: int) -> float:
     """How long a call of this size may well take, by the last one that was timed."""
-    if _own is None or _own.measured is None:
+    if _own.measured is None:
         return expected_s(size_bytes)
     before, took_s = _own.measured
     return took_s * max(1.0, size_bytes / max(1, before))
@@ -145,46 +143,35 @@ def expected_seconds(size_bytes: int) -> float:
 
 def timed(size_bytes: int, call_s: float) -> None:
     """What a call took: the next case's first one is expected to take about as long."""
-    if _own is not None:
-        _own.measured = size_bytes, call_s
+    _own.measured = size_bytes, call_s
 
 
 def note(**told: Any) -> None:  # noqa: ANN401 (fields of Page)
     """What has become known: how many ``ranks`` there are, the ``folder`` of the run (rank 0's, where nobody
     else closes its record), at which address NCCL answers questions (``ras``).
     """
-    if (own := _own) is not None:
-        own.publish(replace(own.page, **told))
+    _own.publish(replace(_own.page, **told))
 
 
 def unlimited(**told: Any) -> None:  # noqa: ANN401 (fields of Page)
     """What follows may take any time: others end what hangs."""
-    if (own := _own) is not None:
-        own.publish(replace(own.page, limit_s=0.0 if own.stall_s > 0 else KEEPS_HANGS, **told))
+    note(limit_s=0.0 if _own.stall_s > 0 else KEEPS_HANGS, **told)
 
 
 def counts_address() -> int | None:
-    """Where the native loop counts its calls; None without a page."""
-    return None if _own is None else ctypes.addressof(ctypes.c_char.from_buffer(_own.memory))
+    """Where the native loop counts its calls; None where nobody watches."""
+    return None if _own.connection is None else ctypes.addressof(ctypes.c_char.from_buffer(_own.memory))
 
 
 @contextlib.contextmanager
 def asking() -> Iterator[None]:
     """Within, this rank waits for others in a control message."""
-    if (own := _own) is None:
-        yield
-        return
+    own = _own
     own.asked += 1
     CONTROL.pack_into(own.memory, CONTROL_AT, own.asked, own.answered)
     yield
     own.answered += 1
     CONTROL.pack_into(own.memory, CONTROL_AT, own.asked, own.answered)
-
-
-def _enter(own: _Own, now: Phase, visit: int, what: str, call_s: float) -> None:
-    own.publish(
-        replace(own.page, phase=now, visit=visit, what=what, limit_s=limit_s(own.stall_s, now, call_s))
-    )
 
 
 def _leave_when_told(connection: socket.socket) -> None:

@@ -23,7 +23,6 @@ from busbw.rank.soak_log import SoakLog, State
 from busbw.rank.summarize import summarize
 
 if TYPE_CHECKING:
-    from busbw.model.case import Case
     from busbw.model.plan import Plan
     from busbw.model.record import RankInfo
     from busbw.rank.backends.base import Backend
@@ -54,7 +53,7 @@ def go_soaking(
         seed = plan.seed + sweep * len(plan.cases) * max(1, plan.checks)
         own = replace(plan, seed=seed, save_wrong=wrong < _MOST_SAVED)
         measured = 0
-        for result, kept in Session(own, backend, given, deadline, ear, looked).results():
+        for result, kept in Session(own, backend, given, deadline, None, ear, looked).results():
             measured += result.status is not Status.NOT_APPLICABLE
             wrong += result.status is Status.WRONG
             elapsed_s = float(world.max(np.array([time.monotonic() - began_s]))[0])
@@ -93,12 +92,6 @@ class _Ear:
         self._observer.soaked(result, notes, elapsed_s, state)
         return state.code if state is not None else ExitCode.OK
 
-    def passed(self, result: CaseResult) -> None:
-        """Never called."""
-
-    def visits(self, case: Case) -> None:
-        """Never called: no race is a soak."""
-
     def looked(self, looked: Looked) -> None:
         """What a look at the open window has shown."""
         self._open = looked, time.monotonic() - self._began_s, time.time()
@@ -116,9 +109,10 @@ class _Ear:
                 taken, case = looked.taken, looked.case
                 samples = Samples.of_pass(taken, 0, StopReason.CASE_TIME)
                 checked, conditions = looked.verdict
-                result = summarize(case, samples, checked, looked.given, show=self._plan.show)
+                result = summarize(
+                    case, samples, checked, looked.given, show=self._plan.show, conditions=conditions
+                )
                 rows = np.concatenate(shared_rows(case.index, samples))
                 kept = Kept(rows, np.empty(0, DIGEST_DTYPE), ended_s)
-                result, checks = replace(result, conditions=conditions), self._plan.checks
-                self._log.take(result, kept, self._files, elapsed_s, checks)
+                self._log.take(result, kept, self._files, elapsed_s, self._plan.checks)
             return self._log.state()

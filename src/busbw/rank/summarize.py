@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from busbw.model.case import Case
+from busbw.model.mark import LEAST_OVERLAP, PART_ALONE
 from busbw.model.plan import Limits
 from busbw.model.record import TWO_RANKS
 from busbw.model.result import FIELD_WORDS, CaseResult, GroupResult, Status, StopReason
@@ -43,7 +44,7 @@ def summarize(
     given: Conditions,
     *,
     show: tuple[str, ...] = (),
-    marks: tuple[str, ...] = (),
+    conditions: tuple[str, ...] = (),
     device: DeviceState | None = None,
     clock: Recheck | None = None,
     reach: tuple[float, float] = OWN,
@@ -87,7 +88,8 @@ def summarize(
         stop=stop,
         wrong=verdict.wrong if verdict is not None else None,
         wrong_at=verdict.wrong_at if verdict is not None else (),
-        marks=(*marks, *_marks(stop, given, headline.median, evidence, show)),
+        marks=_marks(stop, given, headline.median, samples.overlap, evidence, show),
+        conditions=conditions,
         issue_ns=taken.call_issue_ns,
         skew_ns=None if len(skew) == 0 or skew[0] < 0 else median(skew),
         first_call_ns=samples.first_call_ns,
@@ -98,6 +100,8 @@ def summarize(
         groups=_group_results(case, samples, verdict, given),
         passes=samples.passes,
         pass_samples=tuple(np.diff((0, *samples.ends)).tolist()),
+        overlap=samples.overlap,
+        neighbours=samples.neighbours,
     )
 
 
@@ -215,12 +219,18 @@ def _flagged(name: str, taken: Taken) -> dict[str, dict[str, int]]:
 
 
 def _marks(
-    stop: StopReason, given: Conditions, time_ns: float, evidence: dict[str, Any], show: tuple[str, ...]
+    stop: StopReason,
+    given: Conditions,
+    time_ns: float,
+    overlap: float | None,
+    evidence: dict[str, Any],
+    show: tuple[str, ...],
 ) -> tuple[str, ...]:
     flagged = {**evidence.get("flagged", {}), **evidence.get("flagged_single_calls", {})}
     uses_clocks = given.timing.time == "span" or "skew" in show
     coarse = uses_clocks and TWO_RANKS * evidence.get("clock_error_ns", 0.0) > _CLOCK_SHARE * time_ns
     found = {
+        PART_ALONE: overlap is not None and overlap < LEAST_OVERLAP,
         "stopped": stop in _LIMITED,
         # Shorter calls lie on levels on every machine: of these the scatter between launches is said, once.
         "unstable": "shape" in evidence and time_ns >= given.limits.small_ns,

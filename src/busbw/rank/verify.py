@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import astuple, dataclass, replace
-from functools import partial
 from typing import Final, Protocol
 
 import numpy as np
@@ -28,9 +27,9 @@ AFTER_SEED: Final = 2**48
 _AFTER: Final = "in the check after the timed calls"
 KEPT_RANKS: Final = 4  # of one check
 KEPT_CHECKS: Final = 16  # of a run
-OnWrong = Callable[[int, int, int], None]
 Issue = Callable[[int], object] | None
 NOTHING_BESIDE: Final[Int64Array] = np.empty(0, np.int64)
+NO_STRAYS: Final = Strays()
 
 
 @dataclass(frozen=True)
@@ -48,65 +47,54 @@ class Verified:
         return sum(place.wrong for place in self.wrong_at if place.rank in wanted)
 
 
-def verify(
-    case: Case,
-    prepared: PreparedCase,
-    world: World,
-    seed: int,
-    checks: int,
-    groups: tuple[tuple[int, ...], ...] = (),
-    on_wrong: OnWrong | None = None,
-    issue: Issue = None,
-) -> Verified:
-    """Run ``checks`` independent checks, each with its own data and on the next slot of the rotation.
-
-    Collective over the world; every rank gets the same verdict. Ranks that must agree (those of one of the
-    ``groups``, or all) but differ in their digests are counted as wrong even if each passed its own
-    comparison. ``on_wrong(seed, slot, offset)`` is called on every rank after a check that failed anywhere,
-    while its data are still there; ``offset`` is the first wrong element of this rank, -1 where it has none.
-    ``issue``: see PreparedCase.run_checked.
+@dataclass(frozen=True)
+class Checks:
+    """The checks of one prepared case, each with its own data. Collective over the world; every rank gets the
+    same verdict. Ranks that must agree (those of one of the ``groups``, or all) but differ in their digests
+    are counted as wrong even if each passed its own comparison. ``keeper`` keeps what a check that failed
+    anywhere has left; ``issue``: see PreparedCase.run_checked.
     """
-    verified = Verified(0, ())
-    for i in range(checks):
-        check_seed = seed + case.index * checks + i
-        slot = i % prepared.slots
-        prepared.load(check_seed, slot)
-        outcome = prepared.run_checked(check_seed, slot, issue)
-        found, _ = _judged(case, world, outcome, groups)
-        if found.wrong and on_wrong is not None:
-            on_wrong(check_seed, slot, outcome.first_offset)
-        verified = _joined(verified, found)
-    return verified
 
+    case: Case
+    prepared: PreparedCase
+    world: World
+    seed: int
+    groups: tuple[tuple[int, ...], ...] = ()
+    keeper: WrongKeeper | None = None
+    issue: Issue = None
 
-def verify_after(
-    case: Case,
-    prepared: PreparedCase,
-    world: World,
-    seed: int,
-    before: Verified,
-    groups: tuple[tuple[int, ...], ...] = (),
-    on_wrong: OnWrong | None = None,
-    beside: Int64Array = NOTHING_BESIDE,
-    issue: Issue = None,
-) -> tuple[Verified, Int64Array]:
-    """What ``verify`` found ``before``, and what is found after the timed calls: what they have written
-    beside their buffers since ``guard``, and one check more, with its own data, on the last slot. Its only
-    control message is the votes, and the maximum over ranks of ``beside``, which is returned too. Collective
-    over the world; the other arguments are those of ``verify``.
-    """
-    strays = prepared.strays()
-    check_seed, slot = seed + AFTER_SEED + case.index, prepared.slots - 1
-    prepared.load(check_seed, slot)
-    outcome = prepared.run_checked(check_seed, slot, issue)
-    furthest = Strays(*map(max, astuple(strays), astuple(outcome.strays)))
-    found, most = _judged(case, world, replace(outcome, strays=furthest), groups, beside)
-    if found.wrong and on_wrong is not None:
-        on_wrong(check_seed, slot, outcome.first_offset)
-    if before.wrong == 0:
-        later = tuple(replace(at, fault="; ".join(filter(None, (at.fault, _AFTER)))) for at in found.wrong_at)
-        return Verified(found.wrong, later), most
-    return _joined(before, found), most
+    def before(self, checks: int) -> Verified:
+        """Before the timed calls: so many checks, each on the next slot of the rotation."""
+        verified = Verified(0, ())
+        for i in range(checks):
+            slot = i % self.prepared.slots
+            verified = _joined(verified, self._one(self.seed + self.case.index * checks + i, slot)[0])
+        return verified
+
+    def after(self, before: Verified, beside: Int64Array = NOTHING_BESIDE) -> tuple[Verified, Int64Array]:
+        """What was found ``before``, and what is found after the timed calls: what they have written beside
+        their buffers since ``guard``, and one check more, on the last slot. Its only control message is the
+        votes, and the maximum over ranks of ``beside``, which is returned too.
+        """
+        strays, seed = self.prepared.strays(), self.seed + AFTER_SEED + self.case.index
+        found, most = self._one(seed, self.prepared.slots - 1, strays, beside)
+        if before.wrong == 0:
+            later = (replace(at, fault="; ".join(filter(None, (at.fault, _AFTER)))) for at in found.wrong_at)
+            return Verified(found.wrong, tuple(later)), most
+        return _joined(before, found), most
+
+    def _one(
+        self, seed: int, slot: int, strays: Strays = NO_STRAYS, beside: Int64Array = NOTHING_BESIDE
+    ) -> tuple[Verified, Int64Array]:
+        """One check's verdict, and the maximum of ``beside``; ``strays`` are those of calls before it."""
+        self.prepared.load(seed, slot)
+        outcome = self.prepared.run_checked(seed, slot, self.issue)
+        furthest = Strays(*map(max, astuple(strays), astuple(outcome.strays)))
+        outcome = replace(outcome, strays=furthest)
+        found, most = _judged(self.case, self.world, outcome, self.groups, beside)
+        if found.wrong and self.keeper is not None:
+            self.keeper.keep(self.case.index, self.prepared, seed, slot, outcome.first_offset)
+        return found, most
 
 
 def _joined(first: Verified, second: Verified) -> Verified:
@@ -125,7 +113,7 @@ def _judged(
     world: World,
     outcome: CheckOutcome,
     groups: tuple[tuple[int, ...], ...],
-    beside: Int64Array = NOTHING_BESIDE,
+    beside: Int64Array,
 ) -> tuple[Verified, Int64Array]:
     """The verdict of all ranks on one check, and the maximum of ``beside``. Collective."""
     own = np.zeros((world.size, _FIELDS), np.int64)
@@ -185,11 +173,10 @@ class WrongKeeper:
         self._saves = saves
         self._left = KEPT_CHECKS
 
-    def of(self, case: int, prepared: PreparedCase) -> OnWrong:
-        """What ``verify`` calls after a failed check of the case; collective over the world."""
-        return partial(self._keep, case, prepared)
-
-    def _keep(self, case: int, prepared: PreparedCase, seed: int, slot: int, first_wrong: int) -> None:
+    def keep(self, case: int, prepared: PreparedCase, seed: int, slot: int, first_wrong: int) -> None:
+        """What a failed check of the case has left, while its data are still there. Collective over the
+        world; ``first_wrong`` is the first wrong element of this rank, -1 where it has none.
+        """
         if self._left == 0:
             return
         self._left -= 1

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pytest
 
 from busbw.model.plan import Limits, Plan
 from busbw.plan.flags.run import RunSettings
 from busbw.plan.flags.values import Size
 from busbw.plan.make import make_plan
 from busbw.rank import main
-
-if TYPE_CHECKING:
-    import pytest
-
-OnRanks = Callable[[int, Callable[[Any], Any]], list[Any]]
+from busbw_testing.ranks import on_ranks
 
 
 class Notes:
@@ -60,12 +57,12 @@ def plan_of(*operations: str, ranks: int = 2, checks: int = 0, limits: Limits | 
     return replace(plan, checks=checks, limits=limits or Limits())
 
 
-def run_on(
-    on_ranks: OnRanks, monkeypatch: pytest.MonkeyPatch, backends: list[Any], plan: Plan
-) -> tuple[list[Any], Notes]:
-    monkeypatch.setattr(main, "create", lambda plan, world: backends[world.rank])
+def run_on(backends: list[Any], plan: Plan) -> tuple[list[Any], Notes]:
+    """What a run of these backends comes to, a rank each, and what rank 0's observer heard."""
     notes = Notes()
-    outcomes = on_ranks(
-        len(backends), lambda world: main.run(world, plan, notes if world.rank == 0 else None)
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(main, "create", lambda plan, world: backends[world.rank])
+        outcomes = on_ranks(
+            len(backends), lambda world: main.run(world, plan, notes if world.rank == 0 else None)
+        )
     return outcomes, notes

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from busbw_testing.ranks import case, conditions, on_ranks, scripted
 
 from busbw.judge.beside import judged
 from busbw.model.neighbour import Beside, Factor, Neighbour
@@ -45,29 +46,24 @@ class ScriptedCompany:
             prepared.call_ns = alone
 
 
-@pytest.fixture
-def measured(on_ranks: Any, conditions: Any, scripted: Any) -> Callable[..., tuple[list[Samples], Any]]:
-    """``measured(call_ns, limits, neighbours of each rank's case)``: samples of two ranks, and the cases."""
+def measured(
+    call_ns: Callable[[int], float], limits: Limits, *make: Callable[[Any, int], ScriptedCompany]
+) -> tuple[list[Samples], Any]:
+    """The samples of two ranks, and the neighbours that were made for each rank's case."""
+    cases = [scripted(call_ns) for _ in range(2)]
+    company = [[each(cases[rank], rank) for each in make] for rank in range(2)]
 
-    def run(
-        call_ns: Callable[[int], float], limits: Limits, *make: Callable[[Any, int], ScriptedCompany]
-    ) -> tuple[list[Samples], Any]:
-        cases = [scripted(call_ns) for _ in range(2)]
-        company = [[each(cases[rank], rank) for each in make] for rank in range(2)]
+    def live(world: Any) -> Samples:
+        return measure_beside(
+            cases[world.rank],
+            conditions(world, limits=limits),
+            limits,
+            asked=[Neighbour(f"compute:share={n}%", "compute") for n in range(len(make))],
+            neighbours=company[world.rank],
+            clock=lambda: DeviceState(1900 - 100 * world.rank, 0),
+        )
 
-        def live(world: Any) -> Samples:
-            return measure_beside(
-                cases[world.rank],
-                conditions(world, limits=limits),
-                limits,
-                asked=[Neighbour(f"compute:share={n}%", "compute") for n in range(len(make))],
-                neighbours=company[world.rank],
-                clock=lambda: DeviceState(1900 - 100 * world.rank, 0),
-            )
-
-        return on_ranks(2, live), company
-
-    return run
+    return on_ranks(2, live), company
 
 
 def is_slower(found: Beside, case: Any) -> bool:
@@ -79,7 +75,7 @@ def values(*factors: Factor | None) -> list[float]:
     return [each.value for each in factors if each is not None]
 
 
-def test_both_ratios_are_those_of_the_neighbour(measured: Any, case: Any) -> None:
+def test_both_ratios_are_those_of_the_neighbour() -> None:
     (first, second), company = measured(
         lambda call: CALL_NS,
         Limits(),
@@ -100,7 +96,7 @@ def test_both_ratios_are_those_of_the_neighbour(measured: Any, case: Any) -> Non
     assert company[0][0].log == ["beside", "by itself"] * (1 + LEAST_ROUNDS)
 
 
-def test_work_is_the_mean_over_ranks(measured: Any) -> None:
+def test_work_is_the_mean_over_ranks() -> None:
     (first, _), _ = measured(
         lambda call: CALL_NS,
         Limits(),
@@ -111,7 +107,7 @@ def test_work_is_the_mean_over_ranks(measured: Any) -> None:
     assert found.work_beside[0] == pytest.approx(RATE * (0.5 + 2 * 0.8) / 2)
 
 
-def test_what_drifts_leaves_the_ratio_alone(measured: Any) -> None:
+def test_what_drifts_leaves_the_ratio_alone() -> None:
     """Every call is a little slower than the one before: three times as slow in the end."""
     (first, _), _ = measured(
         lambda call: CALL_NS * (1 + call / 2000),
@@ -124,7 +120,7 @@ def test_what_drifts_leaves_the_ratio_alone(measured: Any) -> None:
     assert (len(found.alone_ns), first.stops) == (MOST_ROUNDS, (StopReason.CASE_TIME,))
 
 
-def test_calls_that_are_too_slow_for_an_interval_end_without_one(measured: Any, case: Any) -> None:
+def test_calls_that_are_too_slow_for_an_interval_end_without_one() -> None:
     (first, _), _ = measured(
         lambda call: 2e9,
         Limits(),

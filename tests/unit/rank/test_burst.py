@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from busbw_testing.sweeps import OnRanks, plan_of
+from busbw_testing.ranks import on_ranks, scripted
+from busbw_testing.sweeps import plan_of
 
 from busbw.machine.counters import Counted
 from busbw.model.case import Case
@@ -36,7 +37,7 @@ def a_case() -> Case:
     return plan_of("all_reduce").cases[0]
 
 
-def test_windows_of_calls_behind_a_quiet_one(on_ranks: OnRanks, scripted: Any) -> None:
+def test_windows_of_calls_behind_a_quiet_one() -> None:
     # The second rank is slower: its time counts, and both issue the same calls.
     cases = [scripted(lambda call: 1e6), scripted(lambda call: 2e6)]
     found = on_ranks(2, lambda world: burst(a_case(), cases[world.rank], world, growing(7)))
@@ -53,7 +54,7 @@ def test_windows_of_calls_behind_a_quiet_one(on_ranks: OnRanks, scripted: Any) -
     assert (told.links[0].gb_per_s, told.links[0].note) == (12.5, "")
 
 
-def test_a_reset_counter_is_not_traffic_and_a_lost_port_is_left_out(on_ranks: OnRanks, scripted: Any) -> None:
+def test_a_reset_counter_is_not_traffic_and_a_lost_port_is_left_out() -> None:
     case = scripted(lambda call: 1e6)
     (told,) = on_ranks(1, lambda world: burst(a_case(), case, world, growing(-3)))
     assert "went backwards" in told.links[0].note
@@ -62,7 +63,7 @@ def test_a_reset_counter_is_not_traffic_and_a_lost_port_is_left_out(on_ranks: On
     assert told.links == ()
 
 
-def test_one_rank_a_host_reads_its_nics(on_ranks: OnRanks, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_rank_a_host_reads_its_nics(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "read_counters", growing(1))
     seen = on_ranks(9, lambda world: len(reader(world, "")()))  # eight on the first host, one on the second
     assert seen == [1, 0, 0, 0, 0, 0, 0, 0, 1]

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+
+from busbw_testing.ranks import on_ranks, scripted_backend
 
 from busbw.model.record import HostInfo
 from busbw.rank.backends.base import Identity
@@ -10,18 +11,15 @@ from busbw.rank.describe import describe
 if TYPE_CHECKING:
     import pytest
 
-OnRanks = Callable[[int, Callable[[Any], Any]], list[Any]]
+
+def described(identities: list[Identity]) -> list[Any]:
+    backends = [scripted_backend(None, 1.0, identity) for identity in identities]
+    return on_ranks(len(identities), lambda world: describe(world, backends[world.rank]))
 
 
-def described(on_ranks: OnRanks, backend: Any, identities: list[Identity]) -> list[Any]:
-    return on_ranks(
-        len(identities), lambda world: describe(world, backend(None, 1.0, identities[world.rank]))
-    )
-
-
-def test_rank_0_learns_where_every_rank_is(on_ranks: OnRanks, scripted_backend: Any) -> None:
+def test_rank_0_learns_where_every_rank_is() -> None:
     identity = Identity("NCCL", "2.30.4", "", device="H200", facts={"communicator_ns": 5})
-    info, *others = described(on_ranks, scripted_backend, [identity] * 9)
+    info, *others = described([identity] * 9)
     assert others == [None] * 8
     assert (info.size, info.kind, info.hosts) == (9, "nccl", ("host0", "host1"))
     assert [rank.rank for rank in info.ranks] == list(range(9))
@@ -29,15 +27,13 @@ def test_rank_0_learns_where_every_rank_is(on_ranks: OnRanks, scripted_backend: 
     assert info.ranks[3].facts["communicator_ns"] == 5
 
 
-def test_each_host_is_described_once_by_its_first_rank(
-    on_ranks: OnRanks, scripted_backend: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_host_is_described_once_by_its_first_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLURM_JOB_ID", "4711")
     asked: list[str] = []
     monkeypatch.setattr(
         "busbw.rank.describe.read_place",
         lambda host, environ, gpu: asked.append(host) or HostInfo(host, slurm_job=environ["SLURM_JOB_ID"]),
     )
-    info = described(on_ranks, scripted_backend, [Identity("NCCL", "2", "")] * 9)[0]
+    info = described([Identity("NCCL", "2", "")] * 9)[0]
     assert sorted(asked) == ["host0", "host1"]
     assert info.places == (HostInfo("host0", slurm_job="4711"), HostInfo("host1", slurm_job="4711"))

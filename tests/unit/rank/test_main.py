@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from busbw_testing.sweeps import Notes, OnRanks, plan_of, run_on
+from busbw_testing.ranks import on_ranks, scripted, scripted_backend
+from busbw_testing.sweeps import Notes, plan_of, run_on
 
 from busbw.errors import ExitCode, SiteError
 from busbw.model.choice import Choice
@@ -19,7 +20,7 @@ from busbw.rank.world.base import RefusedTogether
 from busbw.record.folder import NCCL_FILES
 
 
-def test_the_null_backend_gives_exact_results(on_ranks: OnRanks) -> None:
+def test_the_null_backend_gives_exact_results() -> None:
     notes = Notes()
     plan = plan_of("all_gather", "sendrecv", ranks=4)
     outcomes = on_ranks(4, lambda world: main.run(world, plan, notes if world.rank == 0 else None))
@@ -35,33 +36,28 @@ def test_the_null_backend_gives_exact_results(on_ranks: OnRanks) -> None:
     assert (notes.world.size, notes.method.timing_cost_ns) == (4, 10.0)
 
 
-def test_ranks_that_measured_different_clocks_use_one_k(
-    on_ranks: OnRanks, monkeypatch: pytest.MonkeyPatch, scripted: Any, scripted_backend: Any
-) -> None:
+def test_ranks_that_measured_different_clocks_use_one_k() -> None:
     """k follows from the cost of a clock read. Ranks that each used their own would issue different numbers
     of calls, and wait for each other for ever.
     """
     cases = [scripted(lambda call: 1000.0) for _ in range(2)]
     backends = [scripted_backend(cases[0], 20.0), scripted_backend(cases[1], 55.0)]
-    _, notes = run_on(on_ranks, monkeypatch, backends, plan_of("all_reduce"))
+    _, notes = run_on(backends, plan_of("all_reduce"))
     assert cases[0].log == cases[1].log
     assert {result.calls_per_sample for result in notes.results} == {6}
     assert notes.method.timing_cost_ns == 55.0
     assert all(backend.closed for backend in backends)
 
 
-def test_a_wrong_case_keeps_its_time_and_loses_its_bandwidth(
-    on_ranks: OnRanks, monkeypatch: pytest.MonkeyPatch, scripted: Any, scripted_backend: Any
-) -> None:
-    good, bad = CheckOutcome(0, -1, 9), CheckOutcome(6, 2, 1)
+def test_a_wrong_case_keeps_its_time_and_loses_its_bandwidth() -> None:
+    bad = CheckOutcome(6, 2, 1)
     cases = [
         scripted(lambda call: 1000.0),
         scripted(lambda call: 1000.0, check_outcomes=[CheckOutcome(0, -1, 0)] * 2 + [bad]),
     ]
-    del good
     backends = [scripted_backend(case, 10.0) for case in cases]
     plan = plan_of("all_reduce", checks=1, limits=Limits(calls=8))
-    outcomes, notes = run_on(on_ranks, monkeypatch, backends, plan)
+    outcomes, notes = run_on(backends, plan)
     assert outcomes == [ExitCode.BAD_VERDICT] * 2
     assert [result.status for result in notes.results[:3]] == [Status.GOOD, Status.WRONG, Status.GOOD]
     wrong = notes.results[1]
@@ -69,9 +65,7 @@ def test_a_wrong_case_keeps_its_time_and_loses_its_bandwidth(
     assert [(at.rank, at.first_offset) for at in wrong.wrong_at] == [(1, 2)]
 
 
-def test_a_backend_that_one_rank_cannot_make_is_refused_by_all(
-    on_ranks: OnRanks, monkeypatch: pytest.MonkeyPatch, scripted: Any, scripted_backend: Any
-) -> None:
+def test_a_backend_that_one_rank_cannot_make_is_refused_by_all(monkeypatch: pytest.MonkeyPatch) -> None:
     def create(plan: Plan, world: Any) -> Any:
         if world.rank == 1:
             raise SiteError("no GPU here", hint="look")
@@ -90,7 +84,7 @@ def test_a_backend_that_one_rank_cannot_make_is_refused_by_all(
     }
 
 
-def test_a_window_visits_its_cases_in_turn_and_shows_what_is_known(on_ranks: OnRanks) -> None:
+def test_a_window_visits_its_cases_in_turn_and_shows_what_is_known() -> None:
     notes = Notes()
     on_ranks(2, lambda world: main.run(world, plan_of("sendrecv"), notes if world.rank == 0 else None))
     # Sendrecv has no in-place cases; the others are shown after their first pass.
@@ -103,17 +97,13 @@ def test_a_window_visits_its_cases_in_turn_and_shows_what_is_known(on_ranks: OnR
 # ---- what is not timed ------------------------------------------------------------------------------
 
 
-def test_without_calls_data_are_checked_and_nothing_is_timed(
-    on_ranks: OnRanks, monkeypatch: pytest.MonkeyPatch, scripted: Any, scripted_backend: Any
-) -> None:
+def test_without_calls_data_are_checked_and_nothing_is_timed() -> None:
     cases = [
         scripted(lambda call: 1000.0, check_outcomes=[CheckOutcome(0, -1, 7)] * 2),
         scripted(lambda call: 1000.0, check_outcomes=[CheckOutcome(0, -1, 7), CheckOutcome(2, 4, 7)]),
     ]
     backends = [scripted_backend(case, 10.0, marks=("user-op",)) for case in cases]
-    outcomes, notes = run_on(
-        on_ranks, monkeypatch, backends, plan_of("all_reduce", checks=1, limits=Limits(calls=0))
-    )
+    outcomes, notes = run_on(backends, plan_of("all_reduce", checks=1, limits=Limits(calls=0)))
     assert outcomes == [ExitCode.BAD_VERDICT] * 2
     assert not [entry for entry in cases[0].log if entry[0] in ("time", "isolated", "loop")]
     first, second = notes.results[:2]
@@ -125,12 +115,10 @@ def test_without_calls_data_are_checked_and_nothing_is_timed(
     assert cases[0].log.count(("close",)) == len(notes.results)
 
 
-def test_a_barrier_is_timed_and_not_checked(
-    on_ranks: OnRanks, monkeypatch: pytest.MonkeyPatch, scripted: Any, scripted_backend: Any
-) -> None:
+def test_a_barrier_is_timed_and_not_checked() -> None:
     case = scripted(lambda call: 1000.0)
     plan = plan_of("barrier", checks=3, ranks=1)
-    _, notes = run_on(on_ranks, monkeypatch, [scripted_backend(case, 10.0)], plan)
+    _, notes = run_on([scripted_backend(case, 10.0)], plan)
     timed, in_place = notes.results
     assert (timed.time_ns, timed.algbw_gb_per_s, timed.busbw_gb_per_s) == (1000.0, None, None)
     assert (timed.wrong, timed.conditions) == (None, ())
@@ -138,14 +126,12 @@ def test_a_barrier_is_timed_and_not_checked(
     assert in_place.error == "barrier has no in-place form on null"
 
 
-def test_a_reduction_without_check_data_is_measured_and_marked(
-    on_ranks: OnRanks, monkeypatch: pytest.MonkeyPatch, scripted: Any, scripted_backend: Any
-) -> None:
+def test_a_reduction_without_check_data_is_measured_and_marked(monkeypatch: pytest.MonkeyPatch) -> None:
     """The mean of 8-bit integers of very many ranks is 0 whatever they bring; here of as few, by decree."""
     monkeypatch.setattr(cases, "checkable", lambda case, *_: case.size_bytes != 1024)
     case = scripted(lambda call: 1000.0)
     plan = plan_of("all_reduce", checks=2, ranks=1)
-    _, notes = run_on(on_ranks, monkeypatch, [scripted_backend(case, 10.0)], plan)
+    _, notes = run_on([scripted_backend(case, 10.0)], plan)
     assert [(result.wrong, result.conditions) for result in notes.results] == [
         (None, ("unchecked",)),
         (None, ("unchecked",)),
@@ -158,9 +144,7 @@ def test_a_reduction_without_check_data_is_measured_and_marked(
 # ---- what does not apply ------------------------------------------------------------------------------
 
 
-def test_what_one_rank_cannot_do_is_skipped_by_all(
-    on_ranks: OnRanks, monkeypatch: pytest.MonkeyPatch, scripted: Any, scripted_backend: Any
-) -> None:
+def test_what_one_rank_cannot_do_is_skipped_by_all() -> None:
     """The reason of rank 0 is told where it has one; what only another rank cannot is told too."""
     cases = [scripted(lambda call: 1000.0) for _ in range(3)]
 
@@ -174,7 +158,7 @@ def test_what_one_rank_cannot_do_is_skipped_by_all(
         )
 
     backends = [scripted_backend(case, 10.0, cannot=cannot(rank)) for rank, case in enumerate(cases)]
-    _, notes = run_on(on_ranks, monkeypatch, backends, plan_of("all_reduce", ranks=3))
+    _, notes = run_on(backends, plan_of("all_reduce", ranks=3))
     assert [(result.status, result.error) for result in notes.results] == [
         (Status.GOOD, ""),
         (Status.NOT_APPLICABLE, "old library"),
@@ -189,54 +173,41 @@ def test_what_one_rank_cannot_do_is_skipped_by_all(
 
 
 @pytest.mark.parametrize("checks", [0, 1])  # with a check, its votes are in the same message
-def test_the_slowest_gpu_and_every_reason_of_any_are_told(
-    on_ranks: OnRanks, monkeypatch: pytest.MonkeyPatch, scripted: Any, scripted_backend: Any, checks: int
-) -> None:
+def test_the_slowest_gpu_and_every_reason_of_any_are_told(checks: int) -> None:
     states = [DeviceState(1980, 0x01), None, DeviceState(1410, 0x24), DeviceState(1700, 0x8000)]
     backends = [scripted_backend(scripted(lambda call: 1000.0), 10.0, state=state) for state in states]
-    _, notes = run_on(on_ranks, monkeypatch, backends, plan_of("all_reduce", ranks=4, checks=checks))
+    _, notes = run_on(backends, plan_of("all_reduce", ranks=4, checks=checks))
     evidence = notes.results[0].evidence
     assert (evidence["clock_mhz"], evidence["throttle_bits"]) == (1410, 0x8025)
     assert "throttled" in notes.results[0].marks
 
 
-def test_the_first_call_is_that_of_the_slowest_rank(
-    on_ranks: OnRanks, monkeypatch: pytest.MonkeyPatch, scripted: Any, scripted_backend: Any
-) -> None:
+def test_the_first_call_is_that_of_the_slowest_rank() -> None:
     cases = [scripted(lambda call, first=first: first if call == 0 else 1e6) for first in (2e6, 9e6, 3e6)]
     backends = [scripted_backend(case, 10.0) for case in cases]
-    _, notes = run_on(on_ranks, monkeypatch, backends, plan_of("all_reduce", ranks=3))
+    _, notes = run_on(backends, plan_of("all_reduce", ranks=3))
     assert notes.results[0].first_call_ns == 9e6
 
 
-def test_the_record_is_complete_before_the_libraries_are_taken_down(
-    on_ranks: OnRanks, monkeypatch: pytest.MonkeyPatch, scripted: Any, scripted_backend: Any
-) -> None:
+def test_the_record_is_complete_before_the_libraries_are_taken_down(monkeypatch: pytest.MonkeyPatch) -> None:
     backends = [scripted_backend(scripted(lambda call: 1e3), 10.0) for _ in range(2)]
     closed_at_the_end: list[bool] = []
     monkeypatch.setattr(Notes, "end", lambda self, _: closed_at_the_end.append(backends[0].closed))
-    run_on(on_ranks, monkeypatch, backends, plan_of("all_reduce"))
+    run_on(backends, plan_of("all_reduce"))
     assert closed_at_the_end == [False]
     assert backends[0].closed
 
 
-def test_memory_is_that_of_the_rank_with_most_of_each_use(
-    on_ranks: OnRanks, monkeypatch: pytest.MonkeyPatch, scripted: Any, scripted_backend: Any
-) -> None:
+def test_memory_is_that_of_the_rank_with_most_of_each_use() -> None:
     used = [{"buffers": 100, "communicator": 7}, {"buffers": 90, "communicator": 2**40}]
     backends = [scripted_backend(scripted(lambda call: 1e3), 10.0, memory_bytes=own) for own in used]
-    _, notes = run_on(on_ranks, monkeypatch, backends, plan_of("all_reduce"))
+    _, notes = run_on(backends, plan_of("all_reduce"))
     assert notes.memory_bytes == {"buffers": 100, "communicator": 2**40}
 
 
 @pytest.mark.parametrize(("backend", "marked"), [("mpi", True), ("null", False), ("nccl", False)])
 def test_ranks_that_share_cores_are_contended(
-    on_ranks: OnRanks,
-    monkeypatch: pytest.MonkeyPatch,
-    scripted: Any,
-    scripted_backend: Any,
-    backend: str,
-    marked: bool,
+    monkeypatch: pytest.MonkeyPatch, backend: str, marked: bool
 ) -> None:
     """Of CPU ranks only: a rank of a GPU needs its core to issue, not to move."""
     monkeypatch.setattr(main.os, "cpu_count", lambda: 2)
@@ -244,24 +215,19 @@ def test_ranks_that_share_cores_are_contended(
     monkeypatch.setattr(main.CheckFirst, "listen", lambda first: None)  # no NCCL is there to be heard
     backends = [scripted_backend(scripted(lambda call: 1e3), 10.0) for _ in range(3)]
     plan = replace(plan_of("all_reduce", ranks=3), backend=backend)
-    _, notes = run_on(on_ranks, monkeypatch, backends, plan)
+    _, notes = run_on(backends, plan)
     assert [("contended" in result.conditions) for result in notes.results] == [marked] * 4
 
 
 @pytest.mark.parametrize(("uuids", "marked"), [("abc", False), ("aba", True), (("", "", ""), False)])
 def test_ranks_of_several_hosts_on_one_gpu_are_marked(
-    on_ranks: OnRanks,
-    monkeypatch: pytest.MonkeyPatch,
-    scripted: Any,
-    scripted_backend: Any,
-    uuids: Sequence[str],
-    marked: bool,
+    monkeypatch: pytest.MonkeyPatch, uuids: Sequence[str], marked: bool
 ) -> None:
     monkeypatch.setattr(main, "preflight", lambda plan, world: None)
     identities = [Identity("NCCL", "2", "", device_uuid=uuid) for uuid in uuids]
     cases = [scripted(lambda call: 1e3) for _ in uuids]
     backends = [scripted_backend(case, 10.0, own) for case, own in zip(cases, identities, strict=True)]
-    _, notes = run_on(on_ranks, monkeypatch, backends, plan_of("all_reduce", ranks=3))
+    _, notes = run_on(backends, plan_of("all_reduce", ranks=3))
     assert [("shared-gpu" in result.conditions) for result in notes.results] == [marked] * 4
 
 
@@ -277,19 +243,12 @@ def test_ranks_of_several_hosts_on_one_gpu_are_marked(
     ],
 )
 def test_single_calls_are_timed_where_what_is_shown_needs_them(
-    on_ranks: OnRanks,
-    monkeypatch: pytest.MonkeyPatch,
-    scripted: Any,
-    scripted_backend: Any,
-    show: tuple[str, ...],
-    options: CallOptions,
-    backend: str,
-    singles: int,
+    monkeypatch: pytest.MonkeyPatch, show: tuple[str, ...], options: CallOptions, backend: str, singles: int
 ) -> None:
     monkeypatch.setattr(main, "preflight", lambda plan, world: None)
     case = scripted(lambda call: 1e3, calls_per_issue=options.aggregate)
     plan = replace(plan_of("all_reduce", ranks=1), show=show, options=options, backend=backend)
-    run_on(on_ranks, monkeypatch, [scripted_backend(case, 20.0)], plan)
+    run_on([scripted_backend(case, 20.0)], plan)
     # Each of the passes of four cases has a share, rounded up.
     taken = sum(samples for _, samples, k in case.looks if k == 1)
     assert singles * 4 <= taken <= (singles + 11) * 4
@@ -314,7 +273,7 @@ def test_single_calls_are_timed_where_what_is_shown_needs_them(
     ],
 )
 def test_the_method_says_what_a_time_is(
-    on_ranks: OnRanks, timing: Timing, options: CallOptions, time: str, buffers: str
+    timing: Timing, options: CallOptions, time: str, buffers: str
 ) -> None:
     notes = Notes()
     plan = replace(plan_of("all_reduce", ranks=1), timing=timing, options=options)
@@ -324,7 +283,7 @@ def test_the_method_says_what_a_time_is(
     assert notes.method.buffers == buffers
 
 
-def test_a_case_has_its_deadline_and_no_other(on_ranks: OnRanks) -> None:
+def test_a_case_has_its_deadline_and_no_other() -> None:
     seen: list[int] = []
 
     class Watched(main.Deadline):
@@ -337,12 +296,10 @@ def test_a_case_has_its_deadline_and_no_other(on_ranks: OnRanks) -> None:
     assert sorted({*seen}) == [0, 2]  # what does not apply takes no time
 
 
-def test_a_case_that_fails_gives_back_what_it_took(
-    on_ranks: OnRanks, monkeypatch: pytest.MonkeyPatch, scripted: Any, scripted_backend: Any
-) -> None:
+def test_a_case_that_fails_gives_back_what_it_took() -> None:
     case = scripted(lambda call: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        run_on(on_ranks, monkeypatch, [scripted_backend(case, 10.0)], plan_of("all_reduce", ranks=1))
+        run_on([scripted_backend(case, 10.0)], plan_of("all_reduce", ranks=1))
     assert case.log[-1] == ("close",)
 
 
@@ -362,18 +319,12 @@ OTHER = Choice("log", "TREE", "LL", functions=("AllReduce",))
     ],
 )  # fmt: skip
 def test_what_the_library_chooses_is_asked_for_once_a_case_where_it_is_shown(
-    on_ranks: OnRanks,
-    monkeypatch: pytest.MonkeyPatch,
-    scripted: Any,
-    scripted_backend: Any,
-    show: tuple[str, ...],
-    told: tuple[Choice | None, ...],
-    expected: Choice | None,
+    show: tuple[str, ...], told: tuple[Choice | None, ...], expected: Choice | None
 ) -> None:
     scripts = [scripted(lambda call: 1e6) for _ in told]
     backends = [scripted_backend(case, 10.0, told=own) for case, own in zip(scripts, told, strict=True)]
     plan = replace(plan_of("all_reduce", ranks=3), show=show)
-    _, notes = run_on(on_ranks, monkeypatch, backends, plan)
+    _, notes = run_on(backends, plan)
     found = expected if show else None
     assert [result.choice for result in notes.results] == [found] * 4
     assert [result.algorithm for result in notes.results] == ["RING LL" if found else ""] * 4
@@ -382,7 +333,7 @@ def test_what_the_library_chooses_is_asked_for_once_a_case_where_it_is_shown(
 
 
 def test_nccl_s_files_are_asked_for_on_rank_0_while_it_connects(
-    on_ranks: OnRanks, monkeypatch: pytest.MonkeyPatch, scripted: Any, scripted_backend: Any, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """NCCL reads the variables in its first calls, and rank 0 is the one that writes."""
     names = ("NCCL_TOPO_DUMP_FILE", "NCCL_GRAPH_DUMP_FILE")

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from busbw_testing.ranks import conditions, measured, on_ranks, scripted
 from hypothesis import given
 from hypothesis import strategies as st
 
 from busbw.model.plan import Limits, Timing
 from busbw.model.result import StopReason
 from busbw.rank.delays import delays_ns, latest_ns
-from busbw.rank.measure import Samples, measure
+from busbw.rank.measure import measure
 
-OnRanks = Callable[[int, Callable[[Any], Any]], list[Any]]
-Measured = Callable[..., list[Samples]]
 LATENCY = Timing(mode="latency")
 
 
@@ -25,7 +23,7 @@ LATENCY = Timing(mode="latency")
 
 @pytest.mark.parametrize("group", [3, 4, 16])
 @pytest.mark.parametrize("groups", [None, 1, 10, 20, 23])
-def test_groups_are_never_cut(measured: Measured, scripted: Any, group: int, groups: int | None) -> None:
+def test_groups_are_never_cut(group: int, groups: int | None) -> None:
     case = scripted(lambda call: 1000.0, calls_per_issue=group)
     calls = None if groups is None else groups * group
     (samples,) = measured([case], Limits(calls=calls))
@@ -35,23 +33,11 @@ def test_groups_are_never_cut(measured: Measured, scripted: Any, group: int, gro
     assert samples.times_ns.tolist() == [1000.0] * len(samples.times_ns)
 
 
-@pytest.mark.parametrize(("groups", "group"), [(20, 4), (10, 3), (1, 8), (100, 2), (9, 16)])
-def test_a_fixed_number_of_groups_is_exact(
-    measured: Measured, scripted: Any, groups: int, group: int
-) -> None:
-    case = scripted(lambda call: 1000.0, calls_per_issue=group)
-    (samples,) = measured([case], Limits(calls=groups * group))
-    assert sum(count * k for _, count, k in case.looks) == groups * group
-    assert len(samples.times_ns) * samples.taken.k == groups * group
-
-
 # ---- graphs (-G) --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("group", [1, 4])
-def test_a_sample_has_no_more_calls_than_a_graph_can_hold(
-    measured: Measured, scripted: Any, group: int
-) -> None:
+def test_a_sample_has_no_more_calls_than_a_graph_can_hold(group: int) -> None:
     case = scripted(lambda call: 100.0, calls_per_issue=group, max_calls=16)
     (samples,) = measured([case], Limits())
     assert max(case.warm_up) <= 16
@@ -59,7 +45,7 @@ def test_a_sample_has_no_more_calls_than_a_graph_can_hold(
     assert samples.taken.k == 16
 
 
-def test_n_calls_are_one_graph_launched_as_often_as_asked(measured: Measured, scripted: Any) -> None:
+def test_n_calls_are_one_graph_launched_as_often_as_asked() -> None:
     """nccl-tests' -n 20 -G 3: 20 calls captured, and 3 launches timed."""
     case = scripted(lambda call: 1000.0, max_calls=1024)
     (samples,) = measured([case], Limits(calls=20, warmup_calls=5), graph_launches=3)
@@ -71,14 +57,14 @@ def test_n_calls_are_one_graph_launched_as_often_as_asked(measured: Measured, sc
 
 
 @pytest.mark.parametrize("barrier", [True, False])
-def test_latency_mode_has_single_calls(measured: Measured, scripted: Any, barrier: bool) -> None:
+def test_latency_mode_has_single_calls(barrier: bool) -> None:
     case = scripted(lambda call: 1000.0)
     (samples,) = measured([case], Limits(), timing=Timing(mode="latency", barrier=barrier))
     assert [entry for entry in case.log if entry[0] == "isolated"] == [("isolated", 4, None, barrier)]
     assert (samples.taken.k, samples.stops[-1], case.looks) == (1, StopReason.PRECISION, [])
 
 
-def test_delays_go_on_over_looks_and_follow_the_pace(measured: Measured, scripted: Any) -> None:
+def test_delays_go_on_over_looks_and_follow_the_pace() -> None:
     """Rank 2 of three is late by the whole call, whichever look the sample is in."""
     cases = [scripted(lambda call: 5e5) for _ in range(3)]
     timing = Timing(mode="latency", arrival="ramp")
@@ -88,26 +74,15 @@ def test_delays_go_on_over_looks_and_follow_the_pace(measured: Measured, scripte
     assert delays == [[(late,) * 15, (late,) * 5] for late in (0, 250_000, 500_000)]
 
 
-def test_a_loop_times_as_nccl_tests_does(measured: Measured, scripted: Any) -> None:
+@pytest.mark.parametrize(("calls", "loops"), [(None, [20] * 4), (20, [20]), (100, [20] * 5), (5, [5])])
+def test_a_loop_times_as_nccl_tests_does_and_is_not_cut(calls: int | None, loops: list[int]) -> None:
     case = scripted(lambda call: 1e5)
-    (samples,) = measured([case], Limits(), timing=Timing(time="loop"))
-    assert [entry for entry in case.log if entry[0] == "loop"] == [("loop", 20)] * 4
-    assert samples.times_ns.tolist() == [1e5] * 4
-    assert samples.taken.k == 20
-
-
-@pytest.mark.parametrize(("calls", "loops"), [(20, [20]), (100, [20] * 5), (5, [5])])
-def test_a_loop_is_not_cut_into_shorter_ones(
-    measured: Measured, scripted: Any, calls: int, loops: list[int]
-) -> None:
-    case = scripted(lambda call: 1e5)
-    measured([case], Limits(calls=calls), timing=Timing(time="loop"))
+    (samples,) = measured([case], Limits(calls=calls), timing=Timing(time="loop"))
     assert [entry[1] for entry in case.log if entry[0] == "loop"] == loops
+    assert (samples.times_ns.tolist(), samples.taken.k) == ([1e5] * len(loops), loops[0])
 
 
-def test_every_loop_of_a_rank_starts_behind_a_barrier(
-    on_ranks: OnRanks, conditions: Any, scripted: Any
-) -> None:
+def test_every_loop_of_a_rank_starts_behind_a_barrier() -> None:
     limits = Limits(calls=160)
 
     def live(world: Any) -> list[str]:
@@ -132,13 +107,13 @@ def test_every_loop_of_a_rank_starts_behind_a_barrier(
     ],
 )
 def test_there_is_no_second_pass_where_it_could_tell_nothing(
-    measured: Measured, scripted: Any, call_ns: float, limits: Limits, changed: dict[str, Any]
+    call_ns: float, limits: Limits, changed: dict[str, Any]
 ) -> None:
     (samples,) = measured([scripted(lambda call: call_ns)], limits, **{"singles": 320, **changed})
     assert samples.singles is None
 
 
-def test_single_calls_are_no_more_than_n_and_fit_into_the_time(measured: Measured, scripted: Any) -> None:
+def test_single_calls_are_no_more_than_n_and_fit_into_the_time() -> None:
     (samples,) = measured([scripted(lambda call: 1000.0)], Limits(calls=24), singles=320)
     assert samples.singles is not None
     assert len(samples.singles.across) == 24
@@ -149,9 +124,7 @@ def test_single_calls_are_no_more_than_n_and_fit_into_the_time(measured: Measure
 
 
 @pytest.mark.parametrize(("calls", "group"), [(20, 1), (100, 1), (5, 1), (12, 4)])
-def test_all_calls_are_one_loop_where_a_says_what_of_the_ranks(
-    measured: Measured, scripted: Any, calls: int, group: int
-) -> None:
+def test_all_calls_are_one_loop_where_a_says_what_of_the_ranks(calls: int, group: int) -> None:
     case = scripted(lambda call: 1000.0, calls_per_issue=group)
     (samples,) = measured([case], Limits(calls=calls), timing=Timing(time="loop-avg"))
     assert [entry[1] for entry in case.log if entry[0] == "loop"] == [calls]
@@ -159,9 +132,7 @@ def test_all_calls_are_one_loop_where_a_says_what_of_the_ranks(
 
 
 @pytest.mark.parametrize("group", [1, 4])
-def test_single_iterations_follow_the_loop_and_are_the_slowest_ranks(
-    measured: Measured, scripted: Any, group: int
-) -> None:
+def test_single_iterations_follow_the_loop_and_are_the_slowest_ranks(group: int) -> None:
     cases = [scripted(lambda call, ns=ns: ns, calls_per_issue=group) for ns in (1000.0, 3000.0)]
     timing = Timing(time="loop-avg")
     for samples in measured(cases, Limits(calls=20 * group), timing=timing, singles=20):

@@ -1,11 +1,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from typing import Any
+
+from busbw_testing.ranks import case
 
 from busbw.errors import BusbwError, RankFailed
-from busbw.model.case import Case
 from busbw.rank.process import Deadline
 
 
@@ -21,7 +20,7 @@ class Expired:
         self.there.set()
 
 
-def test_a_case_that_takes_longer_is_told_from_another_thread(case: Callable[..., Case]) -> None:
+def test_a_case_that_takes_longer_is_told_from_another_thread() -> None:
     expired = Expired()
     with Deadline(0.02, expired).for_case(case(index=7)):
         assert expired.there.wait(10)
@@ -31,7 +30,7 @@ def test_a_case_that_takes_longer_is_told_from_another_thread(case: Callable[...
     assert thread != threading.current_thread().name
 
 
-def test_what_ends_while_its_lateness_is_told_is_late(case: Callable[..., Case]) -> None:
+def test_what_ends_while_its_lateness_is_told_is_late() -> None:
     """Acting ends the process; until then nobody goes on with what came too late."""
     began, told = threading.Event(), []
 
@@ -45,7 +44,7 @@ def test_what_ends_while_its_lateness_is_told_is_late(case: Callable[..., Case])
     assert len(told) == 1
 
 
-def test_without_a_limit_nobody_watches(case: Any) -> None:
+def test_without_a_limit_nobody_watches() -> None:
     before = threading.active_count()
     with Deadline().for_case(case()):
         assert threading.active_count() == before

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from busbw_testing.sweeps import OnRanks, plan_of, run_on
+from busbw_testing.ranks import scripted, scripted_backend
+from busbw_testing.sweeps import plan_of, run_on
 
 from busbw.model.plan import Limits
 from busbw.plan.swept import with_arms
@@ -30,9 +31,7 @@ def test_out_is_who_was_slower_in_every_pass(own: list[float], fastest: list[flo
     assert is_out(own, fastest, PASSES) is out
 
 
-def test_slow_arms_end_early_and_every_race_is_in_one_window(
-    on_ranks: OnRanks, monkeypatch: pytest.MonkeyPatch, scripted: Any, scripted_backend: Any
-) -> None:
+def test_slow_arms_end_early_and_every_race_is_in_one_window(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "MOST_CASES", 5)  # windows would end in the middle of a race
     times_ns = defaultdict(lambda: 3000.0, {"": 1000.0, "ring/ll/4": 900.0, "tree/ll/4": 960.0})
     prepared: list[dict[str, Any]] = [{}, {}]
@@ -49,7 +48,7 @@ def test_slow_arms_end_early_and_every_race_is_in_one_window(
 
     plan = plan_of("all_reduce", checks=0, limits=Limits())
     plan = replace(plan, cases=with_arms(plan.cases))
-    _, notes = run_on(on_ranks, monkeypatch, [backend(0), backend(1)], plan)
+    _, notes = run_on([backend(0), backend(1)], plan)
     assert [result.case for result in notes.results] == list(range(len(plan.cases)))
     passes = {plan.cases[each.case].arm: len(each.pass_samples) for each in notes.results}
     assert {arm: passes[arm] for arm in ("", "ring/ll/4", "tree/ll/4")} == {

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from busbw_testing.sweeps import OnRanks, plan_of, run_on
+from busbw_testing.ranks import scripted, scripted_backend
+from busbw_testing.sweeps import plan_of, run_on
 
 from busbw.model.plan import Limits
 from busbw.model.result import StopReason
@@ -20,7 +21,7 @@ STAYS = (FAST,) * 8 + (SLOW,)
 
 @pytest.mark.parametrize("arm", ["", "ring/ll/4"])
 def test_a_case_that_met_one_level_has_the_interval_of_those_that_met_two(
-    on_ranks: OnRanks, monkeypatch: pytest.MonkeyPatch, scripted: Any, scripted_backend: Any, arm: str
+    monkeypatch: pytest.MonkeyPatch, arm: str
 ) -> None:
     plan = plan_of("all_reduce", checks=0, limits=Limits())
     plan = replace(plan, cases=tuple(replace(case, arm=arm) for case in plan.cases))
@@ -48,7 +49,7 @@ def test_a_case_that_met_one_level_has_the_interval_of_those_that_met_two(
         return result
 
     monkeypatch.setattr(worker, "summarize", noted)
-    _, notes = run_on(on_ranks, monkeypatch, [backend(), backend()], plan)
+    _, notes = run_on([backend(), backend()], plan)
     assert told[0] == told[1]
     result = notes.results[last]
     low_ns, high_ns = result.own_interval_ns

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from busbw_testing.ranks import on_ranks
 
 from busbw.model.sample import SampleFlag
 from busbw.rank.backends.base import Look
@@ -14,7 +14,6 @@ from busbw.rank.reduce_samples import Across, Grouping, across_ranks
 from busbw.rank.world.clock import GlobalClock
 from busbw.rank.world.clock_model import Line
 
-OnRanks = Callable[[int, Callable[[Any], Any]], list[Any]]
 RANKS, SAMPLES = 5, 40
 ELAPSED = np.random.default_rng(1).integers(900, 2**40, (RANKS, SAMPLES))
 ISSUE = np.random.default_rng(2).integers(1, 900, (RANKS, SAMPLES))
@@ -29,9 +28,7 @@ def clock(rank: int) -> GlobalClock:
     return GlobalClock(line, 0, 100.0, 50.0, 1e-8, tuple(range(RANKS)))
 
 
-def reduced(
-    on_ranks: OnRanks, time: str = "max", *, flags: Any = None, clocks: bool = False, entries: bool = True
-) -> Across:
+def reduced(time: str = "max", *, flags: Any = None, clocks: bool = False, entries: bool = True) -> Across:
     """The one result of all ranks."""
 
     def live(world: Any) -> Across:
@@ -59,8 +56,8 @@ def reduced(
         ("span", ELAPSED.max(axis=0)),  # without synchronised clocks nothing better is known
     ],
 )
-def test_the_headline_is_what_was_asked_for(on_ranks: OnRanks, time: str, expected: np.ndarray) -> None:
-    across = reduced(on_ranks, time)
+def test_the_headline_is_what_was_asked_for(time: str, expected: np.ndarray) -> None:
+    across = reduced(time)
     assert across.headline.tolist() == expected.tolist()
     assert across.worst.tolist() == ELAPSED.max(axis=0).tolist()
     assert across.best.tolist() == ELAPSED.min(axis=0).tolist()
@@ -79,9 +76,7 @@ def test_the_headline_is_what_was_asked_for(on_ranks: OnRanks, time: str, expect
     ],
 )
 @pytest.mark.parametrize("grouped", [False, True])
-def test_ranks_with_nothing_to_do_are_in_no_time(
-    on_ranks: OnRanks, time: str, expected: np.ndarray, *, grouped: bool
-) -> None:
+def test_ranks_with_nothing_to_do_are_in_no_time(time: str, expected: np.ndarray, *, grouped: bool) -> None:
     """A permute of three of five ranks: what the other two take is no time of it, mean or minimum."""
 
     def live(world: Any) -> Across:
@@ -95,7 +90,7 @@ def test_ranks_with_nothing_to_do_are_in_no_time(
         assert across.best.tolist() == ELAPSED[:3].min(axis=0).tolist()
 
 
-def test_ranks_with_nothing_to_do_are_not_in_the_span(on_ranks: OnRanks) -> None:
+def test_ranks_with_nothing_to_do_are_not_in_the_span() -> None:
     def live(world: Any, present: int) -> Across:
         entry = ENTRY[world.rank] if world.rank < present else np.full(SAMPLES, 7)
         look = Look(ELAPSED[world.rank], ISSUE[world.rank], entry, took_part=world.rank < present)
@@ -108,8 +103,8 @@ def test_ranks_with_nothing_to_do_are_not_in_the_span(on_ranks: OnRanks) -> None
 
 
 @pytest.mark.parametrize("time", ["span", "max"])
-def test_span_and_skew_are_on_the_common_clock(on_ranks: OnRanks, time: str) -> None:
-    across = reduced(on_ranks, time, clocks=True)
+def test_span_and_skew_are_on_the_common_clock(time: str) -> None:
+    across = reduced(time, clocks=True)
     entry = np.stack([clock(rank).to_global(ENTRY[rank]) for rank in range(RANKS)])
     left = np.stack([clock(rank).to_global(ENTRY[rank] + ELAPSED[rank]) for rank in range(RANKS)])
     span = left.max(axis=0) - entry.min(axis=0)
@@ -119,20 +114,18 @@ def test_span_and_skew_are_on_the_common_clock(on_ranks: OnRanks, time: str) -> 
     assert (across.skew > 10**9).all()
 
 
-def test_every_flag_that_any_rank_raised_is_kept_apart(on_ranks: OnRanks) -> None:
+def test_every_flag_that_any_rank_raised_is_kept_apart() -> None:
     every = (SampleFlag.DESCHEDULED, SampleFlag.THROTTLED, SampleFlag.CLOCK_STEP, SampleFlag.MISSED_START)
     flags = np.random.default_rng(4).integers(0, 16, (RANKS, SAMPLES))
     flags[:, 0] = 0
     flags[:4, 1], flags[4, 1] = [int(flag) for flag in every], 0
-    across = reduced(on_ranks, flags=flags)
+    across = reduced(flags=flags)
     assert across.flags.tolist() == np.bitwise_or.reduce(flags, axis=0).tolist()
     assert across.flags[:2].tolist() == [0, 15]
 
 
 @pytest.mark.parametrize(("time", "messages"), [("max", 1), ("span", 1), ("avg", 2), ("rank0", 2)])
-def test_a_look_costs_one_reduction_and_no_more_than_one_message_beside_it(
-    on_ranks: OnRanks, time: str, messages: int
-) -> None:
+def test_a_look_costs_one_reduction_and_no_more_than_one_message_beside_it(time: str, messages: int) -> None:
     def live(world: Any) -> list[str]:
         look = Look(ELAPSED[world.rank], ISSUE[world.rank], ENTRY[world.rank])
         across_ranks(look, np.zeros(SAMPLES, np.int64), time, world, clock(world.rank))

@@ -2,18 +2,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
+from busbw_testing.ranks import on_ranks
 
 from busbw.model.result import StopReason
 from busbw.model.sample import HEADLINE, MAX_OVER_RANKS, MIN_OVER_RANKS, SampleFlag
 from busbw.rank.measure import Samples, Taken
 from busbw.rank.reduce_samples import Across
 from busbw.rank.retain import NOTHING_KEPT, Kept, retain
-
-OnRanks = Callable[[int, Callable[[Any], Any]], list[Any]]
 
 
 def taken(call_ns: float, k: int = 2) -> Taken:
@@ -27,14 +25,14 @@ def sampled(call_ns: float, k: int = 2) -> Samples:
     return Samples(taken(call_ns, k), 3, (StopReason.PRECISION,), lost_ns=int(call_ns) * 1000)
 
 
-def kept(on_ranks: OnRanks, paces: list[float], of: Callable[[float], Samples] = sampled) -> Kept:
+def kept(paces: list[float], of: Callable[[float], Samples] = sampled) -> Kept:
     results = on_ranks(len(paces), lambda world: retain(5, of(paces[world.rank]), world))
     assert all(other is NOTHING_KEPT for other in results[1:])
     return results[0]
 
 
-def test_few_ranks_keep_every_sample(on_ranks: OnRanks) -> None:
-    rows = kept(on_ranks, [10.0, 30.0, 20.0]).samples
+def test_few_ranks_keep_every_sample() -> None:
+    rows = kept([10.0, 30.0, 20.0]).samples
     ranks = [MAX_OVER_RANKS, MIN_OVER_RANKS, 0, 1, 2]
     assert rows["rank"].tolist() == [rank for rank in ranks for _ in range(5)]
     assert set(rows["case"].tolist()) == {5}
@@ -48,32 +46,26 @@ def test_few_ranks_keep_every_sample(on_ranks: OnRanks) -> None:
     assert rows["issue_ns"][15:20].tolist() == [30, 60, 90, 120, 3000]
 
 
-def test_a_headline_that_is_neither_maximum_nor_minimum_has_rows_too(on_ranks: OnRanks) -> None:
-    def average(call_ns: float) -> Samples:
+@pytest.mark.parametrize("is_middle", [True, False])
+def test_a_headline_that_is_neither_maximum_nor_minimum_has_rows_too(is_middle: bool) -> None:
+    def headed(call_ns: float) -> Samples:
         samples = sampled(call_ns)
         across = samples.taken.across
-        middle = replace(across, headline=(across.worst + across.best) // 2)
-        return replace(samples, taken=replace(samples.taken, across=middle))
+        headline = (across.worst + across.best) // 2 if is_middle else across.worst.copy()
+        return replace(samples, taken=replace(samples.taken, across=replace(across, headline=headline)))
 
-    rows = kept(on_ranks, [10.0, 10.0], average).samples
-    assert rows["rank"][:15].tolist() == [MAX_OVER_RANKS] * 5 + [MIN_OVER_RANKS] * 5 + [HEADLINE] * 5
-    assert rows["elapsed_ns"][10:15].tolist() == [22, 42, 62, 82, 2002]
-
-
-def test_an_equal_headline_is_not_stored_twice(on_ranks: OnRanks) -> None:
-    def equal(call_ns: float) -> Samples:
-        samples = sampled(call_ns)
-        copied = replace(samples.taken.across, headline=samples.taken.across.worst.copy())
-        return replace(samples, taken=replace(samples.taken, across=copied))
-
-    assert HEADLINE not in kept(on_ranks, [10.0, 10.0], equal).samples["rank"]
+    rows = kept([10.0, 10.0], headed).samples
+    assert (HEADLINE in rows["rank"]) is is_middle
+    if is_middle:
+        assert rows["rank"][:15].tolist() == [MAX_OVER_RANKS] * 5 + [MIN_OVER_RANKS] * 5 + [HEADLINE] * 5
+        assert rows["elapsed_ns"][10:15].tolist() == [22, 42, 62, 82, 2002]
 
 
-def test_single_calls_are_told_apart_from_the_samples_of_the_headline(on_ranks: OnRanks) -> None:
+def test_single_calls_are_told_apart_from_the_samples_of_the_headline() -> None:
     def with_singles(call_ns: float) -> Samples:
         return replace(sampled(call_ns), singles=taken(call_ns, k=1))
 
-    rows = kept(on_ranks, [10.0, 30.0], with_singles).samples
+    rows = kept([10.0, 30.0], with_singles).samples
     single = rows["flags"] & SampleFlag.SINGLE_CALL != 0
     assert set(rows["k"][single].tolist()) == {1}
     assert set(rows["k"][~single].tolist()) == {2}
@@ -86,8 +78,8 @@ def test_single_calls_are_told_apart_from_the_samples_of_the_headline(on_ranks: 
     assert of_rank_1["sample"].tolist() == [0, 1, 2, 3, 4]
 
 
-def test_every_rank_has_a_digest_of_its_calls(on_ranks: OnRanks) -> None:
-    digests = kept(on_ranks, [10.0, 30.0]).digests
+def test_every_rank_has_a_digest_of_its_calls() -> None:
+    digests = kept([10.0, 30.0]).digests
     assert digests["rank"].tolist() == [0, 1]
     assert digests["samples"].tolist() == [5, 5]
     assert digests["min_ns"].tolist() == [10.0, 30.0]
@@ -100,17 +92,17 @@ def test_every_rank_has_a_digest_of_its_calls(on_ranks: OnRanks) -> None:
     assert digests["flagged"].tolist() == [1, 1]
 
 
-def test_of_many_ranks_the_four_slowest_and_rank_0_keep_their_samples(on_ranks: OnRanks) -> None:
+def test_of_many_ranks_the_four_slowest_and_rank_0_keep_their_samples() -> None:
     paces = [10.0] * 17
     paces[3], paces[16], paces[8], paces[9] = 40.0, 30.0, 20.0, 15.0
-    result = kept(on_ranks, paces)
+    result = kept(paces)
     rows = result.samples
     assert sorted(set(rows["rank"].tolist())) == [MIN_OVER_RANKS, MAX_OVER_RANKS, 0, 3, 8, 9, 16]
     assert rows["issue_ns"][rows["rank"] == 0].tolist() == [10, 20, 30, 40, 1000]
     assert result.digests["rank"].tolist() == list(range(17))
 
 
-def test_how_many_ranks_are_many_can_be_said(on_ranks: OnRanks) -> None:
+def test_how_many_ranks_are_many_can_be_said() -> None:
     def ranks_kept(ranks: int, raw_ranks: int) -> int:
         results = on_ranks(ranks, lambda world: retain(5, sampled(10.0), world, raw_ranks))
         return len(set(results[0].samples["rank"].tolist()) - {MIN_OVER_RANKS, MAX_OVER_RANKS})

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from busbw_testing.ranks import case, conditions, on_ranks, scripted
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -23,7 +24,6 @@ from busbw.rank.summarize import summarize
 from busbw.rank.world.clock import GlobalClock
 from busbw.rank.world.clock_model import Line
 
-OnRanks = Callable[[int, Callable[[Any], Any]], list[Any]]
 SHOW = ("p50", "p99", "avg", "min", "max", "cv", "imbalance", "n", "issue", "skew", "first")
 MODES = (
     *(Timing(time=time) for time in ("max", "avg", "min", "rank0", "loop")),
@@ -100,10 +100,6 @@ def clock(rank: int, ranks: int) -> GlobalClock:
     graph_launches=st.sampled_from([0, 0, 3]),
 )
 def test_all_ranks_make_the_same_calls_and_the_same_result(
-    on_ranks: OnRanks,
-    conditions: Any,
-    scripted: Any,
-    case: Any,
     *,
     ranks: int,
     seed: int,

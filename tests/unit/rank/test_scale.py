@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from busbw_testing.programs import program
+from busbw_testing.ranks import conditions, on_ranks, scripted
 
 from busbw.model.plan import Limits
 from busbw.model.sample import DIGEST_DTYPE, MAX_OVER_RANKS, MIN_OVER_RANKS, SAMPLE_DTYPE
@@ -90,9 +91,7 @@ def test_describing_the_world_takes_a_few_hundred_bytes_a_rank(storage: ModuleTy
     assert most_bytes < 6 * world.gathered_bytes
 
 
-def test_each_look_and_each_round_of_the_warm_up_is_one_reduction(
-    scripted: Any, conditions: Any, on_ranks: Any
-) -> None:
+def test_each_look_and_each_round_of_the_warm_up_is_one_reduction() -> None:
     def live(world: Any) -> tuple[list[str], int, int, int]:
         case = scripted(lambda call: 50_000.0 * (1 + 0.2 * (call % 7)))
         limits = Limits(max_samples=100)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from busbw_testing.ranks import conditions, on_ranks
 from busbw_testing.sweeps import Notes
 
 from busbw.machine.native.core import Rounds
@@ -23,7 +24,6 @@ from busbw.rank.backends.base import Look
 from busbw.rank.backends.streams import overlaps
 from busbw.rank.descheduled import CoreClock
 from busbw.rank.measure import Samples
-from busbw.rank.reduce_samples import Grouping
 from busbw.rank.streams import EDGE_ITERATIONS, first_calls_ns, measure_together
 
 STREAMS = (Stream("all_reduce", 8), Stream("all_gather", 8))
@@ -70,28 +70,20 @@ class ScriptedStep:
         return [entry for entry in self.log if entry[1:] != (0, 1)]
 
 
-@pytest.fixture
-def together(on_ranks: Any, conditions: Any) -> Callable[..., list[list[Samples]]]:
-    """``together(steps, limits, streams, ...)``: what every rank knows of every stream, a step a rank."""
+def together(
+    steps: list[ScriptedStep],
+    limits: Limits = Limits(),  # noqa: B008 (frozen)
+    streams: Sequence[Stream] = STREAMS,
+    **changed: Any,
+) -> list[list[Samples]]:
+    """What every rank knows of every stream, a step a rank."""
 
-    def run(
-        steps: list[ScriptedStep],
-        limits: Limits | None = None,
-        streams: Sequence[Stream] = STREAMS,
-        groupings: Sequence[Sequence[Grouping | None]] | None = None,
-        **changed: Any,
-    ) -> list[list[Samples]]:
-        limits = limits or Limits()
+    def live(world: Any) -> list[Samples]:
+        step: Any = steps[world.rank]
+        givens = [conditions(world, limits=limits, **changed) for _ in streams]
+        return measure_together(step, givens, streams, limits, np.full(len(streams), 7.0))
 
-        def live(world: Any) -> list[Samples]:
-            step: Any = steps[world.rank]
-            own = groupings[world.rank] if groupings is not None else [None] * len(streams)
-            givens = [conditions(world, limits=limits, grouping=grouping, **changed) for grouping in own]
-            return measure_together(step, givens, streams, limits, np.full(len(streams), 7.0))
-
-        return on_ranks(len(steps), live)  # type: ignore[no-any-return]
-
-    return run
+    return on_ranks(len(steps), live)
 
 
 # ---- overlap ------------------------------------------------------------------------------------------
@@ -106,7 +98,7 @@ def test_overlap_is_the_share_of_a_streams_time_in_which_all_are_under_way() -> 
 # ---- iterations ---------------------------------------------------------------------------------------
 
 
-def test_a_balanced_stream_has_as_many_calls_as_last_as_long_as_the_slowest(together: Any) -> None:
+def test_a_balanced_stream_has_as_many_calls_as_last_as_long_as_the_slowest() -> None:
     step = ScriptedStep([1000.0, 250.0])
     ((slow, fast),) = together([step])
     (calls, lead, _) = step.timed[-1]
@@ -118,7 +110,7 @@ def test_a_balanced_stream_has_as_many_calls_as_last_as_long_as_the_slowest(toge
     assert (slow.overlap, fast.overlap) == (1.0, 1.0)
 
 
-def test_calls_that_are_given_stay_so_and_the_rest_of_the_time_is_said(together: Any) -> None:
+def test_calls_that_are_given_stay_so_and_the_rest_of_the_time_is_said() -> None:
     step = ScriptedStep([1000.0, 250.0])
     ((slow, fast),) = together([step], streams=(Stream("a", 8, calls=1), Stream("b", 8, calls=2)))
     calls = step.timed[-1][0]
@@ -126,7 +118,7 @@ def test_calls_that_are_given_stay_so_and_the_rest_of_the_time_is_said(together:
     assert (slow.overlap, fast.overlap) == (0.5, 1.0)
 
 
-def test_a_stream_that_has_done_its_iterations_stops(together: Any) -> None:
+def test_a_stream_that_has_done_its_iterations_stops() -> None:
     streams = (Stream("a", 8, calls=1), Stream("b", 8, calls=2, iters=60, warmup_iters=9))
     step = ScriptedStep([1000.0, 500.0])
     ((first, second),) = together([step], Limits(calls=20, warmup_calls=3), streams=streams)
@@ -142,13 +134,13 @@ def test_a_stream_that_has_done_its_iterations_stops(together: Any) -> None:
     assert second.overlap == pytest.approx(1 / 3)  # alone for the rest
 
 
-def test_no_iteration_is_left_out_where_they_have_no_common_divisor(together: Any) -> None:
+def test_no_iteration_is_left_out_where_they_have_no_common_divisor() -> None:
     streams = (Stream("a", 8, calls=1, iters=7), Stream("b", 8, calls=1))
     ((first, second),) = together([ScriptedStep([1e3, 1e3])], Limits(calls=30, warmup_calls=0), streams)
     assert [len(own.taken.across) * own.taken.k for own in (first, second)] == [7, 30]
 
 
-def test_reading_time_costs_no_stream_more_than_half_a_percent(together: Any) -> None:
+def test_reading_time_costs_no_stream_more_than_half_a_percent() -> None:
     # 1000 ns a reading: 200,000 ns of each stream.
     step = ScriptedStep([10_000.0, 100.0])
     ((_, fast),) = together([step], streams=(Stream("a", 8, 1), Stream("b", 8, 1)), timing_cost_ns=1000.0)
@@ -158,7 +150,7 @@ def test_reading_time_costs_no_stream_more_than_half_a_percent(together: Any) ->
     assert (slow.taken.k, fast.taken.k) == (20, 2000)
 
 
-def test_streams_slow_each_other_down_and_the_balance_follows(together: Any) -> None:
+def test_streams_slow_each_other_down_and_the_balance_follows() -> None:
     """Until round 5 both seem equal; then the second one is four times as fast."""
     step = ScriptedStep([1000.0, lambda rounds: 1000.0 if rounds < 5 else 250.0])
     ((slow, fast),) = together([step], Limits(warmup_calls=1))
@@ -171,7 +163,7 @@ def test_streams_slow_each_other_down_and_the_balance_follows(together: Any) -> 
     assert fast.warmup_calls > EDGE_ITERATIONS * 8
 
 
-def test_every_rank_asks_for_the_same_rounds(together: Any) -> None:
+def test_every_rank_asks_for_the_same_rounds() -> None:
     steps = [ScriptedStep([1000.0 + 300 * rank, 400.0 - 100 * rank]) for rank in range(3)]
     found = together(steps)
     assert steps[0].log == steps[1].log == steps[2].log
@@ -183,14 +175,14 @@ def test_every_rank_asks_for_the_same_rounds(together: Any) -> None:
     assert found[0][1].times_ns[0] == 400
 
 
-def test_the_rank_with_the_least_overlap_counts(together: Any) -> None:
+def test_the_rank_with_the_least_overlap_counts() -> None:
     # Rank 1 begins its second stream 10 us after the first.
     found = together([ScriptedStep([1000.0, 1000.0]), ScriptedStep([1000.0, 1000.0], apart_ns=10_000)])
     (first, second) = found[0]
     assert first.overlap == second.overlap == pytest.approx(0.5)
 
 
-def test_one_stream_by_itself_has_no_overlap(together: Any) -> None:
+def test_one_stream_by_itself_has_no_overlap() -> None:
     ((alone,),) = together([ScriptedStep([1000.0])], streams=STREAMS[:1])
     assert alone.overlap is None
     assert alone.stops[-1] is StopReason.PRECISION
@@ -199,7 +191,7 @@ def test_one_stream_by_itself_has_no_overlap(together: Any) -> None:
 # ---- how many -----------------------------------------------------------------------------------------
 
 
-def test_n_iterations_are_timed_exactly(together: Any) -> None:
+def test_n_iterations_are_timed_exactly() -> None:
     step = ScriptedStep([1000.0, 1000.0])
     streams = (Stream("a", 8, calls=1), Stream("b", 8, calls=3))
     ((one, three),) = together([step], Limits(calls=24, warmup_calls=5), streams)
@@ -211,7 +203,7 @@ def test_n_iterations_are_timed_exactly(together: Any) -> None:
     assert all(three == 3 * one for one, three in warm)
 
 
-def test_repeated_iterations_are_as_many_as_nccom_test_runs(together: Any) -> None:
+def test_repeated_iterations_are_as_many_as_nccom_test_runs() -> None:
     """n 15, w 5, I 10, W 5: (15 + 5) (10 + 5) = 300 iterations run, 150 of them measured."""
     step = ScriptedStep([1000.0, 500.0])
     limits = Limits(calls=15, warmup_calls=5, outer_iters=10, outer_warmup_iters=5)
@@ -224,7 +216,7 @@ def test_repeated_iterations_are_as_many_as_nccom_test_runs(together: Any) -> No
     assert run == 300
 
 
-def test_all_streams_must_be_precise_before_sampling_ends(together: Any) -> None:
+def test_all_streams_must_be_precise_before_sampling_ends() -> None:
     noise = np.random.default_rng(1).normal(1000, 200, 5000)
     step = ScriptedStep([1000.0, lambda rounds: float(noise[rounds])])
     limits = Limits(precision=0.02, small_precision=0.02)
@@ -233,7 +225,7 @@ def test_all_streams_must_be_precise_before_sampling_ends(together: Any) -> None
     assert steady.stops[-1] is noisy.stops[-1] is StopReason.PRECISION
 
 
-def test_a_rank_without_its_core_flags_the_samples_of_every_stream(together: Any, clocks: Any) -> None:
+def test_a_rank_without_its_core_flags_the_samples_of_every_stream(clocks: Any) -> None:
     lost_ns = 6 * 10**7
 
     def late(rounds: int) -> float:
@@ -248,7 +240,7 @@ def test_a_rank_without_its_core_flags_the_samples_of_every_stream(together: Any
         assert [at for at, bits in enumerate(flags) if bits & SampleFlag.DESCHEDULED] == [2]
 
 
-def test_first_calls_are_one_of_each_stream(on_ranks: Any, conditions: Any) -> None:
+def test_first_calls_are_one_of_each_stream() -> None:
     step: Any = ScriptedStep([1000.0, 300.0])
     streams = (Stream("a", 8, calls=5), Stream("b", 8))
     (found,) = on_ranks(1, lambda world: first_calls_ns(step, conditions(world), streams).tolist())
@@ -259,7 +251,7 @@ def test_first_calls_are_one_of_each_stream(on_ranks: Any, conditions: Any) -> N
 # ---- a whole run --------------------------------------------------------------------------------------
 
 
-def run_of(on_ranks: Any, entries: list[dict[str, Any]], ranks: int = 2, **settings: Any) -> Notes:
+def run_of(entries: list[dict[str, Any]], ranks: int = 2, **settings: Any) -> Notes:
     """A run of the null backend: a call takes 1000 ns and a nanosecond for every 100 bytes."""
     text = "text:" + json.dumps({"streams": entries})
     plan = make_plan((), RunSettings(streams=text, **settings), "null", ranks)
@@ -268,10 +260,10 @@ def run_of(on_ranks: Any, entries: list[dict[str, Any]], ranks: int = 2, **setti
     return notes
 
 
-def test_a_run_has_exact_times_and_shares(on_ranks: Any) -> None:
+def test_a_run_has_exact_times_and_shares() -> None:
     fast = {"operation": "all_reduce", "maxbytes": 1000, "ops_per_iter": 3}
     slow = {"operation": "all_gather", "minbytes": 200_000, "maxbytes": "400000", "ops_per_iter": 1}
-    notes = run_of(on_ranks, [fast, slow])
+    notes = run_of([fast, slow])
     assert [result.case for result in notes.results] == [0, 1, 2, 3]
     assert [result.time_ns for result in notes.results] == [1010, 3000, 1010, 5000]
     # 3030 ns of 3000, and of 5000.
@@ -280,20 +272,20 @@ def test_a_run_has_exact_times_and_shares(on_ranks: Any) -> None:
     assert [result.calls_per_sample for result in notes.results] == [60, 20] * 2
 
 
-def test_groups_of_one_stream_have_their_rows(on_ranks: Any) -> None:
+def test_groups_of_one_stream_have_their_rows() -> None:
     entries = [
         {"operation": "all_reduce", "maxbytes": 1000, "group_size": 2},
         {"operation": "all_gather", "maxbytes": 1000},
     ]
-    notes = run_of(on_ranks, entries, ranks=4)
+    notes = run_of(entries, ranks=4)
     assert [len(result.groups) for result in notes.results] == [2, 0]
     assert {group.ranks for group in notes.results[0].groups} == {2}
     assert notes.results[0].busbw_gb_per_s == notes.results[0].algbw_gb_per_s  # 2 (n - 1) / n of a group
 
 
-def test_where_one_stream_cannot_run_none_of_the_step_is_measured(on_ranks: Any) -> None:
+def test_where_one_stream_cannot_run_none_of_the_step_is_measured() -> None:
     entries = [{"operation": "all_reduce", "maxbytes": 64}, {"operation": "hypercube", "maxbytes": 64}]
-    notes = run_of(on_ranks, entries, ranks=3)
+    notes = run_of(entries, ranks=3)
     assert [result.status for result in notes.results] == [Status.NOT_APPLICABLE] * 2
     assert "power of two" in notes.results[1].error
     assert (
@@ -301,9 +293,9 @@ def test_where_one_stream_cannot_run_none_of_the_step_is_measured(on_ranks: Any)
     )
 
 
-def test_n_0_only_checks_and_a_budget_counts_steps(on_ranks: Any) -> None:
+def test_n_0_only_checks_and_a_budget_counts_steps() -> None:
     entries = [{"operation": "all_reduce", "minbytes": 8, "maxbytes": 64, "stepfactor": 8}]
-    notes = run_of(on_ranks, entries * 2, iters=0)
+    notes = run_of(entries * 2, iters=0)
     assert [result.stop for result in notes.results] == [StopReason.CHECK_ONLY] * 4
-    notes = run_of(on_ranks, entries * 2, budget=Seconds("1h"))
+    notes = run_of(entries * 2, budget=Seconds("1h"))
     assert [result.status for result in notes.results] == [Status.GOOD] * 4

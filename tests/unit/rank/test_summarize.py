@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from busbw_testing.ranks import case, conditions
 
-from busbw.model.case import Case
 from busbw.model.plan import Timing
 from busbw.model.result import CaseResult, Status, StopReason
 from busbw.model.sample import SampleFlag
@@ -54,21 +53,14 @@ def samples(of: Taken | None = None, **changed: Any) -> Samples:
     return replace(Samples(of or taken(), 20, (StopReason.PRECISION,), first_call_ns=5e6), **changed)
 
 
-@pytest.fixture
-def given(conditions: Any) -> Any:
-    return conditions(SimpleNamespace(size=4, rank=0))
+GIVEN = conditions(SimpleNamespace(size=4, rank=0))
 
 
-@pytest.fixture
-def summarized(case: Callable[..., Case], given: Any) -> Callable[..., CaseResult]:
-    def make(of: Samples | None = None, **changed: Any) -> CaseResult:
-        settings = {"verdict": Verified(0, ()), "given": given, **changed}
-        return summarize(case(), of or samples(), settings.pop("verdict"), settings.pop("given"), **settings)
-
-    return make
+def summarized(of: Samples | None = None, given: Any = GIVEN, **changed: Any) -> CaseResult:
+    return summarize(case(), of or samples(), Verified(0, ()), given, **changed)
 
 
-def test_every_number_of_a_good_case(summarized: Any, given: Any) -> None:
+def test_every_number_of_a_good_case() -> None:
     result = summarized()
     expected = estimate(WORST.astype(np.float64), 0.99)
     assert result == CaseResult(
@@ -93,14 +85,14 @@ def test_every_number_of_a_good_case(summarized: Any, given: Any) -> None:
     )
 
 
-def test_times_are_of_one_call(summarized: Any) -> None:
+def test_times_are_of_one_call() -> None:
     result = summarized(samples(taken(WORST * 10, k=10, issue=WORST // 10 * 10)))
     assert result.time_ns == summarized().time_ns
     assert result.issue_ns == summarized().issue_ns
     assert result.calls_per_sample == 10
 
 
-def test_a_fixed_number_of_calls_has_the_interval_of_one_look(summarized: Any) -> None:
+def test_a_fixed_number_of_calls_has_the_interval_of_one_look() -> None:
     fixed, adaptive = summarized(samples(stops=(StopReason.CALLS,))), summarized()
     expected = estimate(WORST.astype(np.float64), 0.95)
     assert (fixed.low_ns, fixed.high_ns) == (expected.low, expected.high)
@@ -120,15 +112,13 @@ def test_a_fixed_number_of_calls_has_the_interval_of_one_look(summarized: Any) -
         ("all_reduce", 4, 0, 0.0, 0.0),
     ],
 )
-def test_bandwidths(
-    case: Any, name: str, ranks: int, size_bytes: int, algbw: float | None, busbw: float | None
-) -> None:
+def test_bandwidths(name: str, ranks: int, size_bytes: int, algbw: float | None, busbw: float | None) -> None:
     got = bandwidths(case(name, size_bytes), ranks, 1000.0)
     assert got == (algbw if algbw is None else pytest.approx(algbw), busbw and pytest.approx(busbw))
     assert bandwidths(case(name, size_bytes), ranks, None) == (None, None)
 
 
-def test_passes_that_differ_widen_the_interval_and_mark_the_case(summarized: Any) -> None:
+def test_passes_that_differ_widen_the_interval_and_mark_the_case() -> None:
     parts = [STEADY, STEADY, STEADY * 3 // 2, STEADY]
     at_hand = samples(taken(np.concatenate(parts)), ends=(400, 800, 1200, 1600), passes=4)
     result = summarized(replace(at_hand, stops=(StopReason.PRECISION,) * 4))
@@ -139,9 +129,9 @@ def test_passes_that_differ_widen_the_interval_and_mark_the_case(summarized: Any
     assert result.evidence["levels_ns"] == pytest.approx([1e5, 1e5, 1.5e5, 1e5], rel=0.01)
 
 
-def test_how_late_ranks_came_on_purpose_is_evidence(summarized: Any, given: Any) -> None:
+def test_how_late_ranks_came_on_purpose_is_evidence() -> None:
     late = replace(samples(taken(WORST)), latest_ns=5e5)
-    result = summarized(late, given=replace(given, timing=Timing(mode="latency", arrival="late-one")))
+    result = summarized(late, given=replace(GIVEN, timing=Timing(mode="latency", arrival="late-one")))
     assert result.evidence["latest_arrival_ns"] == 5e5
 
 
@@ -150,7 +140,7 @@ def test_how_late_ranks_came_on_purpose_is_evidence(summarized: Any, given: Any)
 SHOW = ("avg", "min", "max", "p50", "p99", "cv", "imbalance", "n", "issue", "timestamp", "memory")
 
 
-def test_statistics_are_of_single_calls(summarized: Any) -> None:
+def test_statistics_are_of_single_calls() -> None:
     stats = summarized(show=SHOW).stats
     assert list(stats) == ["avg", "min", "max", "p50", "p99", "cv", "imbalance"]
     ordered = np.sort(WORST)
@@ -161,14 +151,14 @@ def test_statistics_are_of_single_calls(summarized: Any) -> None:
     assert stats["imbalance"] == 500
 
 
-def test_samples_of_several_calls_tell_means_only(summarized: Any) -> None:
+def test_samples_of_several_calls_tell_means_only() -> None:
     stats = summarized(samples(taken(WORST * 8, k=8)), show=SHOW).stats
     assert stats["avg"] == pytest.approx(WORST.mean())
     assert stats["imbalance"] == 500 / 8
     assert [stats[word] for word in ("min", "max", "p50", "p99", "cv")] == [None] * 5
 
 
-def test_the_pass_of_single_calls_tells_all_of_them(summarized: Any) -> None:
+def test_the_pass_of_single_calls_tells_all_of_them() -> None:
     single = NOISE.integers(200_000, 300_000, 320)
     both = samples(taken(WORST * 8, k=8), singles=taken(single, single - 40))
     result = summarized(both, show=SHOW)
@@ -181,12 +171,12 @@ def test_the_pass_of_single_calls_tells_all_of_them(summarized: Any) -> None:
     assert result.evidence["timing_overhead_ns"] == float(np.median(single)) - result.time_ns
 
 
-def test_a_percentile_of_too_few_calls_is_not_told(summarized: Any) -> None:
+def test_a_percentile_of_too_few_calls_is_not_told() -> None:
     assert summarized(samples(taken(WORST[:298])), show=("p99", "p50")).stats["p99"] is None
     assert summarized(samples(taken(WORST[:299])), show=("p99",)).stats["p99"] == np.sort(WORST[:299])[296]
 
 
-def test_excluded_samples_are_in_no_number(summarized: Any) -> None:
+def test_excluded_samples_are_in_no_number() -> None:
     worst, flags = WORST.copy(), np.zeros(400, np.int64)
     worst[7], flags[7] = 10**9, SampleFlag.CLOCK_STEP
     result = summarized(samples(taken(worst, flags=flags, issue=worst // 10)), show=("max", "avg"))
@@ -197,7 +187,7 @@ def test_excluded_samples_are_in_no_number(summarized: Any) -> None:
     assert result.evidence["flagged"] == {"clock_step": 1}
 
 
-def test_too_many_to_exclude_are_kept_and_marked(summarized: Any) -> None:
+def test_too_many_to_exclude_are_kept_and_marked() -> None:
     flags = np.zeros(400, np.int64)
     flags[:21] = SampleFlag.DESCHEDULED
     result = summarized(samples(taken(flags=flags)))
@@ -206,7 +196,7 @@ def test_too_many_to_exclude_are_kept_and_marked(summarized: Any) -> None:
     assert result.evidence["flagged"] == {"descheduled": 21}
 
 
-def test_skew_is_the_median_where_there_is_a_clock(summarized: Any) -> None:
+def test_skew_is_the_median_where_there_is_a_clock() -> None:
     assert summarized(samples(taken(skew=np.arange(400)))).skew_ns == 199.5
     assert summarized().skew_ns is None
 
@@ -239,7 +229,7 @@ def flagged(bit: int, count: int = 1) -> Any:
         ({"taken": taken(np.concatenate((STEADY, STEADY * 2)) // 4)}, ()),  # 38 us
     ],
 )
-def test_marks_of_samples(summarized: Any, changed: dict[str, Any], marks: tuple[str, ...]) -> None:
+def test_marks_of_samples(changed: dict[str, Any], marks: tuple[str, ...]) -> None:
     result = summarized(samples(**{"taken": taken(STEADY), **changed}))
     assert result.marks == marks
 
@@ -253,12 +243,12 @@ def test_marks_of_samples(summarized: Any, changed: dict[str, Any], marks: tuple
         (STEADY, False),  # a call that blocks: issuing is the call
     ],
 )
-def test_calls_that_wait_for_the_host_are_host_bound(summarized: Any, issue: Any, host_bound: bool) -> None:
+def test_calls_that_wait_for_the_host_are_host_bound(issue: Any, host_bound: bool) -> None:
     result = summarized(samples(taken(STEADY, issue=issue)))
     assert result.evidence.get("host_bound", False) is host_bound
 
 
-def test_two_levels_with_nothing_between_are_unstable(summarized: Any) -> None:
+def test_two_levels_with_nothing_between_are_unstable() -> None:
     mixed = np.where(np.random.default_rng(1).random(400) < 0.7, STEADY, STEADY * 2)
     result = summarized(samples(taken(mixed)))
     assert result.marks == ("unstable",)
@@ -279,7 +269,7 @@ def test_two_levels_with_nothing_between_are_unstable(summarized: Any) -> None:
         (0x80, True),
     ],
 )
-def test_a_throttled_gpu_is_marked_with_its_clock(summarized: Any, bits: int, throttled: bool) -> None:
+def test_a_throttled_gpu_is_marked_with_its_clock(bits: int, throttled: bool) -> None:
     result = summarized(samples(taken(STEADY)), device=DeviceState(1410, bits))
     assert ("throttled" in result.marks) is throttled
     assert (result.evidence["clock_mhz"], result.evidence["throttle_bits"]) == (1410, bits)
@@ -296,23 +286,23 @@ def test_a_throttled_gpu_is_marked_with_its_clock(summarized: Any, bits: int, th
     ],
 )
 def test_a_span_that_is_mostly_the_clocks_error_is_marked(
-    summarized: Any, given: Any, time: str, show: tuple[str, ...], error_ns: float, marked: bool
+    time: str, show: tuple[str, ...], error_ns: float, marked: bool
 ) -> None:
     timing = Timing(mode="latency", time=time)
-    here = replace(given, timing=timing, clock=clock(error_ns))
+    here = replace(GIVEN, timing=timing, clock=clock(error_ns))
     result = summarized(samples(taken(STEADY)), given=here, show=show)
     assert ("clock" in result.marks) is marked
     assert result.evidence["clock_error_ns"] == error_ns
 
 
-def test_a_clock_that_stepped_is_named(summarized: Any, given: Any) -> None:
-    here = replace(given, timing=Timing(mode="latency", time="max"), clock=clock(100.0))
+def test_a_clock_that_stepped_is_named() -> None:
+    here = replace(GIVEN, timing=Timing(mode="latency", time="max"), clock=clock(100.0))
     result = summarized(given=here, clock=Recheck(5e9, 4.9e9, 2, expired=False))
     assert (result.evidence["clock_excess_ns"], result.evidence["clock_excess_rank"]) == (4.9e9, 2)
     assert "clock" in result.marks
 
 
 @pytest.mark.parametrize(("count", "bounded"), [(7, False), (8, True)])
-def test_too_few_samples_bound_no_median(summarized: Any, count: int, bounded: bool) -> None:
+def test_too_few_samples_bound_no_median(count: int, bounded: bool) -> None:
     result = summarized(samples(taken([100 + i % 2 for i in range(count)])))
     assert (result.low_ns is not None, result.high_ns is not None) == (bounded, bounded)

@@ -4,62 +4,62 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from busbw_testing.sweeps import Notes, OnRanks, plan_of
+from busbw_testing.ranks import case, on_ranks, scripted, scripted_backend
+from busbw_testing.sweeps import Notes, plan_of
 
 from busbw.model.plan import Limits
 from busbw.model.result import WrongData
 from busbw.rank import main
 from busbw.rank import verify as checking
 from busbw.rank.backends.base import CheckOutcome, Strays
-from busbw.rank.verify import AFTER_SEED, Verified, WrongKeeper, verify, verify_after
+from busbw.rank.verify import AFTER_SEED, Checks, Verified, WrongKeeper
 
 GOOD = CheckOutcome(0, -1, 2**63 + 5)
 PAST = "wrote 16 bytes past the receive buffer"
 
 
-def verified(on_ranks: OnRanks, scripted: Any, case: Any, outcomes: list[list[CheckOutcome]]) -> Verified:
+def verified(case: Any, outcomes: list[list[CheckOutcome]]) -> Verified:
     """``outcomes[rank][check]``; every rank must come to one verdict."""
     checks = len(outcomes[0])
     cases = [scripted(lambda call: 1.0, check_outcomes=list(own)) for own in outcomes]
-    verdicts = on_ranks(len(cases), lambda world: verify(case, cases[world.rank], world, 7, checks))
+    verdicts = on_ranks(len(cases), lambda world: Checks(case, cases[world.rank], world, 7).before(checks))
     assert all(verdict == verdicts[0] for verdict in verdicts)
     return verdicts[0]
 
 
-def test_all_good(on_ranks: OnRanks, scripted: Any, case: Any) -> None:
-    assert verified(on_ranks, scripted, case(), [[GOOD], [GOOD], [GOOD]]) == Verified(0, ())
+WRONG, MORE = CheckOutcome(3, 17, 1), CheckOutcome(2**33, 0, 2)
+OTHER = CheckOutcome(0, -1, GOOD.digest - 2**32)
 
 
-def test_wrong_elements_are_summed_and_their_ranks_named(on_ranks: OnRanks, scripted: Any, case: Any) -> None:
-    wrong = CheckOutcome(3, 17, 1)
-    more = CheckOutcome(2**33, 0, 2)
-    assert verified(on_ranks, scripted, case(), [[GOOD], [wrong], [more]]) == Verified(
-        2**33 + 3, (WrongData(1, "host0", 3, 17), WrongData(2, "host0", 2**33, 0))
-    )
-
-
-def test_ranks_that_must_agree_but_differ_are_wrong(on_ranks: OnRanks, scripted: Any, case: Any) -> None:
-    other = CheckOutcome(0, -1, GOOD.digest - 2**32)
-    verdict = verified(on_ranks, scripted, case(), [[GOOD], [GOOD], [other]])
-    assert verdict == Verified(1, (WrongData(2, "host0", 1, -1, "differs from rank 0"),))
-
-
-def test_ranks_of_a_ring_need_not_agree(on_ranks: OnRanks, scripted: Any, case: Any) -> None:
-    other = CheckOutcome(0, -1, 1)
-    assert verified(on_ranks, scripted, case("sendrecv"), [[GOOD], [other]]) == Verified(0, ())
-
-
-def test_the_check_that_found_most_counts_and_the_first_place_of_a_rank_is_kept(
-    on_ranks: OnRanks, scripted: Any, case: Any
+@pytest.mark.parametrize(
+    ("name", "outcomes", "wrong_at"),
+    [
+        ("all_reduce", [[GOOD], [GOOD], [GOOD]], ()),
+        (
+            "all_reduce",
+            [[GOOD], [WRONG], [MORE]],
+            (WrongData(1, "host0", 3, 17), WrongData(2, "host0", 2**33, 0)),
+        ),
+        # Ranks that must agree.
+        ("all_reduce", [[GOOD], [GOOD], [OTHER]], (WrongData(2, "host0", 1, -1, "differs from rank 0"),)),
+        ("sendrecv", [[GOOD], [OTHER]], ()),
+    ],
+)
+def test_wrong_elements_are_summed_and_their_ranks_named(
+    name: str, outcomes: list[list[CheckOutcome]], wrong_at: tuple[WrongData, ...]
 ) -> None:
+    assert verified(case(name), outcomes) == Verified(sum(at.wrong for at in wrong_at), wrong_at)
+
+
+def test_the_check_that_found_most_counts_and_the_first_place_of_a_rank_is_kept() -> None:
     outcomes = [[GOOD, GOOD, GOOD], [GOOD, CheckOutcome(1, 5, 0), CheckOutcome(4, 0, 0)]]
-    verdict = verified(on_ranks, scripted, case(), outcomes)
+    verdict = verified(case(), outcomes)
     assert verdict == Verified(4, (WrongData(1, "host0", 4, 5),))
 
 
-def test_each_check_has_its_own_data_and_the_next_slot(on_ranks: OnRanks, scripted: Any, case: Any) -> None:
+def test_each_check_has_its_own_data_and_the_next_slot() -> None:
     prepared = scripted(lambda call: 1.0, slots=2)
-    on_ranks(1, lambda world: verify(case(index=4), prepared, world, 100, 3))
+    on_ranks(1, lambda world: Checks(case(index=4), prepared, world, 100).before(3))
     assert prepared.log == [
         ("load", 112, 0),
         ("run", 0, 1),
@@ -94,37 +94,30 @@ class Folder:
         self.files[name] = content
 
 
-def kept(on_ranks: OnRanks, offsets: list[int], checks: int = 1) -> dict[str, bytes]:
+def kept(offsets: list[int], checks: int = 1) -> dict[str, bytes]:
     """The files of so many failed checks of case 3, each with these first wrong elements by rank."""
     folder = Folder()
 
     def live(world: Any) -> None:
         keep: Any = WrongKeeper(world, folder if world.rank == 0 else None)
-        on_wrong = keep.of(3, Tensors(world.rank))
         for check in range(checks):
-            on_wrong(100 + check, check % 2, offsets[world.rank])
+            keep.keep(3, Tensors(world.rank), 100 + check, check % 2, offsets[world.rank])
 
     on_ranks(len(offsets), live)
     return folder.files
 
 
-def test_of_many_ranks_the_first_few_are_kept(on_ranks: OnRanks) -> None:
-    names = kept(on_ranks, [0] * (checking.KEPT_RANKS + 3))
+def test_of_many_ranks_the_first_few_are_kept() -> None:
+    names = kept([0] * (checking.KEPT_RANKS + 3))
     assert list(names) == [f"case-3-seed-100-rank-{rank}.npz" for rank in range(checking.KEPT_RANKS)]
 
 
-def test_of_many_checks_the_first_ones_are_kept(on_ranks: OnRanks) -> None:
-    assert len(kept(on_ranks, [1, -1], checks=checking.KEPT_CHECKS + 5)) == checking.KEPT_CHECKS
+def test_of_many_checks_the_first_ones_are_kept() -> None:
+    assert len(kept([1, -1], checks=checking.KEPT_CHECKS + 5)) == checking.KEPT_CHECKS
 
 
 @pytest.mark.parametrize("save_wrong", [True, False])
-def test_a_run_saves_where_it_was_asked_to(
-    on_ranks: OnRanks,
-    monkeypatch: pytest.MonkeyPatch,
-    scripted: Any,
-    scripted_backend: Any,
-    save_wrong: bool,
-) -> None:
+def test_a_run_saves_where_it_was_asked_to(monkeypatch: pytest.MonkeyPatch, save_wrong: bool) -> None:
     """Of the second case's two checks the second fails, on rank 1."""
     folder = Folder()
     # Two checks of the first case and one after its calls; the first check of the second case.
@@ -132,8 +125,8 @@ def test_a_run_saves_where_it_was_asked_to(
         scripted(lambda call: 1e6, check_outcomes=[*(RIGHT,) * 4, CheckOutcome(rank, 4 if rank else -1, 7)])
         for rank in range(2)
     ]
-    for rank, case in enumerate(cases):
-        monkeypatch.setattr(case, "tensors", Tensors(rank).tensors, raising=False)
+    for rank, own in enumerate(cases):
+        monkeypatch.setattr(own, "tensors", Tensors(rank).tensors, raising=False)
     monkeypatch.setattr(main, "create", lambda plan, world: scripted_backend(cases[world.rank], 10.0))
     plan = replace(plan_of("all_reduce", checks=2, limits=Limits(calls=8)), save_wrong=save_wrong)
     notes = Notes()
@@ -149,14 +142,7 @@ def test_a_run_saves_where_it_was_asked_to(
 # ---- after the timed calls -----------------------------------------------------------------------------
 
 
-def verified_after(
-    on_ranks: OnRanks,
-    scripted: Any,
-    case: Any,
-    outcomes: list[CheckOutcome],
-    strays: Strays,
-    before: Verified,
-) -> Verified:
+def verified_after(case: Any, outcomes: list[CheckOutcome], strays: Strays, before: Verified) -> Verified:
     """``strays`` are those of rank 1 in the timed calls."""
     cases = [
         scripted(
@@ -167,7 +153,7 @@ def verified_after(
         )
         for rank, outcome in enumerate(outcomes)
     ]
-    verdicts = on_ranks(len(cases), lambda world: verify_after(case, cases[world.rank], world, 7, before)[0])
+    verdicts = on_ranks(len(cases), lambda world: Checks(case, cases[world.rank], world, 7).after(before)[0])
     assert all(verdict == verdicts[0] for verdict in verdicts)
     assert cases[0].log == [
         ("strays",),
@@ -197,17 +183,15 @@ def verified_after(
     ],
 )
 def test_what_else_a_call_has_changed_is_said(
-    on_ranks: OnRanks, scripted: Any, case: Any, outcome: CheckOutcome, strays: Strays, wrong: int, fault: str
+    outcome: CheckOutcome, strays: Strays, wrong: int, fault: str
 ) -> None:
-    verdict = verified_after(on_ranks, scripted, case(), [GOOD, outcome], strays, Verified(0, ()))
+    verdict = verified_after(case(), [GOOD, outcome], strays, Verified(0, ()))
     when = f"{fault}; in the check after the timed calls"
     assert verdict == Verified(wrong, (WrongData(1, "host0", wrong, -1, when),))
 
 
-def test_a_fault_that_was_there_before_is_not_said_to_be_later(
-    on_ranks: OnRanks, scripted: Any, case: Any
-) -> None:
+def test_a_fault_that_was_there_before_is_not_said_to_be_later() -> None:
     before = Verified(2, (WrongData(1, "host0", 2, 5),))
     wrong = CheckOutcome(3, 0, 1)
-    verdict = verified_after(on_ranks, scripted, case(), [GOOD, wrong], Strays(), before)
+    verdict = verified_after(case(), [GOOD, wrong], Strays(), before)
     assert verdict == Verified(3, (WrongData(1, "host0", 3, 5),))

@@ -18,7 +18,6 @@ from busbw.model.collective import Role, collective
 from busbw.model.datatype import reduce_op
 from busbw.model.plan import Plan
 from busbw.rank.backends.base import (
-    Backend,
     CallFailed,
     CheckOutcome,
     Groups,
@@ -44,7 +43,7 @@ from busbw.rank.backends.mpi_handles import (
     started,
     symbol,
 )
-from busbw.rank.backends.parts import CheckedParts, gathered_offset, native_segments, ranged
+from busbw.rank.backends.parts import CheckedParts, OnBuffers, gathered_offset, native_segments, ranged
 from busbw.rank.backends.values import EXACT
 from busbw.rank.world.base import World
 from busbw.rank.world.mpi import MpiWorld
@@ -147,7 +146,7 @@ class MpiCase(CheckedParts):
             self._sum.close()
 
 
-class MpiBackend(Backend):
+class MpiBackend(OnBuffers):
     """MPI on a communicator of its own, so that control traffic never shares one with timed calls."""
 
     name = "mpi"
@@ -162,10 +161,9 @@ class MpiBackend(Backend):
         self._comm: Any = None
         self._barrier: core.Call | None = None
         self._plan = plan
-        self._group: Role | None = None
-        self._pair = BufferPair.allocate(HostMemory(), plan.buffer_bytes, plan.options.unalign)
+        self._role = None
+        self.pair = BufferPair.allocate(HostMemory(), plan.buffer_bytes, plan.options.unalign)
         self._own = OwnHandles(MPI)
-        self._warm_for: tuple[str, str, str] | None = None
         self._pause_ns = 0
 
     def connect(self, world: World) -> None:
@@ -202,11 +200,11 @@ class MpiBackend(Backend):
 
     def inapplicable(self, case: Case) -> str:
         """Why this library cannot run the case, the same on every rank; empty where it can. After connect."""
-        if self._group is None:
+        if self._role is None:
             return ""
         at_once = case.coalesce or self._plan.runs_at_once
         refused = refused_at_once(self._mpi, case) if at_once else ""
-        return refused or refused_count(self._mpi, case, self._group.ranks)
+        return refused or refused_count(self._mpi, case, self._role.ranks)
 
     def conditions(self, case: Case) -> tuple[str, ...]:
         """What of the case's time is not MPI's own."""
@@ -215,16 +213,9 @@ class MpiBackend(Backend):
 
     def prepare(self, case: Case) -> MpiCase | IdleCase:
         """Lay the case out and resolve its function."""
-        if self._group is None:
+        if self._role is None:
             return IdleCase()
-        role = self._plan.role(case, self._group)
-        overlap = case.row.in_place["mpi"] if case.in_place else None
-        plan = self._plan
-        whole = CaseBuffers.of(self._pair, case, role, overlap, rotate=plan.rotate, data=plan.data)
-        kind = (case.collective, case.dtype, case.op)
-        if self._warm_for != kind:
-            self._pair.warm(case, role)
-            self._warm_for = kind
+        whole = self._laid_out(case)
         assert self._barrier is not None, "prepare comes after connect"
         specs = [self._spec(part.case, part) for part in whole.parts]
         pause_ns = self._pause_ns
@@ -249,8 +240,8 @@ class MpiBackend(Backend):
     def _join(self, world: MpiWorld) -> int:
         """Take the communicator of this rank's group, if it has one; the nanoseconds that making it took."""
         start_ns = time.monotonic_ns()
-        self._group = self._plan.group_of(world.rank, world.size)
-        comm = self._communicator(world, self._group)
+        self._role = self._plan.group_of(world.rank, world.size)
+        comm = self._communicator(world, self._role)
         created_ns = time.monotonic_ns() - start_ns
         if comm != self._mpi.COMM_NULL:
             self._comm = comm
@@ -276,7 +267,7 @@ class MpiBackend(Backend):
 
     def memory_report(self) -> dict[str, int]:
         """The two buffers; what the library takes for itself cannot be asked."""
-        return {"buffers": 2 * self._pair.allocated_bytes}
+        return {"buffers": 2 * self.pair.allocated_bytes}
 
     def barrier_call(self) -> core.Call:
         """A new MPI_Barrier on the communicator of the timed calls; its user closes it before the backend."""
@@ -329,7 +320,7 @@ class MpiBackend(Backend):
         """Free the communicator, our types and operations, and the buffers."""
         self._own.free()
         self._leave()
-        self._pair.release()
+        self.pair.release()
 
 
 def _sum_of_mean(buffers: CaseBuffers, specs: Sequence[core.MpiSpec]) -> core.Call | None:

@@ -26,7 +26,6 @@ from busbw.model.neighbour import Neighbour
 from busbw.model.plan import Plan
 from busbw.rank.backends import nccl_tuner
 from busbw.rank.backends.base import (
-    Backend,
     DeviceState,
     Groups,
     Identity,
@@ -35,13 +34,14 @@ from busbw.rank.backends.base import (
     PreparedCase,
     float_case,
 )
-from busbw.rank.backends.buffers import BufferPair, CaseBuffers, hint_of_size
+from busbw.rank.backends.buffers import BufferPair, hint_of_size
 from busbw.rank.backends.device_memory import DeviceMemory, choose_allocator
 from busbw.rank.backends.load import Load, device_load
 from busbw.rank.backends.nccl_algorithm import joined, logged, offered, profiled
 from busbw.rank.backends.nccl_case import CallErrors, Channel, NcclCase, barrier_spec, case_spec, nccl_call
 from busbw.rank.backends.nccl_registration import Registration, require_registrable
 from busbw.rank.backends.nccl_support import LATE_FUNCTIONS, support_of
+from busbw.rank.backends.parts import OnBuffers
 from busbw.rank.world.base import World
 from busbw.units import format_size
 
@@ -65,7 +65,7 @@ _LEAST_EVENT_COST_NS: Final = 2000.0
 _BARRIER_BYTES: Final = 8
 
 
-class NcclBackend(Backend):
+class NcclBackend(OnBuffers):
     """NCCL on this rank's GPU. Made in two steps, so that what fails on one rank alone fails before the
     others wait for it: the constructor is local, ``connect`` is collective.
 
@@ -88,7 +88,6 @@ class NcclBackend(Backend):
         self._support = support_of(self._nccl, capability, options.aggregate, grouped=grouped)
         if options.memory != "host":
             _require_memory(driver, plan)
-        self._rotate = plan.rotate
         self._stream = driver.stream_create()
         allocator = choose_allocator(options, driver, self._device, self._nccl)
         memory = DeviceMemory(driver, self._device, self._stream, allocator)
@@ -105,12 +104,11 @@ class NcclBackend(Backend):
         self._barrier: core.Call | None = None
         self._plan = plan
         self._world_comm = 0  # which the groups' stand on; 0 until ``connect``
-        self._role: Role | None = Role(0, 1)
+        self._role = Role(0, 1)
         self._nvml, self._nvml_device = open_nvml(), None
         if self._nvml is not None:
             uuid, pci = driver.device_uuid(self._device), driver.device_pci_bus_id(self._device)
             self._nvml_device = self._nvml.device(uuid=uuid, pci_bus_id=pci)
-        self._warm_for: tuple[str, str, str] | None = None
         self._possible = nccl_tuner.Possible()
         self.timing_cost_ns = 0.0
         self._facts: dict[str, str | int | float] = {"allocator": allocator.name}
@@ -286,13 +284,7 @@ class NcclBackend(Backend):
             if self._options.graph and self._registration.hangs(case.collective):
                 self._renew()
             self._registration.before(case.collective)
-        channel, role = self._connected(), self._plan.role(case, self._own_role())
-        overlap = case.row.in_place[self.name] if case.in_place else None
-        whole = CaseBuffers.of(self.pair, case, role, overlap, rotate=self._rotate, data=self._plan.data)
-        kind = (case.collective, case.dtype, case.op)
-        if self._warm_for != kind:
-            self.pair.warm(case, role)
-            self._warm_for = kind
+        channel, whole = self._connected(), self._laid_out(case)
         op, element = case.reduce_op.number if case.reduce_op is not None else 0, self._support.element(case)
         at_close: Callable[[], None] | None = None
         if case.op == "mulsum":  # made for the case: NCCL has none until each rank names its scalar
@@ -300,7 +292,7 @@ class NcclBackend(Backend):
             op = self._nccl.premul_sum_create(channel.comm, scalar, element.datatype)
             at_close = partial(self._nccl.reduction_destroy, channel.comm, op)
         if case.collective == "barrier":
-            specs = [barrier_spec(channel, role, self._barrier_word)]
+            specs = [barrier_spec(channel, whole.role, self._barrier_word)]
         else:
             specs = [case_spec(channel, part, element, op) for part in whole.parts]
         return NcclCase(

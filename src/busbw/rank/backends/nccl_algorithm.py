@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import tempfile
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeVar
@@ -27,7 +27,6 @@ RESET: Final = "ncclResetDebugInit"
 _LEVEL, _SUBSYSTEM, _FILE = "NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE"
 VARIABLE: Final = "NCCL_PROFILER_PLUGIN"
 T = TypeVar("T")
-_LONGEST_PATH: Final = 254  # NCCL copies the name into 255 bytes
 # Not the kernels' own events (64): those cost a timed kernel something, and a proxy operation.
 _MASK: Final = profiler.COLLECTIVE | profiler.TRANSFER | profiler.CALL | profiler.ENGINE_COPIES
 
@@ -72,8 +71,7 @@ def offered(environ: MutableMapping[str, str]) -> AbstractContextManager[object]
     """While a communicator is made: NCCL loads the native core as its plugin. The user's own stays (``none``
     too); ``environ`` is this process's.
     """
-    path = str(LIBRARY_PATH)
-    return nullcontext() if len(path.encode()) > _LONGEST_PATH else lent(environ, VARIABLE, path)
+    return lent(environ, VARIABLE, str(LIBRARY_PATH))
 
 
 def profiled(call: Callable[[], T]) -> tuple[Choice | None, T]:

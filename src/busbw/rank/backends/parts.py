@@ -15,16 +15,39 @@ from busbw.machine.native import core, nvtx
 from busbw.machine.native.core import Call
 from busbw.model.case import Case
 from busbw.model.collective import Collective, Region, Role, Shape
+from busbw.model.plan import Plan
 from busbw.model.ranges import CallRange
 from busbw.rank.backends import values
-from busbw.rank.backends.base import CheckOutcome, PreparedCase, Strays
-from busbw.rank.backends.buffers import CaseBuffers, Uint8Array, native_region, pattern_of
+from busbw.rank.backends.base import Backend, CheckOutcome, PreparedCase, Strays
+from busbw.rank.backends.buffers import BufferPair, CaseBuffers, Uint8Array, native_region, pattern_of
 
 # Parts have data of their own, so that one in another's place is found; above the groups' share of a seed.
 _PART_SHIFT = 57
 NO_PEER = -1
 # Elements of each tensor that a failed check keeps at most: half a MiB of 8-byte ones.
 KEPT_ELEMENTS: Final = 65_536
+
+
+class OnBuffers(Backend):
+    """What backends with a pair of buffers have alike. ``_role`` is this rank's in its group, None where it
+    sits out.
+    """
+
+    pair: BufferPair
+    _plan: Plan
+    _role: Role | None
+    _warm_for: tuple[str, str, str] | None = None
+
+    def _laid_out(self, case: Case) -> CaseBuffers:
+        """The case in the buffers, which hold numbers of its type."""
+        assert self._role is not None, "a rank that sits out prepares no calls"
+        role, plan = self._plan.role(case, self._role), self._plan
+        overlap = case.row.in_place[self.name] if case.in_place else None
+        kind = (case.collective, case.dtype, case.op)
+        if self._warm_for != kind:
+            self.pair.warm(case, role)
+            self._warm_for = kind
+        return CaseBuffers.of(self.pair, case, role, overlap, rotate=plan.rotate, data=plan.data)
 
 
 class CheckedParts(PreparedCase):

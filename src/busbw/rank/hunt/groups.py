@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 
 from busbw.errors import ExitCode
@@ -13,7 +12,7 @@ from busbw.model.hunt import GroupTest, Round, RoundResult, Stage
 from busbw.model.layout import SHARE_ALIGNMENT_BYTES
 from busbw.rank.backends.base import float_case
 from busbw.rank.hunt.round_time import Messages
-from busbw.rank.world.base import RefusedTogether, gathered, of_rank_0
+from busbw.rank.world.base import RefusedTogether, of_rank_0
 
 
 def stages(hosts: Sequence[str]) -> tuple[tuple[Stage, Field], ...]:
@@ -61,14 +60,11 @@ def run(
         pace = by.pace(case, (), field.kind)
     with by.prepared(case, (), pace.pause_ns) as prepared:
         while of_rank_0(world, wants_more(hunt.rules, history)):
-            start_s = time.monotonic()
-            with by.deadline.watch(hunt.timeout_s, doing):
-                everyone = gathered(world, by.samples(prepared, pace.calls))  # all groups run at once
-                # A rank that left early could not report that a round does not end, and would seem to hang.
-                world.barrier()
-            if everyone is not None:
+            # All groups run at once.
+            found = by.everyone(doing, lambda: by.samples(prepared, pace.calls))
+            if found is not None:
                 chosen = Round(first + len(history), stage, (), field.ranks)
-                history = (*history, _result(chosen, everyone, time.monotonic() - start_s))
+                history = (*history, _result(chosen, *found))
                 if tell is not None:
                     tell(history[-1])
     return history
@@ -80,4 +76,4 @@ def _result(chosen: Round, everyone: Sequence[Sequence[float]], seconds: float) 
         GroupTest(ranks, tuple(max(each) for each in zip(*(everyone[rank] for rank in ranks), strict=True)))
         for ranks in chosen.groups
     )
-    return RoundResult(chosen, (), round(seconds, 4), groups=tests)
+    return RoundResult(chosen, (), seconds, groups=tests)

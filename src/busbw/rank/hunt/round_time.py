@@ -5,17 +5,18 @@ fits into its time, which is known before it is run.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from busbw.errors import ExitCode
 from busbw.model.case import Case
 from busbw.model.hunt import BANDWIDTH, BOTH_WAYS, Hunt
 from busbw.rank.backends.base import Backend, Pairs, PreparedCase
 from busbw.rank.measure import agreed_call_ns
-from busbw.rank.world.base import RefusedTogether, World
+from busbw.rank.world.base import RefusedTogether, World, gathered
 from busbw.rank.world.mpi import MpiWorld
 from busbw.units import format_duration, format_size
 
@@ -103,6 +104,17 @@ class Messages:
             self.world.barrier()
             call_ns = min(agreed_call_ns(prepared, self.world, 1) for _ in range(LOOKS))
         return pace_of(self.hunt, call_ns, sleeps=self.sleeps, slowest=slowest)
+
+    def everyone(self, doing: str, measure: Callable[[], Any]) -> tuple[list[Any], float] | None:
+        """A round, in which each rank does what ``doing`` says: what all have measured, and the seconds that
+        it took, on rank 0; None elsewhere.
+        """
+        start_s = time.monotonic()
+        with self.deadline.watch(self.hunt.timeout_s, doing):
+            found = gathered(self.world, measure())
+            # A rank that left early could not report that a round does not end, and would seem to hang.
+            self.world.barrier()
+        return None if found is None else (found, round(time.monotonic() - start_s, 4))
 
     def samples(self, prepared: PreparedCase, calls: int) -> list[float]:
         """Nanoseconds of a call on this rank, in each sample. Every sample begins behind a barrier of all

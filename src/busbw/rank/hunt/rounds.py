@@ -47,7 +47,7 @@ from busbw.rank.hunt import groups
 from busbw.rank.hunt.nic import by_host, carried, named
 from busbw.rank.hunt.nic import judge as judge_nic
 from busbw.rank.hunt.round_time import SMALL_PAUSE_NS, Messages, Pace
-from busbw.rank.world.base import World, gathered, of_rank_0
+from busbw.rank.world.base import World, of_rank_0
 
 if TYPE_CHECKING:
     from busbw.rank.process import Deadline
@@ -243,38 +243,28 @@ class _Tester(Messages):
 
     def run(self, field: Field, chosen: Round) -> RoundResult | None:
         """Test the pairs of a round; the result on rank 0, None elsewhere. Collective."""
-        start_s = time.monotonic()
         part = field.part_of.get(self.world.rank)
         partner = next((set(pair) - {part} for pair in chosen.pairs if part in pair), None)
         doing = f"round {chosen.number + 1}" + (f" with {field.names[partner.pop()]}" if partner else "")
-        with self.deadline.watch(self.hunt.timeout_s, doing):
-            there = field.lanes(chosen.pairs)
-            back = tuple((target, source) for source, target in there)
-            own: dict[str, tuple[list[float], list[float]]] = {}
-            links = (field.kind, chosen.stage is Stage.NODES)
-            if links != self._links:
-                self._links = links
-                self._pace = self.pace(float_case(_PERMUTE, self.hunt.size_bytes), there, "pair")
-            if chosen.stage in (Stage.RAILS, Stage.NODES):
-                own[BANDWIDTH] = (self._wide(there), [])
-            else:
-                self._test(own, there, back)
-            everyone = gathered(self.world, own)
-            # A rank that left early could not report that a round does not end, and would seem to hang.
-            self.world.barrier()
-        if everyone is None:
+        found = self.everyone(doing, lambda: self._test(field, chosen))
+        if found is None:
             return None
+        everyone, seconds = found
         tests = tuple(_pair_test(field, pair, everyone) for pair in chosen.pairs)
         stalled = max((each[LATENCY][0][2] for each in everyone if LATENCY in each), default=0.0)
-        return RoundResult(chosen, tests, round(time.monotonic() - start_s, 4), round(stalled, 3))
+        return RoundResult(chosen, tests, seconds, round(stalled, 3))
 
-    def _test(
-        self,
-        own: dict[str, tuple[list[float], list[float]]],
-        there: tuple[tuple[int, int], ...],
-        back: tuple[tuple[int, int], ...],
-    ) -> None:
-        """Measure all metrics of pairs. Collective."""
+    def _test(self, field: Field, chosen: Round) -> dict[str, tuple[list[float], list[float]]]:
+        """Measure all metrics of a round's pairs, there and back; of a step of a ring one, one way."""
+        there = field.lanes(chosen.pairs)
+        back = tuple((target, source) for source, target in there)
+        links = (field.kind, chosen.stage is Stage.NODES)
+        if links != self._links:
+            self._links = links
+            self._pace = self.pace(float_case(_PERMUTE, self.hunt.size_bytes), there, "pair")
+        if chosen.stage in (Stage.RAILS, Stage.NODES):
+            return {BANDWIDTH: (self._wide(there), [])}
+        own: dict[str, tuple[list[float], list[float]]] = {}
         before = resent_by_socket()
         for metric in self.hunt.rules.metrics:
             if metric == RESENT:  # the last of them: of all that was sent in this round
@@ -288,6 +278,7 @@ class _Tester(Messages):
                 own[QUICKEST] = (blocks, blocks)
             elif metric == BOTH_WAYS:
                 own[metric] = (self._wide((*there, *back)),) * 2
+        return own
 
     def _wide(self, pairs: tuple[tuple[int, int], ...]) -> list[float]:
         """Nanoseconds of a large message on this rank, in each sample."""

@@ -40,11 +40,14 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class PeerFailure:
-    """A rank that is lost to the run. ``host`` is empty when the rank never said where it is."""
+    """A rank that is lost to the run. ``host`` is empty when the rank never said where it is; ``mismatch``:
+    the ranks never fitted together, so none is to blame for dying.
+    """
 
     rank: int
     host: str
     reason: str
+    mismatch: bool = False
 
     def __str__(self) -> str:
         place = f" on {self.host}" if self.host else ""

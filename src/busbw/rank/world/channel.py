@@ -20,14 +20,14 @@ from busbw.machine import processes
 from busbw.model.plain import from_bytes, to_bytes
 from busbw.rank.world.base import Member, OnFailure, PeerFailure
 from busbw.rank.world.sockets import Connection, Timing
-from busbw.rank.world.wire import Failed, Hello, Kind, Message, Welcome, pack, unpack
+from busbw.rank.world.wire import Hello, Kind, Message, Welcome, pack, unpack
 
 
 class Link:
     """Two queues between the main thread and the channel thread, and a pipe that wakes its poll()."""
 
     def __init__(self) -> None:
-        self.inbox: SimpleQueue[Welcome | Message | Failed] = SimpleQueue()
+        self.inbox: SimpleQueue[Welcome | Message | PeerFailure] = SimpleQueue()
         self._wishes: SimpleQueue[Message] = SimpleQueue()
         self.wake_fd, self._wake_write_fd = os.pipe()
         os.set_blocking(self.wake_fd, False)
@@ -65,6 +65,7 @@ class Loop(ABC):
         self._hello = hello
         self._deadline: float | None = None
         self._done = False
+        self._lost = set[int]()  # ranks whose connection has ended, until that is judged
         self.thread = threading.Thread(target=self._run, name="busbw-control", daemon=True)
         self._prepare()
 
@@ -73,7 +74,7 @@ class Loop(ABC):
             self._loop()
         except Exception as error:
             # A defect here must not leave the main thread waiting for ever.
-            self._link.inbox.put(Failed(self._failure(f"the control channel broke: {error!r}")))
+            self._link.inbox.put(self._failure(f"the control channel broke: {error!r}"))
             raise
         finally:
             self._connection.close(self._timing.linger_s)
@@ -95,11 +96,13 @@ class Loop(ABC):
                 self._receive_all()
             if self._connection.monitor in ready:
                 self._note_lost()
-            if self._connection_lost():
+            if self._lost:
                 # A last message (BYE, FAILED) may stand between the data and the loss: read it before
                 # judging.
                 self._receive_all()
-                self._judge_lost()
+                for rank in sorted(self._lost):
+                    self._judge_lost(rank)
+                self._lost.clear()
             self._check_time(time.monotonic())
 
     def _has_left(self) -> bool:
@@ -113,25 +116,23 @@ class Loop(ABC):
                 return
             self._take(frames)
 
-    def _failure(self, reason: str) -> PeerFailure:
+    def _failure(self, reason: str, *, mismatch: bool = False) -> PeerFailure:
         """Of this rank."""
-        return PeerFailure(self._hello.rank, self._hello.host, reason)
+        return PeerFailure(self._hello.rank, self._hello.host, reason, mismatch)
 
-    def _disconnected_fds(self) -> list[int]:
-        """File descriptors of connections that ended since the last look."""
-        fds = []
+    def _note_lost(self) -> None:
+        """Which connections have ended since the last look."""
         while event := self._connection.next_event():
             if event[0] == zmq.EVENT_DISCONNECTED:
-                fds.append(event[1])
-        return fds
+                self._lost |= self._ranks_at(event[1])
 
-    def _deliver(self, failed: Failed, *, tell: bool) -> None:
+    def _deliver(self, failure: PeerFailure, *, tell: bool) -> None:
         """Give the failure to ``on_failure`` (unless the main thread caused it) and to the main thread."""
         try:
-            if tell and not failed.mismatch:
-                self._on_failure(failed.failure)
+            if tell and not failure.mismatch:
+                self._on_failure(failure)
         finally:
-            self._link.inbox.put(failed)
+            self._link.inbox.put(failure)
 
     @abstractmethod
     def _prepare(self) -> None: ...
@@ -140,11 +141,9 @@ class Loop(ABC):
     @abstractmethod
     def _take(self, frames: list[zmq.Frame]) -> None: ...
     @abstractmethod
-    def _note_lost(self) -> None: ...
+    def _ranks_at(self, fd: int) -> set[int]: ...
     @abstractmethod
-    def _connection_lost(self) -> bool: ...
-    @abstractmethod
-    def _judge_lost(self) -> None: ...
+    def _judge_lost(self, rank: int) -> None: ...
     @abstractmethod
     def _check_time(self, now: float) -> None: ...
 
@@ -175,7 +174,7 @@ class PeerLoop(Loop):
 
     def _prepare(self) -> None:
         self._root = Member(0, "", 0, 0)
-        self._lost = self._ended = self._own_fault = False
+        self._ended = self._own_fault = False
         self._send(Message(Kind.HELLO, to_bytes(self._hello)))
 
     def _obey(self, wish: Message) -> None:
@@ -194,34 +193,27 @@ class PeerLoop(Loop):
             self._link.inbox.put(from_bytes(Welcome, message.body))
         elif message.kind is Kind.FAILED:
             self._send(Message(Kind.GOT))
-            self._end(from_bytes(Failed, message.body), tell=not self._own_fault)
+            self._end(from_bytes(PeerFailure, message.body), tell=not self._own_fault)
         elif message.kind is Kind.REFUSED:
-            self._end(Failed(self._failure(message.body.decode()), mismatch=True), tell=False)
+            self._end(self._failure(message.body.decode(), mismatch=True), tell=False)
         elif message.kind is Kind.BYE:
-            self._end(Failed(self._root_failure("left the world before this rank did")), tell=False)
+            self._end(PeerFailure(0, self._root.host, "left the world before this rank did"), tell=False)
 
-    def _note_lost(self) -> None:
-        # Read the monitor even when the loss is known: an unread event would keep poll() from sleeping.
-        self._lost = bool(self._disconnected_fds()) or self._lost
+    def _ranks_at(self, fd: int) -> set[int]:
+        return {0}
 
-    def _connection_lost(self) -> bool:
-        return self._lost and not self._ended
-
-    def _judge_lost(self) -> None:
+    def _judge_lost(self, rank: int) -> None:
         if not self._ended:
             reason = loss_reason(self._root, self._hello.host, self._timing)
-            self._end(Failed(self._root_failure(reason)), tell=not self._own_fault)
+            self._end(PeerFailure(rank, self._root.host, reason), tell=not self._own_fault)
 
-    def _root_failure(self, reason: str) -> PeerFailure:
-        return PeerFailure(0, self._root.host, reason)
-
-    def _end(self, failed: Failed, *, tell: bool) -> None:
+    def _end(self, failure: PeerFailure, *, tell: bool) -> None:
         if self._ended:
             return
         self._ended = True
         # The I/O thread sends the confirmation; give it the processor before on_failure may end the process.
         time.sleep(0.01)
-        self._deliver(failed, tell=tell)
+        self._deliver(failure, tell=tell)
 
     def _check_time(self, now: float) -> None:
         """Rank 0 keeps the deadlines; once the connection stands this end has none."""
@@ -230,4 +222,4 @@ class PeerLoop(Loop):
         try:
             self._socket.send_multipart(pack(message), zmq.NOBLOCK)
         except zmq.ZMQError:
-            self._lost = True
+            self._lost.add(0)

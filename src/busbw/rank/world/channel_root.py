@@ -13,28 +13,23 @@ import zmq
 from busbw.model.plain import from_bytes, to_bytes
 from busbw.rank.world.base import Member, Number, PeerFailure
 from busbw.rank.world.channel import Loop, loss_reason
-from busbw.rank.world.wire import Failed, Hello, Kind, Message, Op, Welcome, pack, unpack
+from busbw.rank.world.wire import Hello, Kind, Message, Op, Welcome, pack, unpack
 from busbw.units import ranges
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
 
 
-# Little-endian on the wire.
 _REDUCTIONS: dict[Op, tuple[np.ufunc, DTypeLike]] = {
-    Op.MAX_FLOAT64: (np.maximum, "<f8"),
-    Op.MAX_INT64: (np.maximum, "<i8"),
-    Op.SUM_FLOAT64: (np.add, "<f8"),
-    Op.SUM_INT64: (np.add, "<i8"),
+    Op.MAX_FLOAT64: (np.maximum, np.float64),
+    Op.MAX_INT64: (np.maximum, np.int64),
+    Op.SUM_FLOAT64: (np.add, np.float64),
+    Op.SUM_INT64: (np.add, np.int64),
 }
 
 
 class OutOfStep(Exception):
-    """Two ranks are in different calls, which is a programming error; ``rank`` is the one that differs."""
-
-    def __init__(self, rank: int, message: str) -> None:
-        super().__init__(message)
-        self.rank = rank
+    """A rank is in another call than the others, which is a programming error."""
 
 
 class Hub:
@@ -47,14 +42,10 @@ class Hub:
 
     def contribute(self, rank: int, op: Op, call: int, body: bytes) -> Message | None:
         """Add a contribution; the outcome if it was the last one missing. Raises ``OutOfStep``."""
-        if call <= self._last_finished:
-            raise OutOfStep(rank, f"called {op.name} as call {call}, which the other ranks have finished")
         theirs, parts = self._rounds.setdefault(call, (op, {}))
-        if theirs is not op:
-            raise OutOfStep(rank, f"called {op.name} where other ranks called {theirs.name} (call {call})")
-        if op in _REDUCTIONS and parts and len(body) != len(next(iter(parts.values()))):
-            said = f"gave {op.name} {len(body)} bytes, and other ranks a different number (call {call})"
-            raise OutOfStep(rank, said)
+        same_length = op not in _REDUCTIONS or all(len(body) == len(own) for own in parts.values())
+        if call <= self._last_finished or theirs is not op or not same_length:
+            raise OutOfStep(f"called {op.name} with {len(body)} bytes (call {call}), as no other rank did")
         parts[rank] = body
         # A broadcast needs its root only.
         if op is not Op.BROADCAST and len(parts) < self._size:
@@ -99,9 +90,8 @@ class RootLoop(Loop):
         self._hub = Hub(self._hello.size)
         self._peers: dict[int, _Peer] = {}
         self._ranks: dict[bytes, int] = {}
-        self._suspects: set[int] = set()
         self._welcomed = self._leaving = self._delivered = False
-        self._failed: Failed | None = None
+        self._failed: PeerFailure | None = None
         self._unconfirmed: set[int] = set()
         self._deadline = time.monotonic() + self._timing.connect_s
 
@@ -116,11 +106,7 @@ class RootLoop(Loop):
     # ---- messages
 
     def _take(self, frames: list[zmq.Frame]) -> None:
-        routing_id = frames[0].bytes
-        try:
-            message = unpack([frame.bytes for frame in frames[1:]])
-        except ValueError:
-            return  # only a holder of the token can send this; it has no place in the protocol
+        routing_id, message = frames[0].bytes, unpack([frame.bytes for frame in frames[1:]])
         if message.kind is Kind.HELLO:
             fd = int(frames[-1].get(zmq.SRCFD))
             self._admit(_Peer(routing_id, fd, from_bytes(Hello, message.body)))
@@ -131,7 +117,7 @@ class RootLoop(Loop):
         if message.kind is Kind.PART:
             self._contribute(rank, message)
         elif message.kind is Kind.FAIL:
-            self._begin_failure(Failed(PeerFailure(rank, self._host_of(rank), message.body.decode())))
+            self._begin_failure(PeerFailure(rank, self._host_of(rank), message.body.decode()))
         elif message.kind is Kind.GOT:
             self._unconfirmed.discard(rank)
         elif message.kind is Kind.BYE:
@@ -143,7 +129,7 @@ class RootLoop(Loop):
         try:
             outcome = self._hub.contribute(rank, message.op, message.call, message.body)
         except OutOfStep as error:
-            self._begin_failure(Failed(PeerFailure(error.rank, self._host_of(error.rank), str(error))))
+            self._begin_failure(PeerFailure(rank, self._host_of(rank), str(error)))
             return
         if outcome is None:
             return
@@ -163,8 +149,7 @@ class RootLoop(Loop):
         if refusal := self._refusal(peer.hello):
             self._send(peer, Message(Kind.REFUSED, refusal.encode()))
             if not self._welcomed and self._failed is None:
-                stranger = PeerFailure(peer.hello.rank, peer.hello.host, refusal)
-                self._begin_failure(Failed(stranger, mismatch=True))
+                self._begin_failure(PeerFailure(peer.hello.rank, peer.hello.host, refusal, mismatch=True))
             return
         if self._failed is not None:
             self._send(peer, Message(Kind.FAILED, to_bytes(self._failed)))
@@ -198,31 +183,25 @@ class RootLoop(Loop):
 
     # ---- losses and the end
 
-    def _note_lost(self) -> None:
-        fds = self._disconnected_fds()
-        self._suspects |= {rank for rank, peer in self._peers.items() if peer.present and peer.fd in fds}
+    def _ranks_at(self, fd: int) -> set[int]:
+        return {rank for rank, peer in self._peers.items() if peer.present and peer.fd == fd}
 
-    def _connection_lost(self) -> bool:
-        return bool(self._suspects)
+    def _judge_lost(self, rank: int) -> None:
+        peer = self._peers[rank]
+        if not peer.present:
+            return
+        peer.present = False
+        self._unconfirmed.discard(rank)
+        reason = loss_reason(peer.hello.member, self._hello.host, self._timing)
+        self._begin_failure(PeerFailure(rank, peer.hello.host, reason))
 
-    def _judge_lost(self) -> None:
-        for rank in sorted(self._suspects):
-            peer = self._peers[rank]
-            if not peer.present:
-                continue
-            peer.present = False
-            self._unconfirmed.discard(rank)
-            reason = loss_reason(peer.hello.member, self._hello.host, self._timing)
-            self._begin_failure(Failed(PeerFailure(rank, peer.hello.host, reason)))
-        self._suspects.clear()
-
-    def _begin_failure(self, failed: Failed) -> None:
+    def _begin_failure(self, failure: PeerFailure) -> None:
         """Tell every rank that is left; ``_check_time`` delivers it here once they have read it."""
         if self._failed is not None:
             return
-        self._failed = failed
+        self._failed = failure
         self._unconfirmed = {rank for rank, peer in self._peers.items() if peer.present}
-        self._send_all(Message(Kind.FAILED, to_bytes(failed)))
+        self._send_all(Message(Kind.FAILED, to_bytes(failure)))
         # With no rank left to inform, the deadline is now: the next turn of the loop delivers.
         self._deadline = time.monotonic() + (self._timing.tell_s if self._unconfirmed else 0.0)
 
@@ -233,7 +212,7 @@ class RootLoop(Loop):
                 return
             self._deadline = None
             self._delivered = True
-            self._deliver(self._failed, tell=self._failed.failure.rank != 0)
+            self._deliver(self._failed, tell=self._failed.rank != 0)
         if self._leaving:
             if late or self._failed is not None or not any(peer.present for peer in self._peers.values()):
                 self._send_all(Message(Kind.BYE))
@@ -244,7 +223,7 @@ class RootLoop(Loop):
                 f"{len(missing)} of {self._hello.size} ranks did not arrive within"
                 f" {self._timing.connect_s:g} s: {ranges(missing).replace(',', ', ')}"
             )
-            self._begin_failure(Failed(PeerFailure(missing[0], "", reason)))
+            self._begin_failure(PeerFailure(missing[0], "", reason))
 
     # ---- sending
 

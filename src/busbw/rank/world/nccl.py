@@ -22,12 +22,20 @@ from busbw._version import __version__
 from busbw.errors import BusbwError, LauncherMismatch, RankFailed, UsageError
 from busbw.rank.progress import asking, keeps_hangs
 from busbw.rank.world import sockets
-from busbw.rank.world.base import Member, Number, OnFailure, WorldKind, reducible, this_member
+from busbw.rank.world.base import (
+    Member,
+    Number,
+    OnFailure,
+    PeerFailure,
+    WorldKind,
+    reducible,
+    this_member,
+)
 from busbw.rank.world.board import MOST_NUMBERS, Board, share
 from busbw.rank.world.channel import Link, Loop, PeerLoop
 from busbw.rank.world.channel_root import RootLoop, reduce_rows
 from busbw.rank.world.sockets import Timing
-from busbw.rank.world.wire import Failed, Hello, Kind, Message, Op, Welcome
+from busbw.rank.world.wire import Hello, Kind, Message, Op, Welcome
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -118,7 +126,7 @@ class NcclWorld:
         self._link = link
         self._loop = loop
         self._calls = 0
-        self._failed: Failed | None = None
+        self._failed: PeerFailure | None = None
         self._closed = False
         self.board: Board | None = None
         self.kind: WorldKind = "nccl"
@@ -126,14 +134,11 @@ class NcclWorld:
         self.size = hello.size
         self.launcher = launcher
         self._host = hello.host
-        try:
-            event = link.inbox.get()
-            if not isinstance(event, Welcome):
-                self._take_failure(event)
-        except BusbwError:
+        welcome = link.inbox.get()
+        if not isinstance(welcome, Welcome):
             self.close()
-            raise
-        self.members: tuple[Member, ...] = event.members
+            self._take_failure(welcome)
+        self.members: tuple[Member, ...] = welcome.members
 
     def barrier(self) -> None:
         if self.board is not None:
@@ -153,10 +158,8 @@ class NcclWorld:
     def gather(self, data: bytes) -> list[bytes] | None:
         if self.rank == 0:
             return list(self._call(Op.GATHER, data).parts or ())
-        self._calls += 1
-        self._raise_if_failed()
         with asking():  # counted as on rank 0, which waits for it
-            self._link.post(Message(Kind.PART, data, Op.GATHER, self._calls))
+            self._contribute(Op.GATHER, data)
         return None
 
     def fail(self, message: str) -> NoReturn:
@@ -164,7 +167,7 @@ class NcclWorld:
         if self._failed is None and not self._closed:
             self._link.post(Message(Kind.FAIL, message.encode()))
             with contextlib.suppress(Empty):
-                self._failed = self._failure(_FAIL_ANSWER_S)
+                self._failed = self._next_failure(_FAIL_ANSWER_S)
         raise error
 
     def close(self) -> None:
@@ -189,66 +192,53 @@ class NcclWorld:
     def _reduce_part(self, op: Op, values: NDArray[Number]) -> NDArray[Number]:
         if self.board is not None:
             return reduce_rows(op, self._meet(self.board, op, values))
-        body = values.astype(values.dtype.newbyteorder("<"), copy=False).tobytes()
-        received = np.frombuffer(self._call(op, body).body, dtype=values.dtype.newbyteorder("<"))
-        return received.astype(values.dtype)
+        return np.frombuffer(self._call(op, values.tobytes()).body, values.dtype)
 
     def _meet(self, at: Board, op: Op, values: NDArray[Number]) -> NDArray[Number]:
         """The values of each rank, [rank, value]. The channel still brings what has become of the others."""
-        self._calls += 1
-        self._raise_if_failed()
+        self._begin()
         with asking():
             # News are no message of a later call: for that, all would have come.
             if not at.meet(self._calls, op, values, self._link.inbox.empty):
                 self._take_failure(self._link.inbox.get())
-            self._compare(at.calls())
+            calls = at.calls()
+            if (calls != calls[0]).any():  # a defect: a rank that differs from rank 0 says so, all hear it
+                if (calls[self.rank] != calls[0]).any():
+                    self.fail(f"called {op.name} (call {self._calls}), as rank 0 did not")
+                self._take_failure(self._next_failure())
         return at.values(values)
 
-    def _compare(self, calls: NDArray[np.int64]) -> None:
-        """Raises RankFailed where not all ranks posted the same call; who differs from rank 0 is named."""
-        if (calls == calls[0]).all():
-            return
-        mine, theirs = (
-            f"{Op(op).name} of {count} (call {call})" for call, op, count in calls[[self.rank, 0]].tolist()
-        )
-        if mine != theirs:
-            self.fail(f"called {mine} where rank 0 called {theirs}")
-        self._take_failure(self._failure())
-
-    def _call(self, op: Op, body: bytes) -> Message:
+    def _begin(self) -> None:
+        """The next call."""
         self._calls += 1
-        self._raise_if_failed()
+        if self._failed is not None:
+            self._take_failure(self._failed)
+
+    def _contribute(self, op: Op, body: bytes) -> None:
+        self._begin()
         if op is not Op.BROADCAST or self.rank == 0:
             self._link.post(Message(Kind.PART, body, op, self._calls))
+
+    def _call(self, op: Op, body: bytes) -> Message:
+        self._contribute(op, body)
         with asking():
             event = self._link.inbox.get()
         if not isinstance(event, Message):
             self._take_failure(event)
         if event.op is not op or event.call != self._calls:
-            theirs = f"rank 0 finished {event.op.name} (call {event.call})"
-            self.fail(f"called {op.name} (call {self._calls}) where {theirs}")
+            self.fail(f"called {op.name} (call {self._calls}), as rank 0 did not")
         return event
 
-    def _take_failure(self, event: Welcome | Message | Failed) -> NoReturn:
-        if not isinstance(event, Failed):
-            raise TypeError(f"unexpected event {event!r}")
-        self._failed = event
-        raise self._error(event)
-
-    def _failure(self, timeout_s: float | None = None) -> Failed:
+    def _next_failure(self, timeout_s: float | None = None) -> PeerFailure:
         """What the channel reports next of a rank. Raises Empty where it reports nothing in time."""
-        while not isinstance(event := self._link.inbox.get(timeout=timeout_s), Failed):
+        while not isinstance(event := self._link.inbox.get(timeout=timeout_s), PeerFailure):
             pass
         return event
 
-    def _raise_if_failed(self) -> None:
-        if self._failed is not None:
-            raise self._error(self._failed)
-
-    @staticmethod
-    def _error(failed: Failed) -> BusbwError:
-        failure = failed.failure
-        if failed.mismatch:
+    def _take_failure(self, event: Welcome | Message | PeerFailure) -> NoReturn:
+        assert isinstance(event, PeerFailure), "what else comes is the answer to a call"
+        self._failed = event
+        if event.mismatch:
             hint = "start every rank once, from the same environment, with one BUSBW_TOKEN a job"
-            return LauncherMismatch(failure.reason, hint=hint, rank=failure.rank, host=failure.host)
-        return RankFailed(str(failure), rank=failure.rank, host=failure.host)
+            raise LauncherMismatch(event.reason, hint=hint, rank=event.rank, host=event.host)
+        raise RankFailed(str(event), rank=event.rank, host=event.host)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from busbw.rank.world.base import Member, PeerFailure
+from busbw.rank.world.base import Member
 
 FRAME_BYTES = 1 << 20
 _HEAD = struct.Struct("<BBQ")
@@ -28,7 +28,7 @@ class Kind(IntEnum):
     PART = 5  # rank -> 0: its contribution to a collective call
     RESULT = 6  # 0 -> rank: the outcome of a collective call
     FAIL = 7  # rank -> 0: text; this rank cannot go on
-    FAILED = 8  # 0 -> rank: Failed; the world has ended
+    FAILED = 8  # 0 -> rank: PeerFailure; the world has ended
     GOT = 9  # rank -> 0: FAILED was read
     BYE = 10  # both: leaves in good order
 
@@ -83,14 +83,6 @@ class Welcome:
     members: tuple[Member, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """Why the world ended; ``mismatch``: it never fitted together, so no rank is to blame for dying."""
-
-    failure: PeerFailure
-    mismatch: bool = False
-
-
 def pack(message: Message) -> list[bytes | memoryview]:
     """The frames of a message."""
     head = _HEAD.pack(message.kind, message.op, message.call)
@@ -99,9 +91,6 @@ def pack(message: Message) -> list[bytes | memoryview]:
 
 
 def unpack(frames: Sequence[bytes]) -> Message:
-    """The message in ``frames``; ValueError where they hold none."""
-    try:
-        kind, op, call = _HEAD.unpack(frames[0])
-    except (IndexError, struct.error) as error:
-        raise ValueError("not a control message") from error
+    """The message in ``frames``."""
+    kind, op, call = _HEAD.unpack(frames[0])
     return Message(Kind(kind), b"".join(frames[1:]), Op(op), call)

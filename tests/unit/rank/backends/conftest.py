@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,9 +16,12 @@ from busbw.machine.native.cuda import CudaDriver
 from busbw.model.case import Case
 from busbw.model.plan import CallOptions, Limits, Plan
 from busbw.rank.backends import nccl
+from busbw.rank.backends.buffers import BufferPair
+from busbw.rank.backends.host_memory import HostMemory
 from busbw.rank.backends.nccl import NcclBackend
 
 BuildStandIn = Callable[..., str]
+PAIR_BYTES = 4096
 Asked = list[tuple[str, ...]]
 
 
@@ -40,6 +43,14 @@ class Site:
 
     def names(self) -> list[str]:
         return [line[0] for line in self.asked("EventRecord")]
+
+
+@pytest.fixture
+def pair() -> Iterator[BufferPair]:
+    """Two buffers of ``PAIR_BYTES`` on the host."""
+    pair = BufferPair.allocate(HostMemory(), PAIR_BYTES)
+    yield pair
+    pair.release()
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -21,13 +20,6 @@ PAIR_BYTES = 4096
 RANKS = 4
 ROOT = 1
 SEED = 12345
-
-
-@pytest.fixture
-def pair() -> Iterator[BufferPair]:
-    pair = BufferPair.allocate(HostMemory(), PAIR_BYTES)
-    yield pair
-    pair.release()
 
 
 def case_of(

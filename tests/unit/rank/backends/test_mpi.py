@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +16,6 @@ from busbw.model.datatype import data_type, reduce_op
 from busbw.plan.expand import Grid, expand
 from busbw.rank.backends import mpi, mpi_handles
 from busbw.rank.backends.buffers import BufferPair, CaseBuffers
-from busbw.rank.backends.host_memory import HostMemory
 from busbw.rank.backends.mpi import (
     FUNCTIONS,
     MpiBackend,
@@ -29,13 +27,6 @@ SIZE_BYTES = 1024
 # Bit patterns that no function of ours could make up.
 DATATYPE, OP, COMM = 0x4C00_0405, 0x5800_0003, 0x4400_0000
 IN_PLACE = 2**64 - 1
-
-
-@pytest.fixture
-def pair() -> Iterator[BufferPair]:
-    pair = BufferPair.allocate(HostMemory(), 4 * SIZE_BYTES)
-    yield pair
-    pair.release()
 
 
 def cases_of(name: str, *, dtype: str = "int32", op: str = "sum", root: int = 1) -> list[Case]:

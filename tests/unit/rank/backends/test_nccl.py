@@ -33,6 +33,13 @@ def called(site: Any, case: Case, slot: int = 0) -> tuple[Any, ...]:
     return (name, place(site, send), place(site, recv), *rest)
 
 
+def ready(site: Any, case: Case) -> tuple[Any, Any]:
+    """The site and the prepared case; what was asked so far is forgotten."""
+    prepared = site.backend.prepare(case)
+    site.forget()
+    return site, prepared
+
+
 def place(site: Any, address: str) -> tuple[str, int]:
     pair = site.backend.pair
     for which, start in (("send", pair.send), ("recv", pair.recv)):
@@ -102,9 +109,7 @@ def test_barrier_is_an_all_reduce_of_one_float_elsewhere(make_site: MakeSite) ->
 
 
 def test_isolated_calls_stand_behind_the_barrier(make_site: MakeSite) -> None:
-    site = make_site()
-    prepared = site.backend.prepare(case_of("all_gather", SIZE))
-    site.forget()
+    site, prepared = ready(make_site(), case_of("all_gather", SIZE))
     look = prepared.time_isolated(2, None, barrier=True)
     assert [line[0] for line in site.asked()] == 2 * [
         "AllReduce", "EventRecord", "AllGather", "EventRecord"
@@ -167,10 +172,10 @@ class TestAggregate:
     OPTIONS = CallOptions(aggregate=3)
 
     def test_groups_walk_on_over_the_slots(self, make_site: MakeSite) -> None:
-        site = make_site(options=self.OPTIONS, buffer_bytes=4 * 4096)
-        prepared = site.backend.prepare(case_of("all_reduce", SIZE))
+        site, prepared = ready(
+            make_site(options=self.OPTIONS, buffer_bytes=4 * 4096), case_of("all_reduce", SIZE)
+        )
         assert (prepared.slots, prepared.calls_per_issue) == (4, 3)
-        site.forget()
         look = prepared.time(3, 2, 6)
         group = ["GroupStart", "AllReduce", "AllReduce", "AllReduce", "GroupEnd"]
         assert [line[0] for line in site.asked()] == [
@@ -199,9 +204,7 @@ class TestAggregate:
     def test_the_group_is_closed_after_an_error(
         self, make_site: MakeSite, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        site = make_site(options=self.OPTIONS)
-        prepared = site.backend.prepare(case_of("all_reduce", SIZE))
-        site.forget()
+        site, prepared = ready(make_site(options=self.OPTIONS), case_of("all_reduce", SIZE))
         monkeypatch.setenv("STAND_IN_FAILS", "AllReduce")
         with pytest.raises(CallFailed, match="NCCL call failed: internal error"):
             prepared.time(0, 1, 3)
@@ -240,9 +243,7 @@ class TestGraph:
             prepared.time(0, 1, 2)
 
     def test_two_graphs_are_kept_and_all_destroyed_at_close(self, make_site: MakeSite) -> None:
-        site = make_site(options=CallOptions(graph=1))
-        prepared = site.backend.prepare(case_of("all_reduce", SIZE))
-        site.forget()
+        site, prepared = ready(make_site(options=CallOptions(graph=1)), case_of("all_reduce", SIZE))
         for k in (1, 2, 1, 3, 1):
             prepared.time(0, 1, k)
         assert site.names().count("GraphInstantiate") == 3
@@ -254,9 +255,7 @@ class TestGraph:
         assert sorted(made) == sorted(destroyed)
 
     def test_checks_go_through_a_graph_too(self, make_site: MakeSite) -> None:
-        site = make_site(options=CallOptions(graph=1))
-        prepared = site.backend.prepare(case_of("all_gather", SIZE))
-        site.forget()
+        site, prepared = ready(make_site(options=CallOptions(graph=1)), case_of("all_gather", SIZE))
         prepared.run(2)
         assert site.names() == [
             "BeginCapture", "AllGather", "EndCapture", "GraphInstantiate", "GraphDestroy", "GraphLaunch",
@@ -265,9 +264,9 @@ class TestGraph:
         assert place(site, site.asked()[1][1]) == ("send", 2 * prepared.whole.stride_bytes)
 
     def test_groups_are_captured_as_groups(self, make_site: MakeSite) -> None:
-        site = make_site(options=CallOptions(graph=1, aggregate=2))
-        prepared = site.backend.prepare(case_of("all_reduce", SIZE))
-        site.forget()
+        site, prepared = ready(
+            make_site(options=CallOptions(graph=1, aggregate=2)), case_of("all_reduce", SIZE)
+        )
         prepared.time(0, 1, 4)
         assert prepared.max_calls == 4096
         group = ["GroupStart", "AllReduce", "AllReduce", "GroupEnd"]
@@ -278,9 +277,7 @@ class TestGraph:
     def test_a_failed_capture_is_ended_and_says_why(
         self, make_site: MakeSite, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        site = make_site(options=CallOptions(graph=1))
-        prepared = site.backend.prepare(case_of("all_reduce", SIZE))
-        site.forget()
+        site, prepared = ready(make_site(options=CallOptions(graph=1)), case_of("all_reduce", SIZE))
         monkeypatch.setenv("STAND_IN_FAILS", "AllReduce")
         with pytest.raises(CallFailed, match="NCCL call failed"):
             prepared.time(0, 1, 2)

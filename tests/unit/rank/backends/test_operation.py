@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from busbw_testing.ranks import on_ranks, scripted
 
 from busbw.model.neighbour import Neighbour
 from busbw.rank.backends.base import IdleCase
@@ -19,7 +20,7 @@ def beside(world: Any) -> OperationBeside:
     return OperationBeside(Neighbour("alltoall:ranks=2-3", "alltoall", ranks=(2, 3)), NullBackend(), world)
 
 
-def test_its_calls_last_longer_than_the_cases_on_all_ranks(on_ranks: Any) -> None:
+def test_its_calls_last_longer_than_the_cases_on_all_ranks() -> None:
     """A call of the case takes 2 us on ranks 0 and 1, one of the neighbour 0.5 us on rank 2."""
 
     def live(world: Any) -> int:
@@ -32,7 +33,7 @@ def test_its_calls_last_longer_than_the_cases_on_all_ranks(on_ranks: Any) -> Non
     assert on_ranks(3, live) == [48] * 3  # 1.2 x 10 x 2 / 0.5
 
 
-def test_ranks_of_the_case_and_of_the_neighbour_run_their_own(on_ranks: Any, scripted: Any) -> None:
+def test_ranks_of_the_case_and_of_the_neighbour_run_their_own() -> None:
     def live(world: Any) -> tuple[bool, bool]:
         own = scripted(lambda call: 1000.0) if world.rank == 0 else IdleCase()
         theirs = IdleCase() if world.rank == 0 else scripted(lambda call: 1000.0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import io
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,18 +16,10 @@ from busbw.plan.expand import Grid, expand
 from busbw.rank.backends import parts as call_parts
 from busbw.rank.backends import values
 from busbw.rank.backends.buffers import BufferPair, CaseBuffers, HostData
-from busbw.rank.backends.host_memory import HostMemory
 from busbw.rank.backends.parts import CheckedParts, saved_tensors
 
 RANKS, RANK, SEED, SLOT = 4, 2, 99, 1
 DATA = (values.EXACT, "random", "all_ones")
-
-
-@pytest.fixture
-def pair() -> Iterator[BufferPair]:
-    pair = BufferPair.allocate(HostMemory(), 8192)
-    yield pair
-    pair.release()
 
 
 def case_of(name: str, size_bytes: int = 1024, coalesce: tuple[int, ...] = ()) -> Case:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from busbw_testing.ranks import on_ranks, scripted, scripted_backend
 
 from busbw.hunt.field import fields
 from busbw.model.hunt import BANDWIDTH, LATENCY, RESENT, Hunt, Round, Rules, Stage
@@ -149,9 +150,7 @@ def test_a_matrix_shows_the_mean_as_it_is(monkeypatch: pytest.MonkeyPatch, kind:
     assert found.tests[0].times_ns[LATENCY] == ((1_000_000 * share,),) * 2
 
 
-def test_no_rank_leaves_the_watch_of_a_round_before_the_others(
-    on_ranks: Any, scripted: Any, scripted_backend: Any
-) -> None:
+def test_no_rank_leaves_the_watch_of_a_round_before_the_others() -> None:
     """The third of three parts has nothing to send: once out of the round, it could not say that it waits."""
 
     class Watch:

@@ -48,16 +48,17 @@ def test_broadcast_needs_the_root_only() -> None:
     assert Hub(1000).contribute(0, Op.BROADCAST, 1, b"plan") == Message(Kind.RESULT, b"plan", Op.BROADCAST, 1)
 
 
-def test_different_calls_name_the_rank_that_differs() -> None:
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ((Op.BARRIER, b""), (Op.MAX_FLOAT64, b"")),
+        ((Op.MAX_FLOAT64, bytes(8)), (Op.MAX_FLOAT64, bytes(16))),
+        ((Op.BROADCAST, b""), (Op.BARRIER, b"")),  # which is over when rank 0 has said it
+    ],
+)
+def test_a_rank_in_another_call_is_refused(first: tuple[Op, bytes], second: tuple[Op, bytes]) -> None:
     hub = Hub(3)
-    hub.contribute(0, Op.BARRIER, 1, b"")
-    with pytest.raises(OutOfStep, match="MAX_FLOAT64 where other ranks called BARRIER") as caught:
-        hub.contribute(2, Op.MAX_FLOAT64, 1, b"")
-    assert caught.value.rank == 2
-
-
-def test_contribution_to_a_finished_call_is_refused() -> None:
-    hub = Hub(2)
-    hub.contribute(0, Op.BROADCAST, 1, b"")
-    with pytest.raises(OutOfStep, match="have finished"):
-        hub.contribute(1, Op.BARRIER, 1, b"")
+    hub.contribute(0, first[0], 1, first[1])
+    said = f"{second[0].name} with {len(second[1])} bytes .call 1"
+    with pytest.raises(OutOfStep, match=said):
+        hub.contribute(2, second[0], 1, second[1])

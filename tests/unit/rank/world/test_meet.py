@@ -45,38 +45,38 @@ def test_the_address_where_ranks_meet(
     assert meet.root_for_ranks(world, identity, environ) == root
 
 
-def test_an_address_that_other_hosts_can_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(meet, "resolve", lambda name: "10.1.2.3")
-    assert meet.own_address() == "10.1.2.3"
+class Probe:
+    """A socket with a route."""
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        pass
+
+    def connect(self, address: object) -> None:
+        pass
+
+    def getsockname(self) -> tuple[str, int]:
+        return "10.9.9.9", 1
 
 
-def test_a_host_whose_name_is_loopback_gives_the_address_of_its_route(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("of_name", "has_route", "address"),
+    [
+        ("10.1.2.3", True, "10.1.2.3"),
+        ("127.0.1.1", True, "10.9.9.9"),  # Debian's own name: the address of the route is better
+        (None, False, socket.gethostname()),
+    ],
+)
+def test_an_address_that_other_hosts_can_use(
+    monkeypatch: pytest.MonkeyPatch, of_name: str | None, has_route: bool, address: str
 ) -> None:
-    class Probe:
-        """A socket with a route."""
+    def given(value: Any) -> Any:
+        if not value:
+            raise OSError("no network")
+        return value
 
-        def __enter__(self) -> Any:
-            return self
-
-        def __exit__(self, *exc: object) -> None:
-            pass
-
-        def connect(self, address: object) -> None:
-            pass
-
-        def getsockname(self) -> tuple[str, int]:
-            return "10.9.9.9", 1
-
-    monkeypatch.setattr(meet, "resolve", lambda name: "127.0.1.1")
-    monkeypatch.setattr(meet.socket, "socket", lambda *kind: Probe())
-    assert meet.own_address() == "10.9.9.9"
-
-
-def test_a_host_without_any_address_gives_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    def nothing(*words: object) -> Any:
-        raise OSError("no network")
-
-    monkeypatch.setattr(meet, "resolve", nothing)
-    monkeypatch.setattr(meet.socket, "socket", nothing)
-    assert meet.own_address() == socket.gethostname()
+    monkeypatch.setattr(meet, "resolve", lambda name: given(of_name))
+    monkeypatch.setattr(meet.socket, "socket", lambda *kind: given(has_route and Probe()))
+    assert meet.own_address() == address

@@ -1,10 +1,16 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from busbw.rank.world.mpi_library import choose_library, launcher_prefix, loaded_library, mapped_libmpi
+from busbw.rank.world.mpi_library import (
+    SONAMES,
+    choose_library,
+    launcher_prefix,
+    loaded_library,
+    mapped_libmpi,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,38 +32,25 @@ def proc(tmp_path: Path) -> Path:
     return root
 
 
-def make(path: Path) -> str:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.touch()
-    return str(path)
-
-
-def test_library_beside_the_running_launcher_wins(proc: Path, tmp_path: Path) -> None:
-    own = make(tmp_path / "opt" / "ompi" / "lib" / "libmpi.so.40")
-    make(tmp_path / "other" / "lib" / "libmpi.so.40")
-    environ = {"OPAL_PREFIX": str(tmp_path / "other")}
-    choose_library("openmpi", environ, str(proc))
-    assert environ["MPI4PY_LIBMPI"] == own
-
-
-def test_debian_folder_is_found(proc: Path, tmp_path: Path) -> None:
-    own = make(tmp_path / "opt" / "ompi" / "lib" / "x86_64-linux-gnu" / "libmpi.so.40")
-    environ: dict[str, str] = {}
-    choose_library("openmpi", environ, str(proc))
-    assert environ["MPI4PY_LIBMPI"] == own
-
-
-def test_open_mpi_without_a_trace_is_left_to_the_loader(proc: Path) -> None:
-    environ: dict[str, str] = {}
-    choose_library("openmpi", environ, str(proc))
-    assert environ == {"MPI4PY_LIBMPI": "libmpi.so.40"}
-
-
-def test_site_mpich_on_the_library_path_is_taken(proc: Path, tmp_path: Path) -> None:
-    site = make(tmp_path / "cray" / "libmpi.so.12")
-    environ = {"LD_LIBRARY_PATH": f":/nowhere:{tmp_path / 'cray'}"}
-    choose_library("mpich", environ, str(proc))
-    assert environ["MPI4PY_LIBMPI"] == site
+@pytest.mark.parametrize(
+    ("family", "files", "environ", "chosen"),
+    [
+        # Beside the launcher that runs, whatever variables say.
+        ("openmpi", ("opt/ompi/lib", "other/lib"), {"OPAL_PREFIX": "ROOT/other"}, "opt/ompi/lib"),
+        ("openmpi", ("opt/ompi/lib/x86_64-linux-gnu",), {}, "opt/ompi/lib/x86_64-linux-gnu"),  # Debian
+        ("openmpi", (), {}, ""),  # without a trace it is left to the loader
+        ("mpich", ("cray",), {"LD_LIBRARY_PATH": ":/nowhere:ROOT/cray"}, "cray"),
+    ],
+)
+def test_the_library_that_the_launcher_implies(
+    proc: Path, tmp_path: Path, family: Any, files: tuple[str, ...], environ: dict[str, str], chosen: str
+) -> None:
+    own = {name: value.replace("ROOT", str(tmp_path)) for name, value in environ.items()}
+    for folder in files:
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / SONAMES[family]).touch()
+    choose_library(family, own, str(proc))
+    assert own["MPI4PY_LIBMPI"] == (str(tmp_path / chosen / SONAMES[family]) if chosen else SONAMES[family])
 
 
 def test_mpich_without_a_site_library_stays_the_bundled_one(proc: Path) -> None:

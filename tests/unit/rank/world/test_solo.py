@@ -38,12 +38,9 @@ def test_only_exact_types_and_numbers_can_be_reduced() -> None:
     assert reducible(np.arange(6, dtype=np.int64).reshape(2, 3).T).flags.c_contiguous
 
 
-def test_without_a_launcher_auto_is_solo() -> None:
+def test_one_process_is_solo_and_keeps_its_launcher() -> None:
     assert isinstance(select.create(None, "auto", ignore), SoloWorld)
     assert isinstance(select.create(None, "nccl", ignore), SoloWorld)
-
-
-def test_a_step_of_one_task_is_solo_and_keeps_its_launcher() -> None:
     identity = identify({"SLURM_PROCID": "0", "SLURM_STEP_ID": "0", "SLURM_NTASKS": "1"})
     world = select.create(identity, "auto", ignore)
     assert (world.kind, world.launcher) == ("solo", "slurm")
