@@ -61,12 +61,6 @@ class Cluster:
             raise SiteError("it does not answer")
         self.ends.append(now)
 
-    def collect(self, handle: Handle, folder: Path) -> None:
-        return None
-
-    def clean(self, handle: Handle) -> None:
-        return None
-
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
