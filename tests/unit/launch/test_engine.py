@@ -30,6 +30,7 @@ def test_job_names_are_legal_everywhere_and_unique(name: str) -> None:
         ("hosts", {"hosts": "h1", "partition": "gpu"}, "--on hosts does not use --partition"),
         ("kubernetes", {"nodes": "2", "partition": "gpu"}, "Kubernetes does not use --partition"),
         ("pbs", {"nodes": "2", "image": "x"}, "PBS does not use --image"),
+        ("pbs", {"nodes": "2", "topology": ("f",)}, "PBS does not use --topology\nhint: .* --on hosts"),
         ("slurm", {"nodes": "2", "namespace": "x"}, "Slurm does not use --namespace"),
     ],
 )
