@@ -185,9 +185,7 @@ Facts = Mapping[str, Any]
 
 
 class Engine(Protocol):
-    """The functions of an engine's module. It may have ``look_before(job, request)``, too: findings of what
-    can be asked of the engine before a job is submitted.
-    """
+    """The functions that every engine's module has; ``optional`` has the others."""
 
     # Seconds after which a job that has not started is given up, None = never; --wait overrides.
     WAIT_SECONDS: float | None
@@ -225,19 +223,13 @@ class Engine(Protocol):
     def state(self, handle: Handle) -> JobState:
         """The state at this moment; ENDED also where the engine has forgotten the job."""
 
-    def collect(self, handle: Handle, folder: Path) -> None:
-        """After the end: bring what every node printed, and NCCL's logs, to log/ of the run folder."""
-
-    def clean(self, handle: Handle) -> None:
-        """Remove what the job left on the engine. No error where nothing is left."""
-
 
 class LaunchReader:
-    """Reads what one launch of a series printed: here the ranks' lines as they are."""
+    """Reads what a job, or one launch of a series, printed: here the ranks' lines as they are."""
 
-    def read(self, text: str, *, is_error: bool) -> Iterator[Output]:
-        """A line as the loop passed it on."""
-        yield Output(text, is_error=is_error)
+    def take(self, line: bytes, *, is_error: bool) -> Iterator[Output]:
+        """A line without its line break."""
+        yield Output(line.decode(errors="replace"), is_error=is_error)
 
     def rest(self) -> Iterator[Output]:
         """What is still open when the launch has ended."""
@@ -262,21 +254,29 @@ class SeriesEngine(Engine, Protocol):
     def series_request(self, series: Job, loop: tuple[str, ...], facts: Facts) -> JobRequest:
         """Pure. The job: it executes a Python that is on its first host with the words ``loop``."""
 
-    def reader(self, handle: Handle, folder: Path) -> LaunchReader:
-        """For the output of a launch of the job whose run folder that is."""
-
 
 def load(name: str) -> Engine:
     """The engine of a name in ENGINES. Raises what its module raises on import (SiteError for an extra)."""
     return cast("Engine", import_module(ENGINES[name].module))
 
 
+def optional(engine: Engine, part: str) -> Callable[..., Any]:
+    """A function that an engine need not have; it does nothing then.
+
+    ``look_before(job, request)``: findings of what can be asked of the engine before a job is submitted.
+    ``collect(handle, folder)``: after the end, bring what every node printed, and NCCL's logs, to log/ of the
+    run folder. ``clean(handle)``: remove what the job left on the engine; no error where nothing is left.
+    ``reader(handle, folder)``: a LaunchReader of its own for launches of the series with that folder.
+    """
+    return getattr(engine, part, lambda *_: None)
+
+
 def look_before(job: Job, request: JobRequest, *, strict: bool) -> tuple[Finding, ...]:
     """What the engine itself says before a job is submitted: findings, the worst first. Empty where it cannot
     be asked for that; raises SiteError where it is not there.
     """
-    look = getattr(load(request.engine), "look_before", lambda _job, _request: ())
-    named = [replace(each, check=each.check or f"before-{request.engine}") for each in look(job, request)]
+    found: Sequence[Finding] = optional(load(request.engine), "look_before")(job, request) or ()
+    named = [replace(each, check=each.check or f"before-{request.engine}") for each in found]
     return worst_first(strictly(named) if strict else named)
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, TextIO, TypeVar
 
 from busbw.errors import BusbwError, ExitCode, SiteError
-from busbw.launch.engine import Handle, JobState, Output, Phase, load
+from busbw.launch.engine import Handle, JobState, Output, Phase, load, optional
 from busbw.launch.here import close_record, show_end
 from busbw.launch.interrupt import Interrupt
 from busbw.launch.story import NOT_SHOWN, Listener, Story
@@ -393,7 +393,7 @@ class Following:
         engine forgets it, or left there.
         """
         handle, folder = self._handle, self._folder
-        is_collected = self._quietly(lambda: self._engine.collect(handle, folder))
+        is_collected = self._quietly(lambda: optional(self._engine, "collect")(handle, folder))
         end = self._hearing.story.end
         is_through = end is not None and end.get("status") == RunStatus.COMPLETE
         was_cancelled = (folder / folders.CANCELLED_FILE).is_file() and not is_through
@@ -406,7 +406,7 @@ class Following:
             elif self.state.cancelled:
                 self._say(f"job {handle.id} was cancelled")
         if is_collected:
-            self._quietly(lambda: self._engine.clean(handle))
+            self._quietly(lambda: optional(self._engine, "clean")(handle))
         else:
             self._say(
                 f"note: job {handle.id} was left on its engine; `busbw clean {folder.name}` tries again"
@@ -458,8 +458,8 @@ def clean(handle: Handle, folder: Path) -> None:
     brought before. Raises SiteError.
     """
     engine = load(handle.engine)
-    engine.collect(handle, folder)
-    engine.clean(handle)
+    optional(engine, "collect")(handle, folder)
+    optional(engine, "clean")(handle)
 
 
 def is_home(folder: Path) -> bool:

@@ -15,12 +15,12 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TextIO, cast
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from busbw.errors import BusbwError, ExitCode, SiteError, UsageError
 from busbw.launch import follow, job_loop, submit
 from busbw.launch.base import Command
-from busbw.launch.engine import Job, JobRequest, JobState, LaunchReader, Output, SeriesEngine
+from busbw.launch.engine import Job, JobRequest, JobState, LaunchReader, Output, optional
 from busbw.launch.interrupt import Interrupt
 from busbw.launch.series import (
     INTERRUPTED,
@@ -191,7 +191,7 @@ class _SeriesFollowing(follow.Following):
             return
         _, hearing, reader = self._open = self._open or self._begin(planned)
         if kind != "=":
-            for item in reader.read(text, is_error=kind == "e"):
+            for item in reader.take(text.encode(), is_error=kind == "e"):
                 hearing.take_output(item)
             return
         fate = json.loads(text)
@@ -206,7 +206,8 @@ class _SeriesFollowing(follow.Following):
         hear = self._launches.begin(planned)
         hearing = follow.Hearing(planned.folder, hear)
         hearing.replay()
-        return hear, hearing, cast("SeriesEngine", self._engine).reader(self._handle, self._folder)
+        own = optional(self._engine, "reader")(self._handle, self._folder)
+        return hear, hearing, own or LaunchReader()
 
     def _end(self, planned: Planned, fate: dict[str, Any]) -> None:
         self._open = self._open or self._begin(planned)
@@ -249,8 +250,7 @@ class _SeriesFollowing(follow.Following):
         for planned in self._launches.rest():
             if not folders.is_started(planned.folder):  # it had no turn
                 shutil.rmtree(planned.folder, ignore_errors=True)
-        if self._quietly(lambda: self._engine.collect(self._handle, self._folder)):
-            self._quietly(lambda: self._engine.clean(self._handle))
+        self._quietly(lambda: follow.clean(self._handle, self._folder))
         folders.write_ended(self._folder, int(ExitCode.OK), None)
         return ExitCode.OK
 

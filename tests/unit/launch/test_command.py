@@ -12,9 +12,20 @@ import pytest
 
 from busbw.launch import command
 from busbw.launch.batch import MEET
-from busbw.launch.command import HOSTS, NAMES, NUMBER, entered, host_list, path_apart, prepending
+from busbw.launch.command import (
+    HOSTS,
+    NAMES,
+    NUMBER,
+    entered,
+    host_list,
+    path_apart,
+    prepending,
+    setup_failure,
+)
+from busbw.launch.hosts.ssh import after_setup
 from busbw.launch.kubernetes import manifest
 from busbw.launch.pbs import engine
+from busbw.launch.slurm.script import SOURCE_SETUP
 
 # The command, and a process of its own, read the file twice.
 READ = """
@@ -118,3 +129,47 @@ def test_text_that_runs_with_the_users_variables_calls_its_own_apart(text: str) 
     own = {first or second for first, second in names} - {"slots"}  # what sed writes
     assert own
     assert all(name.startswith("busbw_") for name in own), own
+
+
+# ---- setup scripts ---------------------------------------------------------------------------------------
+
+SHOW = ("sh", "-c", 'echo "$A|$1|$(cat)"', "sh", "it's $(one)\ntwo")
+FAILED = "the setup script ended with exit code"
+
+
+@pytest.mark.parametrize(
+    ("setup", "code", "told"),
+    [
+        ("export A='b c'; return 0; export A=late", 0, ""),
+        ("declare -x A='b c'; [ -n \"$A\" ] && return", 0, ""),
+        ("f() { export A='b c'; }; f; set -- other words", 0, ""),
+        ("set -eu; export A='b c' # the end", 0, ""),
+        ("cat <<'BUSBW_SETUP_END' >&2\nit's {a}\nBUSBW_SETUP_END\nexport A='b c'", 0, "it's {a}\n"),
+        ("return 3", 3, f"{FAILED} 3 on "),
+        ("exit 4", 4, f"{FAILED} 4 on "),
+        ("exit 0", 1, f"{FAILED} 0 on "),
+        ("set -e\nfalse\nexport A=1", 1, f"{FAILED} 1 on "),
+    ],
+)
+@pytest.mark.parametrize("engine_name", ["hosts", "pbs", "slurm"])
+def test_a_setup_script_is_sourced_and_starts_nothing_where_it_fails(
+    engine_name: str, setup: str, code: int, told: str
+) -> None:
+    """It may return, what it exports is kept, and neither words nor standard input of others are its own."""
+    words, environ = after_setup(setup, SHOW), {"BUSBW_SETUP": setup, "SLURMD_NODENAME": "n1"}
+    if engine_name != "hosts":
+        script = engine._sourcing(setup) if engine_name == "pbs" else SOURCE_SETUP
+        words = ("bash", "-c", script, "busbw-rank", *SHOW)
+    done = subprocess.run(
+        words,
+        env={**os.environ, **environ},
+        input="in",
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (code, "" if code else "b c|it's $(one)\ntwo|in\n")
+    failure = setup_failure(done.stderr.splitlines())
+    assert failure.startswith(told) if code else (done.stderr, failure) == (told, "")
+    assert after_setup("", SHOW) == SHOW

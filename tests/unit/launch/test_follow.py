@@ -61,12 +61,6 @@ class Cluster:
             raise SiteError("it does not answer")
         self.ends.append(now)
 
-    def collect(self, handle: Handle, folder: Path) -> None:
-        return None
-
-    def clean(self, handle: Handle) -> None:
-        return None
-
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
@@ -122,19 +116,17 @@ def test_silent_ranks_are_reported(
     assert [line.startswith(SILENT) for line in said].count(True) == int(is_said)
 
 
-@pytest.mark.parametrize("heeds", [True, False])
-def test_ctrl_c_ends_the_job_and_gives_it_time_for_last_words(run: Run, heeds: bool) -> None:
-    cluster = Cluster((RUNNING, ctrl_c), heeds=heeds)
+@pytest.mark.parametrize(
+    ("times", "heeds", "ends", "took_s"),
+    [(1, True, [False], 0), (1, False, [False, True], 16), (2, False, [False, True], 0)],
+)
+def test_ctrl_c_ends_the_job_with_time_for_last_words_and_a_second_one_at_once(
+    run: Run, times: int, heeds: bool, ends: list[bool], took_s: float
+) -> None:
+    cluster = Cluster((RUNNING, *[ctrl_c] * times), heeds=heeds)
     code, said, _ = run(cluster)
     assert (code, said[0]) == (ExitCode.INTERRUPTED, "interrupted: cancelling the job")
-    assert cluster.ends == ([False] if heeds else [False, True])
-
-
-def test_a_second_ctrl_c_ends_it_at_once(run: Run) -> None:
-    cluster = Cluster((RUNNING, ctrl_c, ctrl_c), heeds=False)
-    assert run(cluster)[0] is ExitCode.INTERRUPTED
-    assert cluster.ends == [False, True]
-    assert cluster.now_s == 0
+    assert (cluster.ends, cluster.now_s) == (ends, took_s)
 
 
 def test_ctrl_c_leaves_a_job_that_is_attached_to(run: Run) -> None:

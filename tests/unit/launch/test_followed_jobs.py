@@ -32,21 +32,10 @@ from busbw_testing.fronts import (
     wait_for_run,
 )
 
+from busbw.cli.main import main
 from busbw.record.folder import JOB_FILE, REQUEST_FILE
 
 pytestmark = needs_mpich
-
-
-def test_a_run_on_an_engine_shows_its_table_and_brings_its_record(tmp_path: Path) -> None:
-    code, out, err = finish(
-        front(tmp_path, "run", "all_reduce", "-b", "1K", "-e", "2K", "-n", "20", "--on", "hosts")
-    )
-    assert code == 0, err
-    assert sizes(out) == ["1024", "2048"]
-    kept = record(only_run(tmp_path))
-    assert kept["status"] == "complete"
-    assert kept["argv"][-2:] == ["--on", "hosts"]
-    assert "submitted here job" in err
 
 
 def test_the_front_process_dies_and_another_one_attaches(tmp_path: Path) -> None:
@@ -174,21 +163,20 @@ def test_a_reader_that_leaves_a_run_in_the_foreground_cancels_it(tmp_path: Path)
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("run", "all_reduce", "--hosts", "a"), "--hosts needs an engine"),
         (("run", "all_reduce", "--on", "hosts", "-N", "²"), "--nodes ² is not a number"),
-        (("run", "all_reduce", "--on", "hosts", "--env", "x"), "is not K=V"),
-        (("run", "nonsense", "--on", "hosts"), "nonsense"),
         (("exec", "--on", "hosts"), "no command given"),
-        (("attach", "nothing"), "no run 'nothing'"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_before_anything_starts(
-    tmp_path: Path, words: tuple[str, ...], message: str
+    words: tuple[str, ...],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    code, _, err = finish(front(tmp_path, *words))
-    assert code == 2
-    assert message in err
-    assert "hint:" in err
+    monkeypatch.setenv("BUSBW_HOME", str(tmp_path))
+    assert main(list(words)) == 2
+    assert message in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 

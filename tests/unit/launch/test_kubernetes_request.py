@@ -26,7 +26,7 @@ from busbw.errors import UsageError
 from busbw.launch.engine import Job, Work
 from busbw.launch.kubernetes import engine
 from busbw.launch.kubernetes.form import Form, read_form
-from busbw.launch.kubernetes.manifest import documents, escaped
+from busbw.launch.kubernetes.manifest import documents, escaped, pod_templates
 from busbw.launch.kubernetes.words import WORDS, Words, read_words
 from busbw.launch.kubernetes.yaml import from_yaml, to_yaml
 from busbw.launch.topology.order import RankOrder, order_of, read
@@ -68,6 +68,11 @@ def objects(one: Job) -> list[dict[str, Any]]:
 
 def manifest(one: Job) -> str:
     return to_yaml(objects(one))
+
+
+def of_kind(kind: str, *words: str) -> Job:
+    """A job of a kind, with these words of --set."""
+    return job(set=(f"kind={kind}", *words), mpi="auto" if kind == "mpijob" else "none")
 
 
 CASES = {
@@ -163,9 +168,7 @@ def test_values_pass_through_yaml(text: str) -> None:
 
 
 def test_a_mount_can_be_only_read() -> None:
-    one = job(mpi="none", mounts="/a:/b:ro,/c:/d,/e")
-    (body,) = (each for each in documents(one, read_form(one), "team") if each["kind"] == "Job")
-    spec = body["spec"]["template"]["spec"]
+    spec = objects(job(mpi="none", mounts="/a:/b:ro,/c:/d,/e"))[-1]["spec"]["template"]["spec"]
     assert spec["containers"][0]["volumeMounts"][1:] == [
         {"name": "mount-0", "mountPath": "/b", "readOnly": True},
         {"name": "mount-1", "mountPath": "/d"},
@@ -175,8 +178,7 @@ def test_a_mount_can_be_only_read() -> None:
 
 
 def test_words_of_mpirun_are_quoted_for_its_shell() -> None:
-    one = job(mpirun_args="-x 'a b;c' $(id)")
-    (body,) = documents(one, read_form(one), "team")
+    (body,) = objects(job(mpirun_args="-x 'a b;c' $(id)"))
     script = body["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]["command"][2]
     assert " -x 'a b;c' '$$(id)' " in script
 
@@ -269,18 +271,15 @@ def test_the_guide_has_every_word() -> None:
 def test_every_word_changes_the_manifest(kind: str) -> None:
     """None is read and dropped. A Job has no launcher, and as many ranks as slots."""
     of_mpijobs = {"np", "mpi", "launcher-cpu", "launcher-memory"}
-    flags = {} if kind == "mpijob" else {"mpi": "none"}
-    plain = objects(job(set=(f"kind={kind}",), **flags))
+    plain = objects(of_kind(kind))
     for key in WORDS.keys() - {"kind", "replicas", "np"} - (of_mpijobs if kind != "mpijob" else set()):
-        one = job(set=(f"kind={kind}", f"{key}={WORDS[key][1].example}"), **flags)
-        assert objects(one) != plain, key
+        assert objects(of_kind(kind, f"{key}={WORDS[key][1].example}")) != plain, key
 
 
 @pytest.mark.parametrize("kind", ["mpijob", "job", "jobset"])
 def test_a_template_has_every_variable_of_a_pod(kind: str) -> None:
     """The record says where a rank was by these; a worker's sshd hands them on."""
-    flags = {} if kind == "mpijob" else {"mpi": "none"}
-    text = manifest(job(set=(f"kind={kind}",), **flags))
+    text = manifest(of_kind(kind))
     for variable in POD_VARIABLES.values():
         assert f"name: {variable}\n" in text
         assert kind != "mpijob" or f" {variable}=$${variable}" in text
@@ -340,31 +339,19 @@ def test_what_is_no_patch_is_refused(text: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["mpijob", "job", "jobset"])
 def test_pods_that_measure_stay_on_the_nodes_that_are_named(kind: str) -> None:
     """By the node's name, a term each; without other words there is nothing else in a term."""
-    words = (f"kind={kind}", "only=theirs", "only=", "only=n1, n2", "only=n1")
-    one = job(set=words, **({"mpi": "none"} if kind != "mpijob" else {}))
+    found = objects(of_kind(kind, "only=theirs", "only=", "only=n1, n2", "only=n1"))
     terms = [[{"key": "metadata.name", "operator": "In", "values": [name]}] for name in ("n1", "n2")]
-    texts = re.findall(r"nodeAffinity", manifest(one))
-    assert len(texts) == 1  # an MPIJob's launcher may be anywhere
-    required = _found(from_yaml(manifest(one)), "nodeAffinity")
+    assert to_yaml(found).count("nodeAffinity") == 1  # an MPIJob's launcher may be anywhere
+    required = pod_templates(found[-1])[-1]["spec"]["affinity"]["nodeAffinity"]
     assert required == {
         "requiredDuringSchedulingIgnoredDuringExecution": {
             "nodeSelectorTerms": [{"matchFields": term} for term in terms]
         }
     }
-    assert form(set=("only=a",), exclusive=False).words.only == ("a",)
-
-
-def _found(value: Any, key: str) -> Any:
-    """The value of a key, wherever it is."""
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    if isinstance(value, dict) and key in value:
-        return value[key]
-    return next(filter(None, (_found(each, key) for each in inner)), None)
 
 
 def test_names_are_legal() -> None:
-    one = Job("RUN_FOLDER", "RUN_FOLDER", WORK, LaunchSettings(nodes="2", image="i"))
-    for body in documents(one, read_form(one), "team"):
+    for body in objects(Job("RUN_FOLDER", "RUN_FOLDER", WORK, LaunchSettings(nodes="2", image="i"))):
         assert re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", body["metadata"]["name"])
 
 
@@ -430,8 +417,7 @@ def test_what_is_brought_is_unpacked_by_the_pods_own_words(tmp_path: Path) -> No
     assert kept == {name: facts[name] for name in kept}
     assert not any(value in str(request) for value in kept.values())  # neither is printed
     assert "token" not in engine.request(job(), facts).details  # mpirun's ranks need none
-    (body,) = (each for each in documents(one, read_form(one), "team") if each["kind"] == "Job")
-    pod = body["spec"]["template"]["spec"]
+    pod = objects(one)[-1]["spec"]["template"]["spec"]
     *words, source, place = pod["initContainers"][0]["command"]
     packed, brought = tmp_path / Path(source).name, tmp_path / "busbw"
     packed.write_bytes(base64.b64decode(facts["bundle"]))

@@ -15,8 +15,8 @@ from busbw.launch.launcher_words import (
 
 BANNER = "=" * 83
 
-# What mpiexec of MPICH 5.0.2 printed.
-HYDRA_SIGNAL = f"""
+# What mpiexec of MPICH 5.0.2 printed over an exit code, and below it over a signal.
+HYDRA_CODE = f"""
 {BANNER}
 =   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES
 =   PID 25684 RUNNING AT node7
@@ -24,18 +24,10 @@ HYDRA_SIGNAL = f"""
 =   CLEANING UP REMAINING PROCESSES
 =   YOU CAN IGNORE THE BELOW CLEANUP MESSAGES
 {BANNER}
-YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)
+"""
+HYDRA_SIGNAL = f"""{HYDRA_CODE}YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)
 This typically refers to a problem with your application.
 Please see the FAQ page for debugging suggestions
-"""
-HYDRA_CODE = f"""
-{BANNER}
-=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES
-=   PID 311 RUNNING AT node7
-=   EXIT CODE: 9
-=   CLEANING UP REMAINING PROCESSES
-=   YOU CAN IGNORE THE BELOW CLEANUP MESSAGES
-{BANNER}
 """
 # What mpirun of Open MPI 4.1 and 5.0 prints.
 OPEN_MPI_4 = """
@@ -58,7 +50,7 @@ signal 9 (Killed).
     ("text", "death"),
     [
         (HYDRA_SIGNAL, Death("node7", 25684, None, -9)),
-        (HYDRA_CODE, Death("node7", 311, None, 9)),
+        (HYDRA_CODE, Death("node7", 25684, None, 9)),
         (OPEN_MPI_4, Death("node7", 0, 1, -11)),
         (OPEN_MPI_5, Death("node7", 4242, 1, -9)),
         ("a rank's own words\nsignal 9\n", None),

@@ -15,10 +15,8 @@ from busbw_testing.stand_ins import stand_in
 
 from busbw.errors import SiteError, UsageError
 from busbw.launch import engine as contract
-from busbw.launch.batch import END_MARK
 from busbw.launch.engine import Handle, Job, JobState, Output, Phase, Work
 from busbw.launch.pbs import engine as pbs
-from busbw.launch.slurm.script import SOURCE_SETUP
 from busbw.plan.flags.launch import LaunchSettings
 
 GOLDEN = Path(__file__).parent / "golden" / "pbs"
@@ -63,27 +61,9 @@ def test_the_whole_request_has_a_script_that_bash_understands(name: str) -> None
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_variable_of_the_ranks_is_none_of_the_scripts(tmp_path: Path) -> None:
-    """Whatever it is called; the script is executed with a stand-in for mpiexec."""
-    stand_in(tmp_path, "mpiexec", 'env -0 >"${0%/*}/ranks"\nexec "$@"')
-    for folder in ("request", "log"):
-        (tmp_path / folder).mkdir()
-    (tmp_path / "nodes").write_text("h1\n")
-    (tmp_path / "request/ticket").write_text(tmp_path.name)
-    names = ("run_folder", "job", "log", "code", "PBS_NODEFILE", "BUSBW_ROOT", "RANDOM")
-    made = job(str(tmp_path), environ={**dict.fromkeys(names, "mine"), "PATH": "/nope"}, set=())
-    (text,) = pbs.request(made, FACTS).files.values()
-    given = {
-        "PATH": f"{tmp_path}:{os.environ['PATH']}",
-        "PBS_JOBID": "7.x",
-        "PBS_NODEFILE": f"{tmp_path}/nodes",
-    }
-    subprocess.run(["bash", "-s"], input=text, env=given, text=True, check=False)
-    assert END_MARK in (tmp_path / "log/pbs-7.out").read_text()
-    seen = dict(item.split("=", 1) for item in (tmp_path / "ranks").read_text().split("\0") if item)
-    assert {name: seen[name] for name in names} == dict.fromkeys(names, "mine")
-    assert "/usr/bin/env PATH=/nope /env/bin/python" in text
-    assert seen["PATH"] == given["PATH"]
+def test_a_path_of_the_user_s_is_the_ranks_alone() -> None:
+    (script,) = pbs.request(job(environ={"PATH": "/nope"}), FACTS).files.values()
+    assert "mpiexec -n 2 -ppn 1 \\\n  /usr/bin/env PATH=/nope /env/bin/python" in script
 
 
 @pytest.mark.parametrize(
@@ -259,28 +239,3 @@ def test_a_server_that_is_away_for_a_while(site: Path, monkeypatch: pytest.Monke
     stand_in(site / "bin", "qstat", "exit 255")
     with pytest.raises(SiteError, match=r"job 12\.server goes on"):
         list(pbs.follow(handle, site))
-
-
-@pytest.mark.parametrize(
-    ("setup", "code", "out", "err"),
-    [
-        ("export A=2; return 0; export A=3", 0, "2\n", ""),
-        ("cat <<'BUSBW_SETUP_END' >&2\nit's {a}\nBUSBW_SETUP_END\nexport A=3", 0, "3\n", "it's {a}\n"),
-        ("exit 0", 1, "", "the setup script ended with exit code 0 on "),
-        ("set -e\nfalse\nexport A=1", 1, "", "the setup script ended with exit code 1 on "),
-    ],
-)
-@pytest.mark.parametrize("engine", ["pbs", "slurm"])
-def test_a_setup_script_is_sourced_and_its_end_is_not_the_ranks(
-    engine: str, setup: str, code: int, out: str, err: str
-) -> None:
-    if engine == "pbs":
-        script, environ = pbs._sourcing(setup), {}
-    else:
-        script, environ = SOURCE_SETUP, {"BUSBW_SETUP": setup, "SLURMD_NODENAME": "n1"}
-    words = ["bash", "-c", script, "busbw-rank", "sh", "-c", "echo $A"]
-    done = subprocess.run(
-        words, env={**os.environ, **environ}, capture_output=True, text=True, timeout=20, check=False
-    )
-    assert (done.returncode, done.stdout) == (code, out)
-    assert err in done.stderr

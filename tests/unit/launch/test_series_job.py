@@ -24,7 +24,6 @@ from busbw.launch.engine import (
     Job,
     JobRequest,
     JobState,
-    LaunchReader,
     Output,
     Phase,
     SeriesEngine,
@@ -256,12 +255,6 @@ class FakeEngine:
 
     def collect(self, handle: Handle, folder: Path) -> None:
         self.collected += 1
-
-    def clean(self, handle: Handle) -> None:
-        """Nothing is left."""
-
-    def reader(self, handle: Handle, folder: Path) -> LaunchReader:
-        return LaunchReader()
 
 
 @pytest.fixture

@@ -137,19 +137,19 @@ def test_all_launches_are_in_one_job(site: Site) -> None:
     assert not (site.folder / "deleted").exists()
 
 
-def test_a_job_that_ends_cuts_the_series_short(site: Site) -> None:
+@pytest.mark.parametrize(("is_deleted", "code"), [(True, 4), (False, 130)])
+def test_a_series_that_is_ended_is_cut_short_and_gives_its_nodes_back(
+    site: Site, is_deleted: bool, code: int
+) -> None:
+    """By somebody's qdel, or by Ctrl-C; no setup failed by it."""
     running = site.compare("-N", "2", "--blocks", "50")
     running.until(lambda: list(site.folder.glob("home/*/launches/0002/run.json")))
-    site.delete("12.server")
-    assert finish(running) == 4, running.err
-    assert "job 12.server, which runs all launches, has ended" in running.err
+    if is_deleted:
+        site.delete("12.server")
+    else:
+        running.process.send_signal(signal.SIGINT)
+    assert finish(running) == code, running.err
+    assert ("job 12.server, which runs all launches, has ended" in running.err) is is_deleted
+    assert site.is_over
     outcomes = json.loads((site.series / "setups.json").read_text())["outcomes"]
     assert not any(one["error"] for one in outcomes)
-
-
-def test_an_interrupt_gives_the_nodes_back(site: Site) -> None:
-    running = site.compare("-N", "2", "--blocks", "50")
-    running.until(lambda: list(site.folder.glob("home/*/launches/0002/run.json")))
-    running.process.send_signal(signal.SIGINT)
-    assert finish(running) == 130, running.err
-    assert site.is_over

@@ -157,12 +157,6 @@ RUNS = 'printf "JobId=17 JobName=busbw-x\\n   JobState=RUNNING Reason=None x\\n 
 FORGOTTEN = 'echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1'
 
 
-@pytest.mark.parametrize(("answer", "state"), [(FORGOTTEN, Phase.ENDED), (RUNS, Phase.RUNNING)])
-def test_the_state(site: Path, answer: str, state: Phase) -> None:
-    stand_in(site / "bin", "scontrol", answer)
-    assert engine.state(Handle("slurm", "1", "busbw-x", DETAILS)).phase is state
-
-
 @pytest.mark.parametrize(
     ("steps", "now", "calls"),
     [

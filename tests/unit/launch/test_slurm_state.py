@@ -26,15 +26,9 @@ JobId=12 JobName=a JobState=X Reason=Y
 """
 
 
-def text(
-    state: str,
-    reason: str = "None",
-    code: str = "0:0",
-    nodes: str = "h[1-4]",
-    host: str = "h1",
-    count: str = "4",
-) -> str:
-    return JOB.format(state=state, reason=reason, code=code, nodes=nodes, host=host, count=count)
+def text(state: str, reason: str = "None", code: str = "0:0", **of_nodes: str) -> str:
+    known = {"nodes": "h[1-4]", "host": "h1", "count": "4", **of_nodes}
+    return JOB.format(state=state, reason=reason, code=code, **known)
 
 
 def test_a_job_that_runs_and_one_that_slurm_has_forgotten() -> None:

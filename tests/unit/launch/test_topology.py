@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from busbw.errors import UsageError
 from busbw.launch.batch import Shape
-from busbw.launch.engine import Job, Work, load
+from busbw.launch.engine import Job, Work
 from busbw.launch.slurm.script import ordering
 from busbw.launch.topology.kinds import Place
 from busbw.launch.topology.order import (
@@ -264,9 +264,3 @@ def test_everything_has_every_name() -> None:
     assert "5 hosts at 4 lowest switches" in found.notes[0]
     names = [host for host in found.hosts if host.startswith("h")]
     assert names == ["h1", "h4", "h3", "h2"]
-
-
-def test_an_engine_that_cannot_says_why() -> None:
-    with pytest.raises(UsageError, match="PBS does not use --topology") as refused:
-        load("pbs").inquire(LaunchSettings(on="pbs", topology=("f",)))
-    assert "--on hosts" in refused.value.hint

@@ -27,7 +27,7 @@ SIZES = [str(1024 << step) for step in range(7)]
 
 def assert_whole(folder: Path) -> None:
     kept = record(folder)
-    assert kept["status"] == "complete"
+    assert (kept["status"], kept["argv"][-2:]) == ("complete", ["--on", "hosts"])
     assert [(each["case"], each["status"]) for each in kept["results"]] == [(at, "good") for at in range(14)]
     assert not list(folder.glob("samples/*.new"))
     assert (folder / "samples" / "samples.bin").is_file()
@@ -42,6 +42,7 @@ def test_a_second_follower_shows_the_table_and_writes_nothing(tmp_path: Path, un
         assert code == 0, err
         assert sizes(out) == SIZES
         assert "Traceback" not in err
+    assert "submitted here job" in ends[0][2]
     assert all(f"process {first.pid} on " in err for _, _, err in ends[1:])
     assert_whole(folder)
 

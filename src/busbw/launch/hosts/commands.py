@@ -25,13 +25,14 @@ _LOST_VARIABLE: Final = "BUSBW_LAST"
 @dataclass(frozen=True)
 class Start:
     """Ranks to start. ``hosts`` has the host of each; ``environ`` is the measured processes'; ``argv`` what
-    each executes; ``is_crowded`` where a host has more ranks than cores; ``root`` the address of the first
-    host where its name is ssh's alone, else empty.
+    each executes; ``ssh`` the words that reach a host; ``is_crowded`` where a host has more ranks than cores;
+    ``root`` the address of the first host where its name is ssh's alone, else empty.
     """
 
     job: str
     hosts: tuple[str, ...]
     argv: tuple[str, ...]
+    ssh: tuple[str, ...]
     environ: Mapping[str, str] = field(default_factory=dict)
     is_crowded: bool = False
     mpirun_args: tuple[str, ...] = ()
@@ -49,7 +50,7 @@ class Start:
         return counts.pop() if len(self.runs) == len(set(self.hosts)) and len(counts) == 1 else None
 
 
-def open_mpi(mpiexec: str, start: Start, ssh: tuple[str, ...]) -> Command:
+def open_mpi(mpiexec: str, start: Start) -> Command:
     """Open MPI's mpirun (4.1 and 5). Ranks follow the order of the hosts: ``ppr`` fills one after the other;
     where that cannot say it, ``seq`` takes them one by one.
     """
@@ -65,25 +66,25 @@ def open_mpi(mpiexec: str, start: Start, ssh: tuple[str, ...]) -> Command:
     environ = {JOB_VARIABLE: start.job, "BUSBW_LAUNCHER": "openmpi", **start.environ}
     for name in environ:  # by name alone: values of any kind pass, and none shows in a list of processes
         options += ["-x", name]
-    agent = _words_without_spaces(ssh)
+    agent = _words_without_spaces(start.ssh)
     own = {**OPEN_MPI_ENVIRON, "OMPI_MCA_plm_rsh_agent": agent, "PRTE_MCA_plm_ssh_agent": agent}
     return Command((mpiexec, *options, *start.mpirun_args, *start.argv), {**own, **environ})
 
 
-def mpich(mpiexec: str, start: Start, ssh: tuple[str, ...]) -> Command:
+def mpich(mpiexec: str, start: Start) -> Command:
     """MPICH's mpiexec (hydra). Ranks follow the order of the hosts."""
     _refuse_users(start)
     hosts, each = _with_counts(start), tuple[str, ...]()
     if start.per_host is not None:
         hosts, each = ",".join(host for host, _ in start.runs), ("-ppn", str(start.per_host))
     options: tuple[str, ...] = ("-prepend-rank", "-launcher", "ssh")
-    if ssh[0] != "ssh":
-        options = (*options, "-launcher-exec", ssh[0])
+    if start.ssh[0] != "ssh":
+        options = (*options, "-launcher-exec", start.ssh[0])
     environ = {JOB_VARIABLE: start.job, "BUSBW_LAUNCHER": "mpich", **start.environ}
     # By name alone, as above; and nothing else of this machine's environment goes to the hosts.
     names = ",".join((*environ, _LOST_VARIABLE))
     options = (*options, "-hosts", hosts, *each, "-n", str(len(start.hosts)), "-genvlist", names)
-    own = {"HYDRA_RMK": "user", "HYDRA_LAUNCHER_EXTRA_ARGS": _words_without_spaces(ssh[1:])}
+    own = {"HYDRA_RMK": "user", "HYDRA_LAUNCHER_EXTRA_ARGS": _words_without_spaces(start.ssh[1:])}
     all_of_them = {**own, **environ, _LOST_VARIABLE: "1"}
     return Command((mpiexec, *options, *start.mpirun_args, *start.argv), all_of_them)
 

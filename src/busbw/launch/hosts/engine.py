@@ -136,14 +136,6 @@ def state(handle: Handle) -> JobState:
     return JobState(Phase.RUNNING) if is_running else _gone(handle)
 
 
-def collect(handle: Handle, folder: Path) -> None:
-    """See Engine. All that the ranks printed came with the events."""
-
-
-def clean(handle: Handle) -> None:
-    """See Engine. The agents have removed what was on the hosts."""
-
-
 def check(launch: LaunchSettings) -> None:
     """See Engine."""
     if launch.detach:

@@ -79,15 +79,20 @@ def request(job: Job, facts: Facts) -> JobRequest:
     each = gpus if job.backend != "mpi" and gpus else 1
     by_rank = distribute(places, job.ranks, launch.ranks_per_node, each)
     refuse_idle(by_rank, job.ranks, launch.nodes)
-    start = _start(job, site, places, by_rank)
-    agents, shown = _without_mpi(job, site, start) if mpi == "none" else _with_mpi(job, site, start, mpi)
+    form = read_form(launch.set)
+    bundle = _bundle_folder(job, form)
+    start = _start(job, site, places, by_rank, ssh_words(form), bundle)
+    if mpi == "none":
+        agents, shown = _without_mpi(job, site, start)
+    else:
+        agents, shown = _with_mpi(job, site, start, mpi, bundle)
     used = tuple(host for host in hosts if host in by_rank)
     spec = JobSpec(
         job=job.name,
         agents=agents,
         hosts_by_rank=by_rank if mpi != "none" else (),
         locks=tuple(Path(job.folder).parent / ".hosts" / host for host in used),
-        bundle_folder=_bundle_folder(job),
+        bundle_folder=bundle,
         announces=job.work.is_busbw,
         watch=watch_address(job.name) if mpi != "none" and job.work.is_busbw else "",
     )
@@ -111,9 +116,15 @@ def request(job: Job, facts: Facts) -> JobRequest:
     )
 
 
-def _start(job: Job, site: Site, places: tuple[Place, ...], by_rank: tuple[str, ...]) -> Start:
-    path, environ = command.path_apart(job.environ)
-    bundle, counts = _bundle_folder(job), Counter(by_rank)
+def _start(
+    job: Job,
+    site: Site,
+    places: tuple[Place, ...],
+    by_rank: tuple[str, ...],
+    ssh: tuple[str, ...],
+    bundle: str,
+) -> Start:
+    (path, environ), counts = command.path_apart(job.environ), Counter(by_rank)
     python = f"{bundle}/bin/python" if bundle else job.launch.python or site.here.executable
     argv = (*path, *job.argv(python))
     root = site.hosts[by_rank[0]].address
@@ -121,6 +132,7 @@ def _start(job: Job, site: Site, places: tuple[Place, ...], by_rank: tuple[str, 
         job=job.name,
         hosts=by_rank,
         argv=after_setup(site.setup, argv if job.work.is_busbw else command.entered(argv)),
+        ssh=ssh,
         environ={**site.inherited, **_for_command(job, site, places, counts), **environ},
         is_crowded=any(count > site.hosts[host].cores for host, count in counts.items()),
         mpirun_args=tuple(split_words("--mpirun-args", job.launch.mpirun_args)),
@@ -212,32 +224,31 @@ def _refuse_unequal(job: Job, site: Site) -> None:
             raise SiteError(said, hint=hint, host=host)
 
 
-def _bundle_folder(job: Job) -> str:
+def _bundle_folder(job: Job, form: Mapping[str, str]) -> str:
     if not job.launch.bring:
         return ""
-    folder = read_form(job.launch.set).get("tmp", "/tmp")
+    folder = form.get("tmp", "/tmp")
     if not folder.startswith("/"):
         raise UsageError(f"--set tmp={folder} is not an absolute path", hint="give one that every host has")
     return f"{folder.rstrip('/')}/{job.name}"
 
 
 def _with_mpi(
-    job: Job, site: Site, start: Start, mpi: str
+    job: Job, site: Site, start: Start, mpi: str, bundle: str
 ) -> tuple[tuple[AgentSpec, ...], tuple[Command, ...]]:
     """One command, the launcher; and an agent on every host to watch."""
-    ssh = ssh_words(read_form(job.launch.set))
-    head, mpiexec = _head(site, start, _bundle_folder(job))
+    head, mpiexec = _head(site, start, bundle)
     if job.world == "nccl":
         root = {commands.ROOT_VARIABLE: start.hosts[0]}  # a given one is better known
         own = {**root, **start.environ, "BUSBW_TOKEN": _token(site, job)}
         start = replace(start, environ=own)
     maker = commands.open_mpi if mpi == "openmpi" else commands.mpich
-    launcher = maker(mpiexec, start, ssh)
+    launcher = maker(mpiexec, start)
     task = Task(launcher.argv, launcher.environ)
     hosts = dict.fromkeys(start.hosts)
-    agents = [AgentSpec(host, _connect(job, site, host), (task,) if host == head else ()) for host in hosts]
+    agents = [AgentSpec(host, _connect(site, start, host), (task,) if host == head else ()) for host in hosts]
     if head not in hosts:
-        here = agent_command(head, local=True, ssh=ssh, python=site.here.executable, setup=site.setup)
+        here = agent_command(head, local=True, ssh=(), python=site.here.executable, setup=site.setup)
         agents.insert(0, AgentSpec(head, here, (task,)))
     return tuple(agents), (launcher,)
 
@@ -264,14 +275,13 @@ def _without_mpi(job: Job, site: Site, start: Start) -> tuple[tuple[AgentSpec, .
     tasks: dict[str, list[Task]] = {}
     for rank, (each, host) in enumerate(zip(each_rank, start.hosts, strict=True)):
         tasks.setdefault(host, []).append(Task(each.argv, each.environ, rank))
-    agents = tuple(AgentSpec(host, _connect(job, site, host), tuple(tasks[host])) for host in tasks)
+    agents = tuple(AgentSpec(host, _connect(site, start, host), tuple(tasks[host])) for host in tasks)
     return agents, commands.over_ssh(each_rank, start.hosts)
 
 
-def _connect(job: Job, site: Site, host: str) -> tuple[str, ...]:
-    ssh = ssh_words(read_form(job.launch.set))
+def _connect(site: Site, start: Start, host: str) -> tuple[str, ...]:
     found = site.hosts[host].executable
-    return agent_command(host, local=host in site.local, ssh=ssh, python=found, setup=site.setup)
+    return agent_command(host, local=host in site.local, ssh=start.ssh, python=found, setup=site.setup)
 
 
 def _token(site: Site, job: Job) -> str:

@@ -18,7 +18,7 @@ from ruamel.yaml.error import YAMLError
 
 from busbw.errors import SiteError, UsageError, why
 from busbw.launch.base import Command
-from busbw.launch.engine import Facts, Handle, Item, Job, JobRequest, JobState, LaunchReader
+from busbw.launch.engine import Facts, Handle, Item, Job, JobRequest, JobState
 from busbw.launch.kubernetes import manifest
 from busbw.launch.kubernetes.api import (
     PARTS,
@@ -149,11 +149,6 @@ def series_request(series: Job, loop: tuple[str, ...], facts: Facts) -> JobReque
     words = (series.launch.python or "python3", *loop)
     container["command"] = [manifest.escaped(word) for word in words]
     return replace(alone, files={**alone.files, JOB_FILE: to_yaml(documents)})
-
-
-def reader(handle: Handle, folder: Path) -> LaunchReader:
-    """See SeriesEngine."""
-    return LaunchReader()
 
 
 def look_before(job: Job, request: JobRequest) -> tuple[Finding, ...]:

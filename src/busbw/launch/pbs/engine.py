@@ -6,11 +6,9 @@ the job has ended.
 
 from __future__ import annotations
 
-import math
 import re
 import shlex
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from busbw.errors import SiteError, UsageError
 from busbw.launch import batch, settle
 from busbw.launch.base import Command
-from busbw.launch.batch import END_MARK, Shape, SharedFiles, Text, shell
+from busbw.launch.batch import Follower, Shape, SharedFiles, Text, shell
 from busbw.launch.command import HOSTS, entered, path_apart, sourced
 from busbw.launch.engine import (
     Facts,
@@ -30,7 +28,6 @@ from busbw.launch.engine import (
     JobState,
     LaunchReader,
     Look,
-    Output,
     Phase,
 )
 from busbw.launch.launcher_words import describe
@@ -58,7 +55,6 @@ _KEYS: Final[Mapping[str, str]] = {
     "ncpus": "",
     "gpu": "",
 }
-_TICK_SECONDS: Final = 0.2
 _LOOK_SECONDS: Final = 2.0
 # PBS copies a job's output home after its end.
 _TRAIL_SECONDS: Final = 20.0
@@ -120,11 +116,6 @@ def series_request(series: Job, loop: tuple[str, ...], facts: Facts) -> JobReque
 def start(job: Job, series: Job, facts: Facts) -> Command:
     """See SeriesEngine. Of a larger job the launchers take the first nodes."""
     return Command(("bash", "-c", _launch(job, facts)))
-
-
-def reader(handle: Handle, folder: Path) -> LaunchReader:
-    """See SeriesEngine."""
-    return LaunchReader()
 
 
 def sweep(series: Job, words: tuple[str, ...], facts: Facts) -> tuple[str, ...]:
@@ -267,35 +258,17 @@ def submit(request: JobRequest, folder: Path) -> Handle:
 
 def follow(handle: Handle, folder: Path) -> Iterator[Item]:
     """See Engine. The script writes to log/ where its node sees the run folder; else PBS brings its files."""
-    number, log = handle.id.split(".")[0], folder / "log"
-    files = SharedFiles(
-        *(log / f"{name}.{kind}" for name in (f"pbs-{number}", "pbs") for kind in ("out", "err"))
-    )
+    places = (f"pbs-{handle.id.split('.')[0]}", "pbs")
+    files = SharedFiles(*(folder / "log" / f"{name}.{kind}" for name in places for kind in ("out", "err")))
     look = Look(lambda: state(handle), handle.id, first_s=_LOOK_SECONDS, last_s=_LOOK_SECONDS)
-    codes: dict[bool, int] = {}
-    last = JobState(Phase.ENDED)  # where the script says its end before PBS does
-    until_s = math.inf
-    while len(codes) < 2 and time.monotonic() < until_s:
-        yield from _lines(files, codes)
-        found = look.now() if until_s == math.inf else None
-        if found is not None and found.phase is Phase.ENDED:
-            last, until_s = found, time.monotonic() + _TRAIL_SECONDS
-        else:
-            yield found
-            time.sleep(_TICK_SECONDS)
-    yield from _lines(files, codes)
-    code = codes.get(False, last.code)
-    why = "" if code == 0 or last.why else describe(code) if code is not None else ""
-    yield JobState(Phase.ENDED, why=last.why or why, hint=last.hint, code=code)
+    return _Follower(look, LaunchReader(), files, _TRAIL_SECONDS).items()
 
 
-def _lines(files: SharedFiles, codes: dict[bool, int]) -> Iterator[Output]:
-    for is_error, line in files.read():
-        text = line.decode(errors="replace")
-        if text.startswith(END_MARK):
-            codes[is_error] = int(text.removeprefix(END_MARK))
-        else:
-            yield Output(text, is_error=is_error)
+class _Follower(Follower):
+    def _end(self, state: JobState) -> JobState:
+        code = self._codes.get(False, state.code)
+        why = state.why or (describe(code) if code else "")
+        return replace(state, why=why, code=code)
 
 
 def cancel(handle: Handle, *, now: bool) -> None:
@@ -335,11 +308,3 @@ def read_state(text: str) -> JobState:
         return JobState(Phase.ENDED)
     code = int(status)
     return JobState(Phase.ENDED, code=256 - code if code > 256 else code)  # a signal: 256 and its number
-
-
-def collect(handle: Handle, folder: Path) -> None:
-    """See Engine. The script has written to log/, or PBS has copied there."""
-
-
-def clean(handle: Handle) -> None:
-    """See Engine. PBS keeps nothing."""

@@ -387,7 +387,3 @@ def _start_time(pid: int) -> str:
 def collect(handle: Handle, folder: Path) -> None:
     """See Engine. The nodes' output is in the job's files by now; the bundle goes with the job."""
     (folder / "request" / BUNDLE).unlink(missing_ok=True)
-
-
-def clean(handle: Handle) -> None:
-    """See Engine. The job script, or the reader of its output, has removed what was on the nodes."""

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Final
 
 from busbw.errors import NotHome, SiteError
-from busbw.launch import engine
-from busbw.launch.batch import END_MARK, SharedFiles
+from busbw.launch import batch, engine
+from busbw.launch.batch import SharedFiles
 from busbw.launch.engine import Handle, Item, JobState, Look, Output, Phase
 from busbw.launch.launcher_words import describe
 from busbw.launch.scheduler import environ_outside_jobs
@@ -32,8 +32,8 @@ from busbw.rank.world.slurm_text import expand_hosts
 
 # What a node's daemon says comes with the task's label.
 _STEP_DAEMON: Final = "slurmstepd"
-# What the loop of a series prints is read by launch (``LaunchReader``).
-_OF_LAUNCH: Final = b"@"
+# What the loop of a series prints, each line behind its launch's number.
+_OF_LAUNCH: Final = "@"
 _TICK_SECONDS: Final = 0.1
 # How often the controller is asked.
 _FIRST_LOOK_SECONDS: Final = 0.5
@@ -89,10 +89,8 @@ def _find_nodes(handle: Handle, folder: Path) -> tuple[str, ...]:
     return found
 
 
-class NodeReader:
-    """As SharedFiles, of a step on the job's first node that reads the files there. ``srun`` are the words
-    that start it.
-    """
+class NodeReader(batch.Source):
+    """A step on the job's first node that reads the files there; ``srun`` are the words that start it."""
 
     def __init__(self, srun: Sequence[str], out: str, err: str) -> None:
         self._process = subprocess.Popen(
@@ -108,8 +106,11 @@ class NodeReader:
         self._rest = b""
 
     def read(self) -> list[tuple[bool, bytes]]:
-        """See SharedFiles."""
+        """See batch.Source."""
         assert self._process.stdout is not None
+        # Asked first: where it has ended, the rest is all there is.
+        self.is_over = self._process.poll() is not None
+        self.found_nothing = self._process.returncode == _NOTHING_THERE
         data = self._rest
         with contextlib.suppress(BlockingIOError):
             while piece := os.read(self._process.stdout.fileno(), _CHUNK_BYTES):
@@ -117,18 +118,8 @@ class NodeReader:
         *lines, self._rest = data.split(b"\n")
         return [(line[:1] == b"E", line[1:]) for line in lines]
 
-    @property
-    def found_nothing(self) -> bool:
-        """See SharedFiles."""
-        return self._process.poll() == _NOTHING_THERE
-
-    @property
-    def has_ended(self) -> bool:
-        """The step could not start, had nothing to read, or ended with the job."""
-        return self._process.poll() is not None
-
     def close(self, *, everything_read: bool) -> None:
-        """See SharedFiles."""
+        """See batch.Source."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with contextlib.suppress(OSError):
@@ -143,49 +134,20 @@ class NodeReader:
         self._process.stdout.close()
 
 
-class Follower:
-    """Follows one job from its first line to its end."""
+class Follower(batch.Follower):
+    """Follows one job; ``ask`` gives its state."""
+
+    _reader: LaunchReader
 
     def __init__(self, handle: Handle, folder: Path, ask: Callable[[], JobState]) -> None:
+        look = Look(ask, handle.id, first_s=_FIRST_LOOK_SECONDS, last_s=_LAST_LOOK_SECONDS)
+        super().__init__(look, LaunchReader(), None, _TRAIL_SECONDS)
         self._handle, self._folder = handle, folder
         self._files = tuple(folder / "log" / f"slurm-{handle.id}.{suffix}" for suffix in ("out", "err"))
         self._kept = tuple(name.format(name=handle.name, job=handle.id) for name in NODE_FILES)
-        self._look = Look(ask, handle.id, first_s=_FIRST_LOOK_SECONDS, last_s=_LAST_LOOK_SECONDS)
         self._nodes: tuple[str, ...] = ()  # as Slurm has them: the job script runs on the first
-        self._source: SharedFiles | NodeReader | None = None
-        self._tasks = LaunchReader()
         self._tries, self._next_try_s = 0, time.monotonic() + _READER_SECONDS
-        self._found_nothing = False  # the last reader, where it looked
         self._lost = ""  # where nothing of the output was found
-        self._codes: dict[bool, int] = {}  # is_error -> the script's exit code, at that stream's end
-
-    @property
-    def _last(self) -> JobState:
-        """The last state that is known."""
-        return self._look.last or JobState(Phase.PENDING)
-
-    def items(self) -> Iterator[Item]:
-        """See Engine.follow."""
-        try:
-            while True:
-                state = self._look.now()
-                if state is not None and state.phase is not Phase.ENDED:
-                    yield state
-                self._open()
-                moved = False
-                for item in self._read():
-                    moved = True
-                    yield item
-                if len(self._codes) == 2 or self._last.phase is Phase.ENDED:
-                    break
-                yield None
-                if not moved:
-                    time.sleep(_TICK_SECONDS)
-            yield from self._rest()
-            yield from self._tasks.rest()
-            yield self._end()
-        finally:
-            self._close(everything_read=len(self._codes) == 2)
 
     # ---- where the output is -------------------------------------------------------------------------------
 
@@ -211,50 +173,20 @@ class Follower:
         self._close(everything_read=False)
         alone = ("--nodes=1", "--ntasks=1", "--mpi=none", f"--nodelist={self._nodes[0]}")
         self._source = NodeReader(("srun", "--quiet", *words, *alone), *self._kept)
-        said, self._tasks = self._tasks.said, LaunchReader()
-        self._tasks.said += said
+        self._reader = LaunchReader(said=self._reader.said)
         self._codes.clear()
         self._found_nothing = False
-
-    # ---- output --------------------------------------------------------------------------------------------
-
-    def _read(self) -> Iterator[Output]:
-        source = self._source
-        if source is None:
-            return
-        over = source.has_ended  # asked first: then the rest is all there is
-        for is_error, line in source.read():
-            if line.startswith(END_MARK.encode()):
-                self._codes[is_error] = int(line.removeprefix(END_MARK.encode()))
-            elif line.startswith(_OF_LAUNCH):
-                yield Output(line.decode(errors="replace"), is_error=is_error)
-            else:
-                yield from self._tasks.take(line, is_error=is_error)
-        if over:
-            self._found_nothing = source.found_nothing
-            self._close(everything_read=False)
-
-    def _read_on(self, patience_s: float) -> Iterator[Item]:
-        """Read to the end; not longer than that without a line."""
-        deadline_s = time.monotonic() + patience_s
-        while len(self._codes) < 2 and self._source is not None and time.monotonic() < deadline_s:
-            for item in self._read():
-                deadline_s = time.monotonic() + patience_s
-                yield item
-            yield None
-            time.sleep(_TICK_SECONDS)
-        yield from self._read()
 
     # ---- the end -------------------------------------------------------------------------------------------
 
     def _rest(self) -> Iterator[Item]:
         """What trails the job's end. Raises NotHome where it is on a node that cannot be asked now."""
-        if self._files[0].exists() or len(self._codes) == 2:
+        if self._files[0].exists() or self._is_whole:
             self._source = self._source or SharedFiles(*self._files)
-            yield from self._read_on(_TRAIL_SECONDS)
+            yield from super()._rest()
             return
         yield from self._read()
-        if len(self._codes) < 2:
+        if not self._is_whole:
             yield from self._fetch()
 
     def _fetch(self) -> Iterator[Item]:
@@ -272,10 +204,10 @@ class Follower:
         name = f"--job-name={handle.name}-read"
         self._start_reader("--time=5", f"--immediate={_WAIT_SECONDS}", name, *place)
         yield from self._read_on(_FETCH_SECONDS)
-        if len(self._codes) == 2:
+        if self._is_whole:
             return
         # What a node that is down kept may never be read, where it is the reason of the job's end.
-        is_node_failure = bool(failed_node(self._tasks.said)) or self._last.why == NODE_FAILED
+        is_node_failure = bool(failed_node(self._reader.said)) or self._last.why == NODE_FAILED
         if not self._found_nothing and not (is_node_failure and commands.is_down(node)):
             raise NotHome(
                 f"job {handle.id} has ended, and its output is still on {node} ({out} and .err), but"
@@ -285,13 +217,13 @@ class Follower:
         if self._found_nothing:
             self._lost = f"no output was found at {node}:{out}"
 
-    def _end(self) -> JobState:
-        """How it ended: by the script's own word, by Slurm's, and by what srun said of a rank or node."""
+    def _end(self, state: JobState) -> JobState:
+        """By the script's own word, by Slurm's, and by what srun said of a rank or node."""
         code, deadline_s = self._codes.get(False), time.monotonic() + _END_SECONDS
         while code != 0 and self._last.phase is not Phase.ENDED and time.monotonic() < deadline_s:
             time.sleep(_TICK_SECONDS)
             self._look.now(due=True)
-        state = self._last if self._last.phase is Phase.ENDED else JobState(Phase.ENDED)
+            state = self._end_seen()
         if code == 0:
             return replace(state, why="", hint="", code=0)
         if code is None and (self._lost or state.code == 0):
@@ -299,7 +231,7 @@ class Follower:
         if code is not None:  # the script itself has told
             state = replace(state, code=code, why="" if state.why == FORGOTTEN else state.why)
         is_busbw = not self._handle.details.get("command")
-        return with_cause(state, self._tasks.said, self._nodes, is_busbw=is_busbw)
+        return with_cause(state, self._reader.said, self._nodes, is_busbw=is_busbw)
 
     def _without_end(self, state: JobState) -> JobState:
         """The script's own word is missing, and with it what it printed: Slurm's exit code tells nothing."""
@@ -308,11 +240,6 @@ class Follower:
             why = f"{state.why}, and {why}"
         hint = state.hint or "run it again; the job's files in /tmp must stay until busbw has read them"
         return replace(state, why=why, hint=hint, code=None, host="".join(self._nodes[:1]))
-
-    def _close(self, *, everything_read: bool) -> None:
-        if self._source is not None:
-            self._source.close(everything_read=everything_read)
-            self._source = None
 
 
 # ---- what it prints and means --------------------------------------------------------------------------
@@ -379,22 +306,19 @@ class LaunchReader(engine.LaunchReader):
     the job; ``said`` is what srun and the job script printed.
     """
 
-    def __init__(self, nodes: Sequence[str] = ()) -> None:
+    def __init__(self, nodes: Sequence[str] = (), said: Sequence[str] = ()) -> None:
         self._nodes = nodes
         self._joiners = {False: Joiner(), True: Joiner()}
-        self.said: list[str] = []
-
-    def read(self, text: str, *, is_error: bool) -> Iterator[Output]:
-        """See engine.LaunchReader."""
-        return self.take(text.encode(), is_error=is_error)
+        self.said = list(said)
 
     def take(self, line: bytes, *, is_error: bool) -> Iterator[Output]:
-        """As ``read``, of a line that is not decoded yet."""
+        """See engine.LaunchReader."""
         taken = self._joiners[is_error].take(line)
         if taken is None:
             return
         task, text = taken[0], taken[1].decode(errors="replace")
-        if task is None or text.startswith(_STEP_DAEMON):
+        is_own = task is None and not text.startswith(_OF_LAUNCH)
+        if is_own or text.startswith(_STEP_DAEMON):
             self.said.append(text)
         yield Output(text, "" if task is None else f"task {task}", is_error)
 
