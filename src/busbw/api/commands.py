@@ -230,7 +230,6 @@ def _bound(command: str, words: tuple[str, ...], settings: Mapping[str, Setting]
     """What the command line makes of these words and settings. Raises UsageError."""
     from cyclopts import CycloptsError
 
-    from busbw.cli import main  # noqa: F401 (importing it registers the commands)
     from busbw.cli.app import app
     from busbw.cli.mistakes import understood
 
