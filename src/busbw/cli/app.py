@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence  # cyclopts reads the annotations
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from cyclopts import App, Parameter
@@ -11,29 +12,24 @@ from cyclopts import App, Parameter
 from busbw._version import __version__
 from busbw.cli.commands import COMMANDS, COMPLETION
 from busbw.cli.sources import whole_numbers
-from busbw.plan.flags.flag import Group
-
-if TYPE_CHECKING:
-    from cyclopts.completion import CompletionContext
-    from rich.console import Console
-from dataclasses import dataclass
-
 from busbw.model.event import Emit
+from busbw.plan.flags.flag import Group
 from busbw.plan.flags.launch import LaunchSettings
 from busbw.plan.flags.run import RunSettings
 
 if TYPE_CHECKING:
+    from cyclopts.completion import CompletionContext
+    from rich.console import Console
+
     from busbw.model.finding import Finding
 
 
 ALL_FLAGS: Final = "--help-all"
 FLAGS: Final = Group("Flags", sort_key=5)
-RUN_NAME: Final = "A run's name or id, or the start of either, its folder, or `last`."
 SELECTION: Final = (
     "tag:NAME, host:NAME, version:NUMBER, a period (30d, 2026-11-01:, 2026-11-01:2026-11-08), or the start of"
     " a run's name"
 )
-RUN_OR_LOG: Final = "A run's name or id, or the start of either, its folder, a log, or `last`."
 
 
 def run_names(context: CompletionContext) -> list[str]:  # noqa: ARG001 (cyclopts calls it so)
@@ -55,8 +51,9 @@ def flag(text: str, **how: Any) -> Parameter:  # noqa: ANN401
 
 # Parameters that several commands have.
 PRINTED: Final = flag("How to print it.")
-RunName = Annotated[str, positional(RUN_NAME, completer=run_names)]
-RunOrLog = Annotated[str, positional(RUN_OR_LOG, completer=run_names)]
+_OF_RUN: Final = "A run's name or id, or the start of either, its folder,"
+RunName = Annotated[str, positional(f"{_OF_RUN} or `last`.", completer=run_names)]
+RunOrLog = Annotated[str, positional(f"{_OF_RUN} a log, or `last`.", completer=run_names)]
 TextOrJson = Annotated[Literal["table", "json"], PRINTED]
 
 

@@ -4,11 +4,21 @@
 
 from __future__ import annotations
 
-from busbw.cli.app import command_line
+from busbw.cli.app import RunCommand, command_line
+from busbw.cli.each_nic import hunt_each
 from busbw.cli.isolate import hunt
 from busbw.errors import ExitCode
-from busbw.plan.flags.hunt import HuntRanks, HuntSettings, IsolateFlags, IsolateRanks, PairsFlags, RailsFlags
+from busbw.plan.flags.hunt import (
+    HuntRanks,
+    HuntSettings,
+    IsolateFlags,
+    IsolateRanks,
+    PairsFlags,
+    RailsFlags,
+    RoundFlags,
+)
 from busbw.plan.flags.launch import LaunchSettings
+from busbw.plan.flags.run import RunSettings
 
 
 def isolate(
@@ -18,12 +28,8 @@ def isolate(
     launch: LaunchSettings = LaunchSettings(),
 ) -> ExitCode:
     """Which part is slow? Once by each NIC, where these are named."""
-    settings = HuntSettings(kind="isolate", **vars(own))
-    if settings.each_nic:
-        from busbw.cli.each_nic import hunt_each
-
-        return hunt_each(settings, ranks, launch, command_line())
-    return hunt(settings, ranks, launch, command_line())
+    command = _command("isolate", own, ranks, launch)
+    return hunt_each(command) if own.each_nic else hunt(command)
 
 
 def pairs(
@@ -33,7 +39,7 @@ def pairs(
     launch: LaunchSettings = LaunchSettings(),
 ) -> ExitCode:
     """Every pair, in numbers."""
-    return hunt(HuntSettings(kind="pairs", **vars(own)), ranks, launch, command_line())
+    return hunt(_command("pairs", own, ranks, launch))
 
 
 def rails(
@@ -43,4 +49,9 @@ def rails(
     launch: LaunchSettings = LaunchSettings(),
 ) -> ExitCode:
     """Rails against rails, and hosts against hosts."""
-    return hunt(HuntSettings(kind="rails", **vars(own)), ranks, launch, command_line())
+    return hunt(_command("rails", own, ranks, launch))
+
+
+def _command(kind: str, own: RoundFlags, ranks: HuntRanks, launch: LaunchSettings) -> RunCommand:
+    settings = RunSettings(hunt=HuntSettings(kind=kind, **vars(own)), **vars(ranks))
+    return RunCommand((kind,), settings, launch, command_line())
