@@ -13,9 +13,9 @@ from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from busbw.cli.app import Variables
 from busbw.cli.help import choices_of, default, group_of, meaning, value_kind
 from busbw.cli.main import app
+from busbw.cli.sources import Variables
 from busbw.model.mark import CONDITIONS, MARKS, Condition, Mark
 from busbw.model.record import RunRecord
 from busbw.record.checked import adapter

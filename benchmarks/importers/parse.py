@@ -41,7 +41,7 @@ def measure(path: Path, step: str) -> dict[str, float]:
     else:
         os.environ["BUSBW_HOME"] = str(path.parent / f"runs{os.getpid()}")
         with contextlib.redirect_stdout(io.StringIO()):
-            import_logs((str(path),), ImportSettings(op="all_reduce", ranks=RANKS))
+            import_logs(str(path), settings=ImportSettings(op="all_reduce", ranks=RANKS))
     seconds = time.process_time() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return {"seconds": seconds, "rows": rows, "mib": (peak - before) / 1024}

@@ -49,9 +49,6 @@ class Screen:
         for line in lines:
             self.write(line)
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.stream)
-
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 (whatever a stream has)
         return getattr(self.stream, name)
 

@@ -13,7 +13,6 @@ from typing import Final
 from busbw.errors import UsageError
 
 NS_PER_US: Final = 1e3
-NS_PER_S: Final = 1e9
 _FACTORS: Final = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(I?B|)", re.IGNORECASE)
 _NUMBERED: Final = re.compile(r"(.*?)(\d+)(\D*)")  # a name with its last number
@@ -226,10 +225,4 @@ def format_share_short(value: float, decimals: int = 1) -> str:
 
 def ranges(numbers: Iterable[int]) -> str:
     """``0-2,5``: neighbours together."""
-    runs: list[list[int]] = []
-    for number in sorted(numbers):
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1][1:] = [number]
-        else:
-            runs.append([number])
-    return ",".join("-".join(map(str, run)) for run in runs)
+    return "".join(name_ranges(map(str, sorted(numbers)))).strip("[]")

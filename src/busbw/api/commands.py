@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     import polars as pl
 
     from busbw.plan.flags.compare import CompareSettings, ExpectSettings
-    from busbw.plan.flags.logs import ImportSettings
     from busbw.report.display import Display
 
 __all__ = ["Answer", "Run", "compare", "expect", "import_log", "open_run", "run", "runs"]
@@ -144,14 +143,11 @@ def compare(*words: Run | str | Path, **settings: Setting) -> Answer:
     from busbw.cli.compare_inputs import read_trees
     from busbw.cli.compare_series import exit_code
     from busbw.cli.output import write_for_ci
-    from busbw.plan.flags.compare import CompareSettings
-    from busbw.plan.flags.launch import LaunchSettings
-    from busbw.plan.flags.run import RunSettings
     from busbw.report import ci
 
     bound = _bound("compare", tuple(map(_word, words)), settings)
-    options: CompareSettings = bound.get("options") or CompareSettings()
-    refuse_measuring(options, bound.get("settings") or RunSettings(), bound.get("launch") or LaunchSettings())
+    options: CompareSettings = bound["options"]
+    refuse_measuring(options, bound["settings"], bound["launch"])
     made = compare_trees(read_trees(bound["words"]), options)
     write_for_ci([ci.of_comparison(name, comparison) for name, comparison in made], options)
     fields = tuple(comparison_fields(made))
@@ -168,11 +164,10 @@ def expect(run: Run | str | Path = "last", **settings: Setting) -> Answer:
     from busbw.cli.compare_inputs import each_once, read_compared
     from busbw.cli.expect import fields_of, hold, lines_of
     from busbw.cli.output import write_for_ci
-    from busbw.plan.flags.compare import ExpectSettings
     from busbw.report import ci
 
     bound = _bound("expect", (_word(run),), settings)
-    options: ExpectSettings = bound.get("options") or ExpectSettings()
+    options: ExpectSettings = bound["options"]
     if options.save is not None or options.list:
         raise UsageError("expect() only judges", hint="use `busbw expect` for --save and --list")
     held = hold(each_once(read_compared(bound["run"]))[0].records, options)
@@ -191,7 +186,6 @@ def import_log(path: str | Path, **settings: Setting) -> list[Run]:
     UsageError where there is none, UndecidedError where one does not say its operation or ranks.
     """
     from busbw.cli.import_logs import import_tables
-    from busbw.plan.flags.logs import ImportSettings
 
     def refuse(error: BusbwError, where: str) -> None:
         if where:
@@ -199,8 +193,7 @@ def import_log(path: str | Path, **settings: Setting) -> list[Run]:
         raise error
 
     bound = _bound("import", (str(path),), settings)
-    options: ImportSettings = bound.get("settings") or ImportSettings()
-    outcome = import_tables(bound["paths"], options, say=lambda text: None, refuse=refuse)
+    outcome = import_tables(bound["paths"], bound["settings"], say=lambda text: None, refuse=refuse)
     return [open_run(folder) for folder in outcome.folders]
 
 
@@ -230,7 +223,6 @@ def _bound(command: str, words: tuple[str, ...], settings: Mapping[str, Setting]
     """What the command line makes of these words and settings. Raises UsageError."""
     from cyclopts import CycloptsError
 
-    from busbw.cli import main  # noqa: F401 (importing it registers the commands)
     from busbw.cli.app import app
     from busbw.cli.mistakes import understood
 
@@ -239,4 +231,5 @@ def _bound(command: str, words: tuple[str, ...], settings: Mapping[str, Setting]
         _, bound, _ = app.parse_args(tokens, exit_on_error=False, print_error=False)
     except CycloptsError as error:
         raise understood(error, tokens) from error
+    bound.apply_defaults()
     return bound.arguments

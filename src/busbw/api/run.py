@@ -113,7 +113,7 @@ class Run:
 
         text = io.StringIO()
         with contextlib.redirect_stdout(text), contextlib.redirect_stderr(text):
-            show(str(self.folder), "table")
+            show(str(self.folder))
         return f"<pre>{html.escape(text.getvalue())}</pre>"
 
     def _say_where_samples_are(self) -> None:

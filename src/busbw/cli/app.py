@@ -2,44 +2,34 @@
 
 from __future__ import annotations
 
-import os
-import re
 import sys
-from collections.abc import Callable, Iterable  # cyclopts reads the annotations
-from inspect import getdoc
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar, get_args
+from collections.abc import Iterable, Sequence  # cyclopts reads the annotations
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
-from cyclopts import App, Parameter, Token
-from cyclopts.config import Env
+from cyclopts import App, Parameter
 
 from busbw._version import __version__
-from busbw.cli.preset_values import PresetValues
-from busbw.errors import UsageError
-from busbw.plan.flags.flag import Group
-
-if TYPE_CHECKING:
-    from cyclopts.argument import Argument, ArgumentCollection
-    from cyclopts.completion import CompletionContext
-    from rich.console import Console
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
+from busbw.cli.commands import COMMANDS, COMPLETION
+from busbw.cli.sources import whole_numbers
 from busbw.model.event import Emit
+from busbw.plan.flags.flag import Group
 from busbw.plan.flags.launch import LaunchSettings
 from busbw.plan.flags.run import RunSettings
 
 if TYPE_CHECKING:
+    from cyclopts.completion import CompletionContext
+    from rich.console import Console
+
     from busbw.model.finding import Finding
 
 
 ALL_FLAGS: Final = "--help-all"
 FLAGS: Final = Group("Flags", sort_key=5)
-RUN_NAME: Final = "A run's name or id, or the start of either, its folder, or `last`."
 SELECTION: Final = (
     "tag:NAME, host:NAME, version:NUMBER, a period (30d, 2026-11-01:, 2026-11-01:2026-11-08), or the start of"
     " a run's name"
 )
-RUN_OR_LOG: Final = "A run's name or id, or the start of either, its folder, a log, or `last`."
 
 
 def run_names(context: CompletionContext) -> list[str]:  # noqa: ARG001 (cyclopts calls it so)
@@ -49,7 +39,7 @@ def run_names(context: CompletionContext) -> list[str]:  # noqa: ARG001 (cyclopt
     return [LAST, *(folder.name for folder in run_folders(environ_home()))]
 
 
-def word(text: str, **how: Any) -> Parameter:  # noqa: ANN401 (what a Parameter takes)
+def positional(text: str, **how: Any) -> Parameter:  # noqa: ANN401 (what a Parameter takes)
     """A word of a command line, with its help."""
     return Parameter(help=text, **how)
 
@@ -61,52 +51,10 @@ def flag(text: str, **how: Any) -> Parameter:  # noqa: ANN401
 
 # Parameters that several commands have.
 PRINTED: Final = flag("How to print it.")
-RunName = Annotated[str, word(RUN_NAME, completer=run_names)]
-RunOrLog = Annotated[str, word(RUN_OR_LOG, completer=run_names)]
+_OF_RUN: Final = "A run's name or id, or the start of either, its folder,"
+RunName = Annotated[str, positional(f"{_OF_RUN} or `last`.", completer=run_names)]
+RunOrLog = Annotated[str, positional(f"{_OF_RUN} a log, or `last`.", completer=run_names)]
 TextOrJson = Annotated[Literal["table", "json"], PRINTED]
-
-
-class Variables(Env):
-    """Every flag of ``run`` as BUSBW_ and its name.
-
-    Cyclopts' own Env would take BUSBW_ROOT, which is the address where ranks meet, for --root.
-    """
-
-    _ELSEWHERE: Final = {"BUSBW_ROOT": "BUSBW_ROOT_RANK"}
-
-    def _convert_argument(self, commands: tuple[str, ...], argument: Argument) -> str:
-        name = super()._convert_argument(commands, argument)
-        return self._ELSEWHERE.get(name, name)
-
-    def __call__(self, app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
-        """Fill in what the command line left open."""
-        for argument in arguments:
-            variable = self._convert_argument(commands, argument)
-            if variable in os.environ and argument.parse and not argument.tokens:
-                argument.append(Token(keyword=variable, value=os.environ[variable], source="env"))
-
-
-_BROKEN: Final = re.compile(r"[+-]?\d*\.\d*")
-
-
-def whole_numbers(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:  # noqa: ARG001 (cyclopts calls it so)
-    """Refuse a broken number for an integer, wherever it was written: cyclopts takes 1.5 and rounds it,
-    without a word. Runs behind every other source.
-    """
-    for argument in arguments:
-        is_whole = argument.hint is int or int in get_args(argument.hint)
-        for token in argument.tokens if is_whole else ():
-            if _BROKEN.fullmatch(token.value):
-                raise UsageError(
-                    f"{token.keyword or argument.name} takes a whole number, not {token.value}",
-                    hint=f"write {token.value.partition('.')[0] or 0}, or another whole number",
-                )
-
-
-# Where flags of a run come from when the command line does not have them.
-OF_A_RUN: Final = (Variables("BUSBW_", command=False, show=False), PresetValues(), whole_numbers)
-# A hunt has one size, which the sweep of a preset is not.
-OF_A_HUNT: Final = (OF_A_RUN[0], PresetValues(leave_out=("--minbytes",)), whole_numbers)
 
 
 def command_line() -> tuple[str, ...]:
@@ -162,20 +110,21 @@ app = CleanApp(
 )
 
 
-_F = TypeVar("_F", bound=Callable[..., Any])
+for rows in (*COMMANDS.values(), {"completion": COMPLETION}):
+    for name, row in rows.items():
+        epilogue = {"help_epilogue": examples(*row.examples, note=row.note)} if row.examples else {}
+        app.command(f"busbw.cli.{row.calls}", name=name, help=row.help, **epilogue, **row.how)
 
 
-def command(*lines: str, of: App = app, note: str = "", **how: Any) -> Callable[[_F], _F]:  # noqa: ANN401
-    """Make a function a command: its docstring is the help, ``lines`` are examples, ``how`` is for App."""
+def completion(shell: Annotated[Literal["bash", "zsh", "fish"], positional("Whose words.")], /) -> None:
+    """Print what a shell completes."""
+    print(app.generate_completion(prog_name=app.name[0], shell=shell))
 
-    def register(function: _F) -> _F:
-        # One string a paragraph: the page wraps them to the terminal.
-        paragraphs = (" ".join(each.split()) for each in (getdoc(function) or "").split("\n\n"))
-        epilogue = examples(*lines, note=note) if lines else None
-        of.command(function, help="\n\n".join(paragraphs), help_epilogue=epilogue, **how)
-        return function
 
-    return register
+def print_notes(lines: Iterable[str]) -> None:
+    """What a user is to know before anything starts."""
+    for line in lines:
+        print(f"note: {line}", file=sys.stderr)
 
 
 # ---- a command line that measures, as it was read -----------------------------------------------------
@@ -194,3 +143,8 @@ class RunCommand:
     argv: tuple[str, ...]
     hear: Emit = lambda item: None
     before: tuple[Finding, ...] = ()
+
+
+def operations_in(words: Sequence[str]) -> tuple[str, ...]:
+    """The words of a command line: ``all_reduce,all_gather`` is two."""
+    return tuple(word for text in words for word in text.split(",") if word)

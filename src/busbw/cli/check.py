@@ -1,5 +1,7 @@
 """``busbw check``: is this machine as it was? A short run, judged, in one line."""
 
+# ruff: noqa: B008 (the defaults are frozen settings)
+
 from __future__ import annotations
 
 import io
@@ -9,9 +11,9 @@ from collections.abc import Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
-from busbw.cli.app import RunCommand
+from busbw.cli.app import RunCommand, command_line, operations_in, positional
 from busbw.cli.output import write_for_ci
 from busbw.cli.run import run, starts_ranks
 from busbw.errors import BusbwError, ExitCode, UsageError
@@ -52,14 +54,14 @@ class Checked:
 
 
 def check_command(
-    operations: tuple[str, ...],
-    own: CheckSettings,
-    ranks: CheckRanks,
-    launch: LaunchSettings,
-    argv: tuple[str, ...],
+    *operations: Annotated[str, positional("What to measure. [default: all_reduce]")],
+    own: CheckSettings = CheckSettings(),
+    ranks: CheckRanks = CheckRanks(),
+    launch: LaunchSettings = LaunchSettings(),
 ) -> ExitCode:
     """Measure, judge, and print one line. Raises UsageError."""
-    command = RunCommand(*_planned(operations, own, ranks, launch), launch, argv)
+    planned = _planned(operations_in(operations), own, ranks, launch)
+    command = RunCommand(*planned, launch, command_line())
     if command.settings.dry_run:
         return run(command)
     most = float(command.settings.budget or 0.0)

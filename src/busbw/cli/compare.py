@@ -1,14 +1,16 @@
 """``busbw compare``: runs, logs and series of setups side by side."""
 
+# ruff: noqa: B008 (the defaults are frozen settings)
+
 from __future__ import annotations
 
 import contextlib
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from busbw.cli.app import RunCommand
+from busbw.cli.app import positional
 from busbw.cli.compare_inputs import (
     Given,
     Tree,
@@ -44,9 +46,15 @@ _SPEC_ENDS = (".yaml", ".yml")
 _MEASURING = ("ops", "blocks", "order_seed", "one_at_a_time", "launch_timeout")
 
 
-def compare_command(options: CompareSettings, command: RunCommand) -> ExitCode:
+def compare_command(
+    *words: Annotated[
+        str, positional("A file of setups to measure, or runs and logs: the first is the baseline.")
+    ],
+    options: CompareSettings = CompareSettings(),
+    settings: RunSettings = RunSettings(),
+    launch: LaunchSettings = LaunchSettings(),
+) -> ExitCode:
     """A file of setups is measured; a series, runs and logs are read. Raises UsageError."""
-    words, settings = command.operations, command.settings
     if not words:
         raise UsageError("nothing to compare", hint="name a file of setups, or two runs or logs")
     if settings.format == "jsonl":
@@ -63,8 +71,8 @@ def compare_command(options: CompareSettings, command: RunCommand) -> ExitCode:
             raise UsageError(
                 "a file of setups must be the only argument", hint="put all setups into one file"
             )
-        return measure_setups(Path(specs[0]), options, command)
-    refuse_measuring(options, settings, command.launch)
+        return measure_setups(Path(specs[0]), options, settings, launch)
+    refuse_measuring(options, settings, launch)
     series = tuple(folder for word in words if (folder := series_folder(word)) is not None)
     if series and len(series) < len(words):
         raise UsageError(

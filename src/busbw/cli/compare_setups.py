@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
-from busbw.cli.app import RunCommand
+from busbw.cli.app import RunCommand, command_line
 from busbw.cli.compare_series import show_series
 from busbw.cli.on import node_counts, settled
 from busbw.cli.run import refuse_without_engine
@@ -34,11 +34,12 @@ from busbw.redact import HIDDEN_NOTE
 from busbw.terminal import standard_error
 
 
-def measure_setups(path: Path, options: CompareSettings, command: RunCommand) -> ExitCode:
+def measure_setups(
+    path: Path, options: CompareSettings, settings: RunSettings, launch: LaunchSettings
+) -> ExitCode:
     """Launch the setups of a file in random blocks and show the series. Raises BusbwError for everything that
     ends it before its first launch.
     """
-    settings = command.settings
     setups = _setups(path, options)
     operations = tuple(word.strip() for word in options.ops.split(",") if word.strip())
     if not operations:
@@ -46,7 +47,7 @@ def measure_setups(path: Path, options: CompareSettings, command: RunCommand) ->
     if settings.launches != 1:
         raise UsageError("compare has no --launches; it repeats all setups in blocks", hint="give --blocks")
     seed = secrets.randbits(32) if options.order_seed is None else options.order_seed
-    plan = series_plan(setups, replace(command, operations=operations), options)
+    plan = series_plan(setups, RunCommand(operations, settings, launch, command_line()), options)
     for setup in setups:
         _check_flags(setup, operations, settings)
     launch = plan.launch

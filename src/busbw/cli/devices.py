@@ -6,8 +6,9 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
+from busbw.cli.app import TextOrJson, flag
 from busbw.cli.output import as_json, show
 from busbw.errors import BusbwError, ExitCode
 from busbw.launch.local import rank_count
@@ -62,10 +63,14 @@ class Section:
     note: str = NONE_FOUND
 
 
-def devices(nccl: str, format_name: str) -> ExitCode:
+def devices(
+    *,
+    nccl: Annotated[str, flag("Look at this libnccl.so (or its folder).")] = "",
+    format: TextOrJson = "table",  # noqa: A002
+) -> ExitCode:
     """Print what this machine offers; ENVIRONMENT where no backend is usable."""
     survey = read_survey(nccl or None)
-    show(format_name, lines(sections(survey), columns(UNBOUND)), json=lambda: as_json(to_json(survey)))
+    show(format, lines(sections(survey), columns(UNBOUND)), json=lambda: as_json(to_json(survey)))
     return ExitCode.OK if any(status.usable for status in survey.backends) else ExitCode.ENVIRONMENT
 
 

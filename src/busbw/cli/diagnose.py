@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
+from busbw.cli.app import RunOrLog, TextOrJson, flag
 from busbw.cli.expect import expected_of
 from busbw.cli.output import show
 from busbw.cli.preset_values import user_files
@@ -41,11 +43,22 @@ class Diagnosed:
 
 
 def diagnose_command(
-    run: str, format_name: str, nsys: Sequence[Path] = (), *, every: bool = False
+    run: RunOrLog = "last",
+    /,
+    *,
+    nsys: Annotated[
+        tuple[Path, ...],
+        flag(
+            "Nsight Systems exports (SQLite) of this run, one for each rank. [default: those that"
+            " `busbw run --profile nsys` left in the run folder]",
+            consume_multiple=True,
+        ),
+    ] = (),
+    all: Annotated[bool, flag("Show the evidence for each answer.")] = False,  # noqa: A002
+    format: TextOrJson = "table",  # noqa: A002
 ) -> ExitCode:
     """Print the conclusions about a run or log. 0 good, 1 a warning or an error, 3 nothing could be told.
-    ``nsys`` are exports of Nsight Systems of that run; ``every`` shows what the answers stand on. Raises
-    UsageError.
+    Raises UsageError.
     """
     from busbw.cli.compare_inputs import read_arm
 
@@ -60,9 +73,9 @@ def diagnose_command(
         own = exit_code(each.conclusions)
         code = own if own is ExitCode.BAD_VERDICT or code is ExitCode.OK else code
         told = (record, each.answers, each.conclusions)
-        lines = (report.evidence_lines if every else report.lines)(*told, columns(report.WIDTH))
+        lines = (report.evidence_lines if all else report.lines)(*told, columns(report.WIDTH))
         json_text = partial(report.json_text, *told, own)
-        show(format_name, (*([""] if position else []), *lines), json=json_text)
+        show(format, (*([""] if position else []), *lines), json=json_text)
     return code
 
 

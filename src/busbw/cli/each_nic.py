@@ -12,13 +12,13 @@ from contextlib import nullcontext, redirect_stdout
 from dataclasses import dataclass, replace
 from typing import Final
 
-from busbw.cli.isolate import DOCUMENTS, Hunted, hunt_command, hunt_on, last_document
+from busbw.cli.app import RunCommand
+from busbw.cli.isolate import DOCUMENTS, Hunted, hunt_on, last_document
 from busbw.errors import ExitCode, UsageError
 from busbw.launch.hosts.list import read_places
 from busbw.machine.nics import is_rdma_name
 from busbw.model.event import EventKind
 from busbw.model.hunt import BY_NIC
-from busbw.plan.flags.hunt import HuntRanks, HuntSettings
 from busbw.plan.flags.launch import LaunchSettings
 from busbw.rank.world.identity import identify
 from busbw.report.console import print_lines
@@ -56,14 +56,14 @@ class _ByNic:
         return _WORDS.get(self.hunted.code, f"failed ({int(self.hunted.code)})")
 
 
-def hunt_each(own: HuntSettings, ranks: HuntRanks, launch: LaunchSettings, argv: tuple[str, ...]) -> ExitCode:
+def hunt_each(command: RunCommand) -> ExitCode:
     """A launch of its own for each NIC: libraries read their variables once, when they start. Whoever is lost
     is left out of the hunts that follow. Raises UsageError.
     """
+    settings, launch, own = command.settings, command.launch, command.settings.hunt
+    assert own is not None
     nics = read_nics(own.each_nic)
     _refuse(own.each_nic, launch)
-    command = hunt_command(own, ranks, launch, argv)
-    settings = command.settings
     done: list[_ByNic] = []
     for nic in nics:
         print(f"by {nic}, {len(done) + 1} of {len(nics)} NICs", file=sys.stderr, flush=True)

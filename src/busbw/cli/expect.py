@@ -1,5 +1,7 @@
 """``busbw expect``: is a run as it should be?"""
 
+# ruff: noqa: B008 (the defaults are frozen settings)
+
 from __future__ import annotations
 
 import math
@@ -7,8 +9,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
 
+from busbw.cli.app import PRINTED, RunOrLog, print_notes
 from busbw.cli.output import as_json, show, write_for_ci
 from busbw.errors import ExitCode, UsageError
 from busbw.files import read_input
@@ -44,7 +47,13 @@ from busbw.units import first_of, format_size, parse_size
 _REPLACE_HINT: Final = "save it under another name, or add --replace"
 
 
-def expect_command(run: str, options: ExpectSettings, format_name: str) -> ExitCode:
+def expect_command(
+    run: RunOrLog = "last",
+    /,
+    *,
+    options: ExpectSettings = ExpectSettings(),
+    format: Annotated[Literal["table", "csv", "json"], PRINTED] = "table",  # noqa: A002
+) -> ExitCode:
     """Judge a run, a log, or NAME=LOG,LOG of several launches. 0 as expected, 1 below, 3 where there is no
     reference or a case is undecided. Raises UsageError.
     """
@@ -61,7 +70,7 @@ def expect_command(run: str, options: ExpectSettings, format_name: str) -> ExitC
     if options.save is not None:
         _save(options.save, given.records, replace=options.replace)
         return ExitCode.OK
-    return judge(each_once(given)[0].records, options, format_name, run)
+    return judge(each_once(given)[0].records, options, format, run)
 
 
 @dataclass(frozen=True)
@@ -238,8 +247,7 @@ def _save(name: str, records: Sequence[RunRecord], *, replace: bool) -> None:
         why = f"one launch does not show how launches differ ({alone} of {len(points)} points)"
         less = f"a run may be {ONE_LAUNCH_TOLERANCE:.0%} below it; `busbw run --launches 10` shows it"
         notes.append(f"{why}: {less}")
-    for note in notes:
-        print(f"note: {note}", file=sys.stderr)
+    print_notes(notes)
 
 
 def _lacks(name: str, records: Sequence[RunRecord]) -> list[str]:

@@ -1,5 +1,7 @@
 """``busbw hang``: who a job waits for that does not go on; any job over NCCL or PyTorch, not only ours."""
 
+# ruff: noqa: B008 (the defaults are frozen settings)
+
 from __future__ import annotations
 
 import contextlib
@@ -9,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from busbw.cli.app import TextOrJson
 from busbw.cli.output import as_json, show
 from busbw.errors import ExitCode, SiteError, UndecidedError
 from busbw.foreign.flight_recorder.read import read_folder
@@ -39,14 +42,18 @@ class Places:
         return None
 
 
-def hang_command(settings: HangSettings, format_name: str) -> ExitCode:
+def hang_command(
+    *,
+    options: HangSettings = HangSettings(),
+    format: TextOrJson = "table",  # noqa: A002
+) -> ExitCode:
     """Ask, judge, print. Exit code 5 where the job hangs, 3 where that is not known."""
-    if settings.flight_recorder is not None:
-        answer = judge_records(read_folder(settings.flight_recorder))
+    if options.flight_recorder is not None:
+        answer = judge_records(read_folder(options.flight_recorder))
     else:
-        address = settings.ras or _own_address(settings.pid or 0) or RAS_ADDRESS
-        answer = _look(Places(_shells(settings), address), settings.pid or 0, settings.wait)
-    show(format_name, (answer.answer, *hang_lines(answer)), json=lambda: as_json(asdict(answer)))
+        address = options.ras or _own_address(options.pid or 0) or RAS_ADDRESS
+        answer = _look(Places(_shells(options), address), options.pid or 0, options.wait)
+    show(format, (answer.answer, *hang_lines(answer)), json=lambda: as_json(asdict(answer)))
     return {True: ExitCode.RANK_FAILED, False: ExitCode.OK, None: ExitCode.UNDECIDED}[answer.is_hung]
 
 

@@ -10,37 +10,13 @@ from rich.console import Group as Lines
 from rich.table import Table
 from rich.text import Text
 
+from busbw.cli.commands import COMMANDS
+
 if TYPE_CHECKING:
     from cyclopts import App, Group
     from cyclopts.argument import Argument
     from rich.console import RenderableType
 
-# The commands as `busbw --help` lists them, in the order of use.
-COMMANDS: Final[dict[str, str]] = {
-    "Measure": "run tune check soak preflight devices presets",
-    "Read a result": "show list history expect compare report import export",
-    "Find the fault": "diagnose isolate pairs rails hang",
-    "Jobs": "jobs attach cancel clean exec",
-    "Drop-ins": "nccl-tests nccom-test",
-}
-# Of commands with more flags than a screen holds: those that `--help` shows, in the order of use.
-FIRST_FLAGS: Final[dict[str, str]] = {
-    "run": "-b -e -f -d -n --launches --ranks --on -N --hosts --preset --env --expect --name --tag --format"
-    " --dry-run",
-    "preflight": "--deep --strict --expect-use --nccl --ranks --on -N --hosts --preset --env --format"
-    " --dry-run",
-    "tune": "-b -e -f -d --blocks --knobs --emit --output --plugin --ranks --on -N --hosts --preset --name"
-    " --format --dry-run",
-    "check": "--plan --reference --least --junit --prometheus --ranks --on -N --hosts --preset --dry-run",
-    "soak": "-b --time --keep-going -d --ranks --on -N --hosts --preset --env --name --format --dry-run",
-    "isolate": "-b --loss --slower --rounds --each-nic --ranks --on -N --hosts --preset --format --dry-run",
-    "pairs": "-b --halves --ranks --ranks-per-node --on -N --hosts --preset --env --format --dry-run",
-    "rails": "-b --loss --ranks --ranks-per-node --on -N --hosts --preset --env --format --dry-run",
-    "compare": "--gate --all --delta --detect --baseline --ops --blocks --save-env -b -e -f --on -N --preset"
-    " --format",
-    "exec": "--on -N --hosts --ranks --ranks-per-node --preset --env --image --setup-script --dry-run"
-    " --detach",
-}
 # The type of a flag -> what its value is called.
 _VALUES: Final = {
     **dict.fromkeys(("str", "Skew", "ArrivalText"), "text"),
@@ -68,10 +44,10 @@ def page(chain: Sequence[str], command: App, *, whole: bool) -> RenderableType:
     words = [each for each in arguments if not each.names[0].startswith("-")]
     own = [each for each in command if not each.startswith("-")]
     # Titles and their commands, with the first line of each one's help.
+    rows = COMMANDS if "run" in own else {"Commands": {each: command[each] for each in own}} if own else {}
     groups = [
-        (title, [(each, command[each].help.partition("\n")[0]) for each in names.split() if each in own])
-        for title, names in (COMMANDS if "run" in own else {"Commands": " ".join(own)}).items()
-        if own
+        (title, [(each, row.help.partition("\n")[0]) for each, row in named.items()])
+        for title, named in rows.items()
     ]
     usage = name
     for each in words:
@@ -91,11 +67,10 @@ def page(chain: Sequence[str], command: App, *, whole: bool) -> RenderableType:
 
 def first_flags(chain: Sequence[str], flags: Sequence[Argument]) -> list[Argument]:
     """The flags that a command's short help shows."""
-    first = FIRST_FLAGS.get(" ".join(chain))
-    if first is None:
-        return list(flags)
+    rows = (row for group in COMMANDS.values() for name, row in group.items() if (name,) == tuple(chain))
+    first = next((row.first.split() for row in rows), [])
     by_name = {name: flag for flag in flags for name in flag.names}
-    return [by_name[name] for name in first.split()]
+    return [by_name[name] for name in first] or list(flags)
 
 
 def _flag_sections(name: str, shown: Sequence[Argument], count: int) -> Iterator[RenderableType]:

@@ -1,12 +1,15 @@
 """``busbw history``: the series of this home, one of them, and what the user says of a run."""
 
+# ruff: noqa: B008 (the defaults are frozen settings)
+
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Final
+from typing import Annotated, Final
 
+from busbw.cli.app import SELECTION, CleanApp, RunName, examples, flag, positional
 from busbw.cli.output import as_json, show
 from busbw.errors import ExitCode, UnknownWord, UsageError, nearest
 from busbw.judge import kept
@@ -33,10 +36,24 @@ _WIDTH: Final = 100
 _LEAST_DRAWN: Final = 4  # launches
 
 
-def history(words: Sequence[str], settings: HistorySettings) -> ExitCode:
+app = CleanApp(
+    name="history",
+    help_epilogue=examples(
+        "busbw history",
+        "busbw history all_reduce --size 1G --since 30d",
+        "busbw history tag:nightly host:node7 --format csv",
+    ),
+)
+
+
+@app.default
+def history(
+    *what: Annotated[str, positional(f"Operations, and launches for which all of these hold: {SELECTION}.")],
+    settings: HistorySettings = HistorySettings(),
+) -> ExitCode:
     """Show every series that fits, one in detail where a size is named. Raises UsageError."""
-    operations = {word for word in words if word in _OPERATIONS}
-    terms = [word for word in words if word not in operations]
+    operations = {word for word in what if word in _OPERATIONS}
+    terms = [word for word in what if word not in operations]
     chosen = selection_of((*terms, *settings.terms), datetime.now(UTC))
     is_whole = settings.format != "table" or settings.size is not None
 
@@ -49,8 +66,8 @@ def history(words: Sequence[str], settings: HistorySettings) -> ExitCode:
             if nearest(name, _OPERATIONS):
                 raise UnknownWord(f"unknown operation {name!r}", name, _OPERATIONS)
         size = f" of {format_flag_size(settings.size)}" if settings.size is not None else ""
-        what = f"{', '.join(sorted(operations)) or 'any operation'}{size}"
-        none = f"no launch of {what} fits in {environ_home()}; `busbw history` shows all series"
+        sought = f"{', '.join(sorted(operations)) or 'any operation'}{size}"
+        none = f"no launch of {sought} fits in {environ_home()}; `busbw history` shows all series"
         print(none, file=sys.stderr)
         return ExitCode.OK
     width, unicode = columns(_WIDTH), has_unicode(sys.stdout)
@@ -130,7 +147,23 @@ def history_of(record: RunRecord) -> tuple[Told, ...]:
     return tuple(told for told in every if told is not None and len(told.points) >= _LEAST_DRAWN)
 
 
-def say(run: str, word: str, why: str) -> ExitCode:
+@app.command(
+    help_epilogue=examples('busbw history accept last --why "the new firmware costs 3 percent"'),
+)
+def accept(run: RunName, /, *, why: Annotated[str, flag("The reason; empty takes it back.")]) -> ExitCode:
+    """Take the level of a run as the new one: what comes is held against it."""
+    return _say(run, "accepted", why)
+
+
+@app.command(
+    help_epilogue=examples('busbw history exclude 20261121-1815 --why "another job used the links"'),
+)
+def exclude(run: RunName, /, *, why: Annotated[str, flag("The reason; empty takes it back.")]) -> ExitCode:
+    """Leave a run out of its series, and of what later ones are held against."""
+    return _say(run, "excluded", why)
+
+
+def _say(run: str, word: str, why: str) -> ExitCode:
     """Keep that and why a run is ``accepted`` or ``excluded``; empty takes it back. Raises UsageError."""
     folder = started_folder(run)
     said = {**kept.read_said(folder), word: why}

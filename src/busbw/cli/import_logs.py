@@ -1,5 +1,7 @@
 """``busbw import``: logs of other tools into run folders."""
 
+# ruff: noqa: B008 (the defaults are frozen settings)
+
 from __future__ import annotations
 
 import os
@@ -7,10 +9,12 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
+from busbw.cli.app import positional
 from busbw.errors import BusbwError, ExitCode, UnknownWord, UsageError
 from busbw.plan.flags.flag import flag_of
+from busbw.plan.flags.logs import ImportSettings
 from busbw.record.folder import environ_home, new_run_id
 from busbw.record.write import write_record
 from busbw.report.console import print_lines
@@ -22,7 +26,6 @@ if TYPE_CHECKING:
     from busbw.foreign.logs.table import Table
     from busbw.foreign.read_any import Reading
     from busbw.model.record import ImportFinding, RunRecord
-    from busbw.plan.flags.logs import ImportSettings
 
 STANDARD_INPUT: Final = "-"
 _COLUMNS: Final = "# {:<36} {:<10} {:<14} {:>6} {:>7}  {:<22} {}"
@@ -43,7 +46,14 @@ class Outcome:
     why: str = ""  # the last log without a results table has none
 
 
-def import_logs(paths: tuple[str, ...], settings: ImportSettings) -> ExitCode:
+def import_logs(
+    *paths: Annotated[
+        str,
+        # For "-"; other words that begin like a flag are refused below.
+        positional("Logs, folders of logs, or - for standard input.", allow_leading_hyphen=True),
+    ],
+    settings: ImportSettings = ImportSettings(),
+) -> ExitCode:
     """Import every table of every log; one that cannot be decided does not keep the others from it.
 
     Raises UsageError where nothing was found to import.

@@ -21,7 +21,6 @@ from busbw.launch.variables import read_here
 from busbw.machine.visible import VISIBLE, gpu_named, words_of_gpus
 from busbw.model.event import Event, EventKind
 from busbw.model.finding import Finding, Severity
-from busbw.plan.flags.hunt import HuntRanks, HuntSettings
 from busbw.plan.flags.launch import LaunchSettings
 from busbw.record.findings import LOST, hint_of_lost
 
@@ -33,26 +32,15 @@ _HINT_OF_GPU: Final = (
 )
 
 
-def hunt(own: HuntSettings, ranks: HuntRanks, launch: LaunchSettings, argv: tuple[str, ...]) -> ExitCode:
+def hunt(command: RunCommand) -> ExitCode:
     """Hunt until it is over. A host that dies or hangs is a finding, and the hunt begins again without it,
-    where this process can say so; so is a rank of this host, where this process starts
-    them. A document is that of the last launch: its record has who was lost.
+    where this process can say so; so is a rank of this host, where this process starts them. A document is
+    that of the last launch: its record has who was lost.
     """
-    command = hunt_command(own, ranks, launch, argv)
-    if not starts_ranks(launch) or command.settings.format not in DOCUMENTS:
+    if not starts_ranks(command.launch) or command.settings.format not in DOCUMENTS:
         return hunt_on(command, lambda: sys.stdout).code
     with last_document(sys.stdout) as out:
         return hunt_on(command, out).code
-
-
-def hunt_command(
-    own: HuntSettings, ranks: HuntRanks, launch: LaunchSettings, argv: tuple[str, ...]
-) -> RunCommand:
-    """A run that hunts."""
-    from busbw.plan.flags.run import RunSettings
-
-    settings = RunSettings(hunt=own, **vars(ranks))
-    return RunCommand((own.kind,), settings, launch, argv)
 
 
 @contextmanager

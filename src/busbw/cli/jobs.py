@@ -8,7 +8,9 @@ import io
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Literal
 
+from busbw.cli.app import PRINTED, RunName, flag, positional, run_names
 from busbw.cli.on import print_line
 from busbw.cli.output import as_json, show
 from busbw.cli.run_answer import Ended
@@ -18,6 +20,7 @@ from busbw.launch.engine import Handle, JobState, Phase, load
 from busbw.launch.series_job import follow_series, is_series_job
 from busbw.model.record import RunStatus
 from busbw.plan.flags.engines import ENGINES
+from busbw.plan.flags.ranks import FormatName
 from busbw.record import close
 from busbw.record import folder as folders
 from busbw.record.owner import is_owned
@@ -50,15 +53,21 @@ class _Row:
     is_home: bool
 
 
-def jobs(format_name: str, limit: int) -> ExitCode:
+def jobs(
+    *,
+    format: Annotated[  # noqa: A002
+        Literal["table", "json", "csv"], flag("How to print it; csv also has nodes, operations and ranks.")
+    ] = "table",
+    limit: Annotated[int, flag("Show no more than this many.")] = 20,
+) -> ExitCode:
     """List the jobs that were submitted from here, newest first."""
     rows = [_row(folder) for folder in _jobs()[:limit]]
-    if not rows and format_name == "table":
+    if not rows and format == "table":
         print("no jobs; submit one: `busbw run all_reduce --on slurm -N 2`", file=sys.stderr)
         return ExitCode.OK
     told = [_fields(row) for row in rows]
     lines = aligned([_TITLES, *([fields[name] for name in _TITLES] for fields in told)])
-    show(format_name, lines, json=lambda: as_json(told), csv=lambda: _csv_text(rows, told))
+    show(format, lines, json=lambda: as_json(told), csv=lambda: _csv_text(rows, told))
     return ExitCode.OK
 
 
@@ -111,7 +120,12 @@ def _fields(row: _Row) -> dict[str, str]:
     }
 
 
-def attach(run: str, format_name: str) -> int:
+def attach(
+    run: RunName = "last",
+    /,
+    *,
+    format: Annotated[FormatName, PRINTED] = "table",  # noqa: A002
+) -> int:
     """Show a job's table (or what a command printed) from its start, follow it to its end, and bring the
     record home. The exit code is the one that whoever stayed would have got.
     """
@@ -122,13 +136,13 @@ def attach(run: str, format_name: str) -> int:
         from busbw.cli.compare_setups import followed
         from busbw.plan.flags.compare import CompareSettings
 
-        name = "table" if format_name == "jsonl" else format_name
+        name = "table" if format == "jsonl" else format
         return followed(folder, standard_error(), CompareSettings(), name, cancels=False)
     handle = submit.read_handle(folder)
     is_command = submit.is_command(folder)
     if follow.is_home(folder):
-        return _show_ended(folder, handle, format_name, is_command=is_command)
-    with contextlib.closing(create(format_name, sys.stdout, sys.stderr)) as display:
+        return _show_ended(folder, handle, format, is_command=is_command)
+    with contextlib.closing(create(format, sys.stdout, sys.stderr)) as display:
         following = follow.Following(
             handle,
             folder,
@@ -143,7 +157,7 @@ def attach(run: str, format_name: str) -> int:
     return follow.shell_code(folder, code)
 
 
-def _show_ended(folder: Path, handle: Handle, format_name: str, *, is_command: bool) -> int:
+def _show_ended(folder: Path, handle: Handle, format_name: FormatName, *, is_command: bool) -> int:
     """A job that was followed to its end before; rank 0 may have closed its record where nobody followed."""
     from busbw.cli.show import show
     from busbw.report.events import show_error
@@ -157,14 +171,19 @@ def _show_ended(folder: Path, handle: Handle, format_name: str, *, is_command: b
         if (ended := folders.read_ended(folder)) is not None and ended.error is not None:
             show_error(ended.error, sys.stderr)
     else:
-        show(folder.name, format_name)
+        show(folder.name, format=format_name)
     code = follow.ended_code(folder)
     if code == ExitCode.INTERRUPTED:
         print(f"{handle.engine} job {handle.id} was cancelled", file=sys.stderr)
     return code
 
 
-def cancel(run: str, *, now: bool) -> ExitCode:
+def cancel(
+    run: RunName = "",
+    /,
+    *,
+    now: Annotated[bool, flag("Kill immediately; do not wait for final output.")] = False,
+) -> ExitCode:
     """End a job. Its record is closed by who follows it, else by the next attach, or here where its engine
     needs somebody to see to its end. Raises UsageError, with the jobs that have not ended, without a name.
     """
@@ -211,9 +230,11 @@ def _is_home(folder: Path) -> bool:
     return follow.is_home(folder)
 
 
-def clean(run: str) -> ExitCode:
+def clean(
+    run: Annotated[str, positional("One job. [default: all of them]", completer=run_names)] = "", /
+) -> ExitCode:
     """Remove what ended jobs left on their engines, with the records of those that nobody followed brought
-    home before; ``run`` empty means all of them.
+    home before.
     """
     home = folders.environ_home()
     chosen = (

@@ -1,5 +1,7 @@
 """``busbw list``: earlier runs, newest first."""
 
+# ruff: noqa: B008 (the defaults are frozen settings)
+
 from __future__ import annotations
 
 import json
@@ -9,8 +11,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from busbw.cli.app import SELECTION, TextOrJson, positional
 from busbw.errors import BusbwError, ExitCode, UnknownWord
 from busbw.judge import compare_arms
 from busbw.model.collective import COLLECTIVES
@@ -32,10 +35,14 @@ _KINDS = ("isolate", "pairs", "rails", "preflight", "exec")
 _WORDS = {"healthy": "healthy", "slow": "SLOW", "undecided": "undecided"}
 
 
-def list_runs(words: Sequence[str], format_name: str, settings: ListSettings) -> ExitCode:
+def list_runs(
+    *runs: Annotated[str, positional(f"Only runs for which all of these hold: {SELECTION}.")],
+    format: TextOrJson = "table",  # noqa: A002
+    settings: ListSettings = ListSettings(),
+) -> ExitCode:
     """One line a run; one that cannot be read is listed with the reason, not left out. Raises UsageError."""
     found = folders.run_folders(folders.environ_home())
-    chosen = selection_of((*words, *settings.terms), datetime.now(UTC))
+    chosen = selection_of((*runs, *settings.terms), datetime.now(UTC))
     named = [folder for folder in found if chosen.fits_folder(folder.name, folders.made(folder))]
     if chosen.needs_record or settings.operation or settings.status:
         every = list(_rows(named, found))
@@ -57,7 +64,7 @@ def list_runs(words: Sequence[str], format_name: str, settings: ListSettings) ->
         rows, more = fitting[: settings.limit], len(fitting) - settings.limit
     else:  # only those that are shown are read
         rows, more = list(_rows(named[: settings.limit], found)), len(named) - settings.limit
-    if format_name == "json":
+    if format == "json":
         print(json.dumps([values_of(FIELDS, row) for row in rows], indent=1))
     elif rows:
         _print(rows)

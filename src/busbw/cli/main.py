@@ -11,9 +11,7 @@ from typing import Final
 from cyclopts import CycloptsError
 
 from busbw.cli.app import ALL_FLAGS, app, command_line
-
-# Importing any of the commands registers all of them.
-from busbw.cli.commands.measure import NCCL_TESTS, nccl_tests
+from busbw.cli.commands import NCCL_TESTS
 from busbw.cli.mistakes import understood, with_command
 from busbw.errors import BusbwError, ExitCode, SiteError, UsageError, of_system
 from busbw.plan.request import is_request, read_request
@@ -76,6 +74,8 @@ def _settle_output() -> None:
 
 def _dispatch(arguments: list[str]) -> int:
     if arguments[:1] == [NCCL_TESTS] and arguments[1:] not in ([], ["-h"], ["--help"], [ALL_FLAGS]):
+        from busbw.cli.drop_ins import nccl_tests
+
         return nccl_tests(*arguments[1:])  # its flags are not ours: -h, --version and -- are its own
     if is_request(arguments):
         # Be rank 0 of a job of ours, whose settings were read by the front process.

@@ -1,5 +1,7 @@
 """``busbw run --on ENGINE`` and ``busbw exec --on ENGINE``: the same command, somewhere else."""
 
+# ruff: noqa: B008 (the defaults are frozen settings)
+
 from __future__ import annotations
 
 import contextlib
@@ -11,9 +13,9 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from busbw.cli.app import RunCommand
+from busbw.cli.app import RunCommand, command_line, flag, positional, print_notes
 from busbw.cli.run_answer import Ended, check_references, judged
 from busbw.errors import BusbwError, ExitCode, SiteError, UsageError
 from busbw.launch import follow, submit
@@ -130,8 +132,7 @@ def _with_files(settings: RunSettings) -> RunSettings:
 def settled(launch: LaunchSettings) -> LaunchSettings:
     """The settings as the engine takes them; what was found out about them is told."""
     found, notes = with_pbs_hosts(launch, os.environ)
-    for note in notes:
-        print(f"note: {note}", file=sys.stderr)
+    print_notes(notes)
     return found
 
 
@@ -182,8 +183,7 @@ def _requests(
     notes = (
         (*each.notes, *(each.rank_order.notes if each.rank_order is not None else ())) for each in requests
     )
-    for note in dict.fromkeys(chain.from_iterable(notes)):
-        print(f"note: {note}", file=sys.stderr)
+    print_notes(dict.fromkeys(chain.from_iterable(notes)))
     return requests
 
 
@@ -292,18 +292,18 @@ def print_line(line: Line) -> None:
 
 
 def execute(
-    command: tuple[str, ...],
-    launch: LaunchSettings,
-    argv: tuple[str, ...],
-    *,
-    ranks: int | None = None,
-    dry_run: bool,
-    show_secrets: bool = False,
+    *command: Annotated[str, positional("The command and its words, after --.", allow_leading_hyphen=True)],
+    launch: LaunchSettings = LaunchSettings(),
+    ranks: Annotated[int | None, flag("How many times to start it, on all nodes together.")] = None,
+    dry_run: Annotated[bool, flag("Print what would be submitted.")] = False,
+    show_secrets: Annotated[bool, flag("Do not hide secrets in a dry run.")] = False,
+    overridden: Annotated[tuple[str, ...], positional("Written by busbw, as in `run`.", show=False)] = (),
 ) -> int:
     """Any command with the environment, container and host file that a run would get; its output as it comes.
 
     Its exit code as the engine tells it, 5 where the engine does not, 130 if interrupted.
     """
+    print_notes(overridden)
     if ranks is not None:
         Between(1).check("--ranks", ranks)
     if not command:
@@ -322,7 +322,7 @@ def execute(
         _dry_run([job], None, "table", show_secrets=show_secrets)
         return ExitCode.OK
     (request,) = _requests([job], dry=False)
-    ((folder, handle),), interrupted = _submit_all([job], [request], argv, None)
+    ((folder, handle),), interrupted = _submit_all([job], [request], command_line(), None)
     if interrupted:
         _cancel(folder, handle)
     elif launch.detach:

@@ -21,7 +21,7 @@ from busbw.launch.settle import PBS_NODES
 from busbw.launch.variables import LIBRARIES, lacking
 from busbw.plan.flags.flag import flag_of
 from busbw.plan.flags.launch import OF_NEW_JOB, LaunchSettings
-from busbw.plan.presets.preset import Preset, names_extending, read_preset
+from busbw.plan.presets.preset import Preset, read_preset
 from busbw.record.folder import user_folder
 from busbw.redact import redact
 
@@ -36,7 +36,6 @@ _LISTS: Final = ("--env", "--set", "--expect-use")
 _PATHS: Final = ("--library-path",)
 # Engines whose ranks get variables of the shell that submits; "" is this host.
 _INHERITING: Final = ("", "slurm")
-_MOST_NAMED: Final = 10
 # `busbw exec` runs any command: a vendor's tool too.
 _ANY_TOOL: Final = ("exec",)
 _BY: Final = "mpirun -x K=V, mpiexec -genv K V, srun --export=ALL,K=V"
@@ -125,13 +124,8 @@ def _refuse_unusable(preset: Preset, commands: tuple[str, ...]) -> None:
     """
     if preset.is_abstract:
         name = preset.name.partition("@")[0]
-        users = names_extending(name, user_files())
-        more = f", ... ({len(users)}: `busbw presets list`)" if len(users) > _MOST_NAMED else ""
-        use = f"use one that extends it: {', '.join(users[:_MOST_NAMED])}{more}"
-        raise UsageError(
-            f"preset {name} is abstract: other presets extend it",
-            hint=use if users else "write a preset of your own that extends it",
-        )
+        hint = "use one that extends it (`busbw presets list`), or write your own"
+        raise UsageError(f"preset {name} is abstract: other presets extend it", hint=hint)
     if preset.tool and commands != _ANY_TOOL:
         raise UsageError(
             f"preset {preset.name} needs another tool: `busbw {' '.join(commands)}` cannot use its devices",

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
+from busbw.cli.app import flag, positional
 from busbw.cli.compare import series_folder
 from busbw.cli.compare_inputs import known_scatter, read_arm
 from busbw.cli.compare_series import compared
@@ -45,7 +46,25 @@ _MOST_COLUMNS: Final = 110
 _STAMP: Final = len("20261122-181502")  # the part of a run's name that mostly tells it from others
 
 
-def report_command(runs: Sequence[str], output: Path, plot: str) -> ExitCode:
+def report_command(
+    *runs: Annotated[
+        str,
+        positional(
+            "Runs, hunts and series of setups (names, folders, `last`, or a selection as `busbw list` takes"
+            " it, its terms joined by +), and logs. [default: last]"
+        ),
+    ],
+    output: Annotated[
+        Path,
+        flag(
+            "File to write: a page (.html), text (.md, .txt), or one picture for each plot (.svg, .png); -"
+            " draws in this terminal.",
+            name=["--output", "-o"],
+            allow_leading_hyphen=True,
+        ),
+    ] = Path("report.html"),
+    plot: Annotated[str, flag("Draw only plots whose name contains this word.")] = "",
+) -> ExitCode:
     """Write the report. A picture's format makes one file a plot, or the one that ``plot`` names."""
     suffix = _TEXT if str(output) == TERMINAL else output.suffix.lower()
     if suffix not in (_PAGE, *_COLUMNS, *_PICTURES):

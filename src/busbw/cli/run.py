@@ -4,6 +4,8 @@ It starts ranks on this host, is rank 0 of another launcher, submits a job to an
 a job (``run_delivered``, whose words are no flags).
 """
 
+# ruff: noqa: B008 (the defaults are frozen settings)
+
 from __future__ import annotations
 
 import contextlib
@@ -16,20 +18,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from busbw.cli.app import RunCommand
+from busbw.cli.app import RunCommand, command_line, flag, operations_in, positional, print_notes
 from busbw.cli.preset_values import lines_for_joined
 from busbw.cli.run_answer import Ended, check_references, judged, load_answer
 from busbw.errors import BusbwError, ExitCode, LauncherMismatch, SiteError, UsageError
 from busbw.launch.variables import lacking, read_here
 from busbw.machine.backends import NCCL_VARIABLE, choose_backend
 from busbw.machine.environment import given_here, with_given
+from busbw.model.collective import COLLECTIVES
 from busbw.model.event import Event, EventKind, event
 from busbw.model.plan import Plan
 from busbw.plan.flags.flag import flag_of
 from busbw.plan.flags.launch import LaunchSettings
 from busbw.plan.flags.run import RunSettings
+from busbw.plan.flags.soak import SoakRanks, SoakSettings
 from busbw.plan.make import check_settings, make_plan
 from busbw.rank.profile import TOOL, profile_words, profiler_environ
 from busbw.rank.world.identity import Identity, identify
@@ -53,6 +57,54 @@ _ANYWHERE = ("preset", "env", "env_file", "library_path")
 _SAID_BY_EXEC = {"hostfile": "BUSBW_HOSTFILE", "nodes": "BUSBW_NODES"}
 
 
+def run_command(
+    *operations: Annotated[
+        str,
+        positional(
+            f"What to measure: {', '.join(row.name for row in COLLECTIVES)}.",
+            completer=lambda context: [row.name for row in COLLECTIVES],
+        ),
+    ],
+    settings: RunSettings = RunSettings(),
+    launch: LaunchSettings = LaunchSettings(),
+) -> ExitCode:
+    """``busbw run``."""
+    return run(RunCommand(operations_in(operations), settings, launch, command_line()))
+
+
+def preflight(
+    *operations: Annotated[str, positional("What the run would measure. [default: all_reduce]")],
+    deep: Annotated[
+        bool,
+        flag(
+            "Also copy between host and GPUs and between ranks, and run dcgmi, nvbandwidth and ib_write_bw"
+            " where they are installed."
+        ),
+    ] = False,
+    settings: RunSettings = RunSettings(),
+    launch: LaunchSettings = LaunchSettings(),
+) -> ExitCode:
+    """``busbw preflight``: start (or join) the ranks that a run would have, and let them check.
+
+    The exit code is ENVIRONMENT where there is an error.
+    """
+    # The sizes decide whether memory is enough; the operation does not matter.
+    names = operations_in(operations) or ("all_reduce",)
+    checked = replace(settings, stop_after="deep" if deep else "only")
+    return run(RunCommand(names, checked, launch, command_line()))
+
+
+def soak(
+    *operations: Annotated[str, positional("What to repeat; several in turn. [default: all_reduce]")],
+    own: SoakSettings = SoakSettings(),
+    ranks: SoakRanks = SoakRanks(),
+    launch: LaunchSettings = LaunchSettings(),
+) -> ExitCode:
+    """``busbw soak``: a run that repeats its cases."""
+    settings = RunSettings(soak=own, **vars(ranks))
+    return run(RunCommand(operations_in(operations or ("all_reduce",)), settings, launch, command_line()))
+
+
 def run(command: RunCommand) -> ExitCode:
     """Measure. Raises BusbwError for everything that ends the run before it starts."""
     identity = identify(os.environ)
@@ -67,7 +119,7 @@ def run(command: RunCommand) -> ExitCode:
             f"--on {command.launch.on}, but {identity.launcher} already started these ranks",
             hint=f"leave --on out, or start busbw without {identity.launcher}",
         )
-    _print_notes(command.settings)
+    print_notes(command.settings.overridden)
     return run_on(command)
 
 
@@ -78,16 +130,6 @@ def starts_ranks(launch: LaunchSettings) -> bool:
     return launch.on is not None or identify(os.environ) is None
 
 
-def preflight(command: RunCommand, *, deep: bool) -> ExitCode:
-    """``busbw preflight``: start (or join) the ranks that a run would have, and let them check.
-
-    The exit code is ENVIRONMENT where there is an error.
-    """
-    checked = replace(command.settings, stop_after="deep" if deep else "only")
-    # The sizes decide whether memory is enough; the operation does not matter.
-    return run(replace(command, operations=command.operations or ("all_reduce",), settings=checked))
-
-
 # ---- here ---------------------------------------------------------------------------------------------
 
 
@@ -96,7 +138,7 @@ def _run_here(command: RunCommand, identity: Identity | None) -> ExitCode:
     from busbw.launch.local import local_request, rank_count
 
     settings = command.settings
-    _print_notes(settings)
+    print_notes(settings.overridden)
     refuse_without_engine(command.launch, os.environ)
     own = read_here(command.launch, os.environ)
     check_settings(command.operations, settings)
@@ -170,11 +212,6 @@ class _LateDisplay:
             self._display.close()
 
 
-def _print_notes(settings: RunSettings) -> None:
-    for line in settings.overridden:
-        print(f"note: {line}", file=sys.stderr)
-
-
 def refuse_without_engine(launch: LaunchSettings, environ: Mapping[str, str]) -> None:
     """An engine's flag without the engine would be dropped without a word."""
     given = [name for name in launch.given() if name not in _ANYWHERE]
@@ -228,7 +265,7 @@ def _run_under_launcher(command: RunCommand, identity: Identity) -> ExitCode:
     begin(identity, command.settings.stall, report)
     overridden = lines_for_joined(launch, os.environ, identity.launcher)
     settings = replace(command.settings, overridden=overridden)
-    _print_notes(settings)
+    print_notes(settings.overridden)
     refuse_without_engine(launch, os.environ)
     if settings.profile != "none":  # ranks of a launcher know of no run folder in common before they have met
         raise UsageError(

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from busbw.cli import output
+from busbw.cli.app import PRINTED, RunName, flag
 from busbw.cli.output import as_json
 from busbw.cli.run_answer import answered
 from busbw.cli.samples import samples_and_digests, say_damage
@@ -18,6 +19,7 @@ from busbw.judge.run import started_folder
 from busbw.model.event import EventKind, event
 from busbw.model.plan import Plan
 from busbw.model.record import Method, RunRecord, RunStatus
+from busbw.plan.flags.ranks import FormatName
 from busbw.record.folder import (
     EVIDENCE_FOLDER,
     SERIES_FILE,
@@ -48,14 +50,22 @@ if TYPE_CHECKING:
 
 
 def show(
-    run: str,
-    format_name: str,
+    run: RunName = "last",
+    /,
     *,
-    wide: bool = False,
-    ranks: bool = False,
-    histogram: bool = False,
-    case: int | None = None,
-    provenance: bool = False,
+    format: Annotated[FormatName, PRINTED] = "table",  # noqa: A002
+    wide: Annotated[
+        bool,
+        flag(
+            "Show everything on a terminal too: all columns, all tests of a hunt.", name=("--all", "--wide")
+        ),
+    ] = False,
+    ranks: Annotated[bool, flag("Show its ranks: the slowest and the late.")] = False,
+    histogram: Annotated[bool, flag("Show how the samples of a case spread.")] = False,
+    case: Annotated[int | None, flag("Show one case; the first row of the table is 0.")] = None,
+    provenance: Annotated[
+        bool, flag("Show where it ran and with what: hosts, instances, nodes, pods, modules, libraries.")
+    ] = False,
 ) -> ExitCode:
     """Print a record as `busbw run` would have, or parts of it; exit code 0 whatever the run's own was. A
     series of setups is compared.
@@ -65,16 +75,16 @@ def show(
     """
     is_whole = not (ranks or histogram or case is not None)
     if provenance:
-        return _show_provenance(run, format_name, alone=is_whole)
+        return _show_provenance(run, format, alone=is_whole)
     folder = find_run(run, environ_home())
     if (folder / SERIES_FILE).is_file() and is_whole:
         from busbw.cli.compare_series import show_series
         from busbw.plan.flags.compare import CompareSettings
 
-        if format_name == "jsonl":
+        if format == "jsonl":
             raise UsageError("a series of setups has no events", hint="use --format table, csv or json")
-        return show_series((folder,), CompareSettings(), format_name)
-    if (folder / TUNING_FILE).is_file() and is_whole and format_name == "table" and not wide:
+        return show_series((folder,), CompareSettings(), format)
+    if (folder / TUNING_FILE).is_file() and is_whole and format == "table" and not wide:
         from busbw.cli.kept_tuning import read_tuning
         from busbw.report import tune
 
@@ -84,10 +94,10 @@ def show(
     record = read_record(folder)
     names: Names = tuple(name for name, asked in (("ranks", ranks), ("histogram", histogram)) if asked)
     if names or case is not None:
-        _show_parts(folder, record, _cases(record, case), format_name, names or ("detail",))
+        _show_parts(folder, record, _cases(record, case), format, names or ("detail",))
     else:
         say_damage(folder, record)
-        _replay(folder, record, format_name, run, wide=wide)
+        _replay(folder, record, format, run, wide=wide)
     if record.error:
         print(f"the run {record.status.value}: {record.error}", file=sys.stderr)
         if record.hang is not None:

@@ -1,5 +1,7 @@
 """``busbw tune``: race NCCL's ways of doing a collective in one launch, confirm winners in fresh ones."""
 
+# ruff: noqa: B008 (the defaults are frozen settings)
+
 from __future__ import annotations
 
 import io
@@ -13,9 +15,9 @@ from contextlib import redirect_stdout
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
-from busbw.cli.app import RunCommand
+from busbw.cli.app import RunCommand, command_line, operations_in, positional
 from busbw.cli.compare_series import compared
 from busbw.cli.compare_setups import measure_here, series_plan, starter
 from busbw.cli.kept_tuning import emit
@@ -35,6 +37,8 @@ from busbw.machine.plugins import tuner_path
 from busbw.model.arm import FUNCTIONS
 from busbw.model.event import Event, EventKind
 from busbw.plan.flags.compare import CompareSettings
+from busbw.plan.flags.launch import LaunchSettings
+from busbw.plan.flags.run import RunSettings
 from busbw.plan.flags.tune import TuneSettings
 from busbw.plan.setup_file import read_knobs
 from busbw.plan.setups import Setup
@@ -50,6 +54,18 @@ from busbw.units import counted, format_share, format_size
 
 MOST_LOST: Final = 3  # arms; then it is not the arms
 DEFAULT, TUNED = "NCCL's own", "tuned"
+
+
+def tune_command(
+    *words: Annotated[
+        str, positional("Operations to tune; with --emit the run of an earlier tuning. [default: last]")
+    ],
+    own: TuneSettings = TuneSettings(),
+    settings: RunSettings = RunSettings(),
+    launch: LaunchSettings = LaunchSettings(),
+) -> ExitCode:
+    """``busbw tune``."""
+    return tune(own, RunCommand(operations_in(words), settings, launch, command_line()))
 
 
 def tune(own: TuneSettings, command: RunCommand) -> ExitCode:

@@ -20,11 +20,17 @@ from busbw.errors import ExitCode, RankFailed
 from busbw.launch.variables import read_here
 from busbw.model.event import Event, EventKind, error_event, event
 from busbw.model.finding import Finding
-from busbw.plan.flags.hunt import HuntRanks, HuntSettings
+from busbw.plan.flags.hunt import HuntSettings
 from busbw.plan.flags.launch import LaunchSettings
+from busbw.plan.flags.run import RunSettings
 
 MPI = ("--backend", "mpi", "--rank-wait", "sleep", "--no-preflight")
 PRESETS = "family: own\npresets: {sweep: {run: {minbytes: 8, maxbytes: 16G, stepfactor: 2}}}"
+
+
+def hunted(launch: LaunchSettings, **ranks: Any) -> ExitCode:
+    settings = RunSettings(hunt=HuntSettings(kind="isolate"), **ranks)
+    return hunt(RunCommand(("isolate",), settings, launch, ()))
 
 
 def lines_of(text: str) -> list[str]:
@@ -242,8 +248,7 @@ def test_a_document_is_that_of_the_last_launch(
         return ExitCode.RANK_FAILED
 
     monkeypatch.setattr("busbw.cli.isolate.run", launched)
-    ranks, launch = HuntRanks(format=format_name), LaunchSettings(on="hosts", hosts="a,b,c")  # type: ignore[arg-type]
-    assert hunt(HuntSettings(kind="pairs"), ranks, launch, ()) is ExitCode.BAD_VERDICT
+    assert hunted(LaunchSettings(on="hosts", hosts="a,b,c"), format=format_name) is ExitCode.BAD_VERDICT
     assert known == [(), ("b",)]
     assert capsys.readouterr().out == printed
 
@@ -262,8 +267,7 @@ def test_only_a_host_that_failed_is_left_out(
         return code
 
     monkeypatch.setattr("busbw.cli.isolate.run", launched)
-    launch = LaunchSettings(on="hosts", hosts="a,b,c")
-    assert hunt(HuntSettings(kind="isolate"), HuntRanks(), launch, ()) is code
+    assert hunted(LaunchSettings(on="hosts", hosts="a,b,c")) is code
     assert len(known) == launches
 
 
@@ -351,7 +355,7 @@ def test_a_lost_rank_of_this_host_is_left_out(
         return ExitCode.RANK_FAILED
 
     monkeypatch.setattr("busbw.cli.isolate.run", launched)
-    assert hunt(HuntSettings(kind="isolate"), HuntRanks(), LaunchSettings(), ()) is ExitCode.RANK_FAILED
+    assert hunted(LaunchSettings()) is ExitCode.RANK_FAILED
     gpus = [(), ("CUDA_VISIBLE_DEVICES=0,2,3",), ("CUDA_VISIBLE_DEVICES=0,2,3", "CUDA_VISIBLE_DEVICES=0,3")]
     assert launches == list(zip((None, 3, 2), gpus if backend == "nccl" else [()] * 3, strict=True))
     whose = (" (GPU 1)", " (GPU 2)") if backend == "nccl" else ("", "")
@@ -382,5 +386,5 @@ def test_what_is_no_lost_rank_of_ours_ends_the_hunt(monkeypatch: pytest.MonkeyPa
         return ExitCode.RANK_FAILED
 
     monkeypatch.setattr("busbw.cli.isolate.run", launched)
-    assert hunt(HuntSettings(kind="isolate"), HuntRanks(), LaunchSettings(), ()) is ExitCode.RANK_FAILED
+    assert hunted(LaunchSettings()) is ExitCode.RANK_FAILED
     assert launches == [0]

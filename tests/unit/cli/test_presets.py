@@ -155,15 +155,12 @@ def test_no_engine_starts_less_than_one(flag: str, count: str, capsys: pytest.Ca
 def test_an_abstract_preset_is_not_run(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    presets = "a: {abstract: true}, b: {extends: a}, c: {extends: b}, d: {}, e: {abstract: true}"
-    ours(tmp_path, monkeypatch, f"family: u\npresets: {{{presets}}}")
+    ours(tmp_path, monkeypatch, "family: u\npresets: {a: {abstract: true}, b: {extends: a}}")
     for command in (["run", "all_reduce"], ["exec", "--on", "hosts"]):
         assert main([*command, "--preset", "u/a", "--dry-run"]) == 2
         err = capsys.readouterr().err
         assert "error: preset u/a is abstract: other presets extend it\n" in err
-        assert err.endswith("hint: use one that extends it: u/b, u/c\n")
-    assert main(["run", "all_reduce", "--preset", "u/e", "--dry-run"]) == 2
-    assert "hint: write a preset of your own" in capsys.readouterr().err
+        assert "hint: use one that extends it (`busbw presets list`)" in err
     assert main(["run", "all_reduce", "--preset", "coreweave/common@2025-07", "--dry-run"]) == 2
-    assert "`busbw presets list`" in capsys.readouterr().err
+    assert "preset coreweave/common is abstract" in capsys.readouterr().err
     assert main(["presets", "show", "u/a"]) == 0

@@ -78,8 +78,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def lines(capsys: pytest.CaptureFixture[str], *arguments: Any, **flags: Any) -> list[str]:
-    assert show("last", *(arguments or ("table",)), **flags) is ExitCode.OK
+def lines(capsys: pytest.CaptureFixture[str], **flags: Any) -> list[str]:
+    assert show("last", **flags) is ExitCode.OK
     told = capsys.readouterr()
     assert told.err == ""
     return told.out.splitlines()
@@ -110,7 +110,7 @@ def test_a_case_in_full(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_json_has_the_values(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    parts = json.loads("\n".join(lines(capsys, "json", ranks=True, histogram=True, case=0)))
+    parts = json.loads("\n".join(lines(capsys, format="json", ranks=True, histogram=True, case=0)))
     assert [part["part"] for part in parts] == ["ranks", "histogram"]
     ranks, spread = parts
     assert (ranks["case"], ranks["order"], ranks["latest"]["rank"]) == (0, "told", 1)
@@ -118,24 +118,24 @@ def test_json_has_the_values(run: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 
 @pytest.mark.parametrize(
-    ("format_name", "flags", "problem"),
+    ("flags", "problem"),
     [
-        ("table", {"case": 4}, "no case 4: the run has 0 to 3"),
-        ("table", {"case": -1}, "no case -1"),
-        ("csv", {"ranks": True}, "--format csv cannot show parts of a run"),
-        ("table", {"ranks": True, "case": 3}, "no times of single ranks for case 3"),
-        ("table", {"histogram": True, "case": 3}, "no samples of case 3"),
+        ({"case": 4}, "no case 4: the run has 0 to 3"),
+        ({"case": -1}, "no case -1"),
+        ({"format": "csv", "ranks": True}, "--format csv cannot show parts of a run"),
+        ({"ranks": True, "case": 3}, "no times of single ranks for case 3"),
+        ({"histogram": True, "case": 3}, "no samples of case 3"),
     ],
 )
-def test_what_cannot_be_shown(run: Path, format_name: str, flags: dict[str, Any], problem: str) -> None:
+def test_what_cannot_be_shown(run: Path, flags: dict[str, Any], problem: str) -> None:
     with pytest.raises(UsageError, match=problem):
-        show("last", format_name, **flags)
+        show("last", **flags)
 
 
 def test_a_run_in_which_nothing_was_timed(run: Path) -> None:
     write_record(run, replace(read_record(run), results=()))
     with pytest.raises(UsageError, match="no case of this run was timed"):
-        show("last", "table", ranks=True)
+        show("last", ranks=True)
 
 
 def test_a_cut_file_is_said_and_what_is_whole_is_shown(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -143,7 +143,7 @@ def test_a_cut_file_is_said_and_what_is_whole_is_shown(run: Path, capsys: pytest
     size, left = SAMPLE_DTYPE.itemsize, 5
     kept = 2 * (RANKS + 1) * SAMPLES  # two of the three cases
     path.write_bytes(path.read_bytes()[: kept * size + left])
-    assert show("last", "table", histogram=True) is ExitCode.OK
+    assert show("last", histogram=True) is ExitCode.OK
     told = capsys.readouterr()
     assert heads(told.out.splitlines()) == ["0", "1"]
     assert told.err.splitlines() == [
@@ -167,16 +167,16 @@ def test_a_series_says_where_its_launches_samples_are(
     record = read_record(run)
     write_record(series, record)
     with pytest.raises(UsageError, match="summary of several launches") as refused:
-        show(str(series), "table", **{flag: True})
+        show(str(series), **{flag: True})
     assert refused.value.hint == f"show one of its launches: `busbw show {first} --{flag}`"
-    assert show(str(first), "table", **{flag: True}) is ExitCode.OK
+    assert show(str(first), **{flag: True}) is ExitCode.OK
     assert capsys.readouterr().out
     # What is stored of a case is there for the series as well.
-    assert show(str(series), "table", case=0) is ExitCode.OK
+    assert show(str(series), case=0) is ExitCode.OK
 
 
-def said(capsys: pytest.CaptureFixture[str], format_name: str = "table") -> list[str]:
-    assert show("last", format_name) is ExitCode.OK
+def said(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    assert show("last") is ExitCode.OK
     told = capsys.readouterr()
     assert told.out
     return told.err.splitlines()

@@ -60,6 +60,40 @@ METADATA: Final = {
 }
 
 
+Reader = Callable[[str], Any]
+READ: Final[dict[str, Reader]] = {
+    "groups": lambda path: read_groups(path, RANKS),
+    "pairs": lambda path: read_pairs(path, RANKS),
+    "counts": lambda path: read_metadata(path, "alltoallv", RANKS),
+    "matrix": lambda path: read_matrix(path, 1.0, 2),
+}
+NO_PERMUTATIONS: Final = (
+    ([[0, 1], [0, 2]], "rank 0 is the source of an earlier pair"),
+    ([[0, 1], [2, 1]], "rank 1 is the target of an earlier pair"),
+    ([[0]], "has 1 entries"),
+    ([[0, 3]], "names rank 3"),
+)
+NO_COUNTS: Final[tuple[tuple[dict[str, Any], str], ...]] = (
+    ({"send_counts": [1, 2]}, "entry 0: send_counts has 2 numbers, but 3 ranks need 3"),
+    ({"send_counts": [1, 2, -3]}, "entry 0, send_counts[2] is -3"),
+    ({"send_counts": [1, 2, 10**30]}, "send_counts[2] is a number beyond 2^48"),
+    ({"send_counts": [0, 0, 0]}, "moves nothing"),
+    ({"recv_counts": [1, 2, 3]}, "rank 0 expects 2 elements from rank 1, which sends 1"),
+    ({"recv_displs": [0, 0, 0]}, "receives two segments into element 0"),
+    ({"recv_displs": [0, 9]}, "recv_displs has 2 numbers"),
+    ({"sendcounts": [1]}, "unknown key"),
+)
+NO_MATRICES: Final = (
+    ("1 2\n3", "not square"),
+    ("", "not square"),
+    ("16 x\n1 2", "row 0, column 1 is"),
+    ("16 -1\n1 2", "from 0 up"),
+    ("1e300 1\n1 2", "beyond 2^48"),
+    ("1 2\n3 4", "moves nothing"),
+    ("16", "is for 1 ranks, these are 2"),
+)
+
+
 @pytest.fixture
 def write(tmp_path: Path) -> Callable[[Any], str]:
     def write_file(content: Any) -> str:
@@ -78,25 +112,31 @@ def test_replica_groups_may_differ_in_size_and_leave_ranks_out(write: Callable[[
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("read", "content", "said"),
     [
-        ({"replica_groups": [[[0, 1], [1]]]}, "[0][1]: rank 1 is there in group 0 too"),
-        ({"replica_groups": [[[0, 0]]]}, "rank 0 is there twice"),
-        ({"replica_groups": [[[0, 9]]]}, "names rank 9, the ranks are 0..2"),
-        ({"replica_groups": [[[0], []]]}, "[0][1] is empty"),
-        ({"replica_groups": [[0, 1]]}, "[0][0] is 0, not a list"),
-        ({"replica_groups": [[[0]], [[1]]]}, "has 2 outer entries"),
-        ({"replica_groups": []}, "replica_groups is empty"),
-        ({"replica_groups": [[[-1]]]}, "[0][0][0] is -1"),
-        ({"groups": []}, "has no key replica_groups"),
-        ("[" * 100_000, "is not JSON"),
+        ("groups", {"replica_groups": [[[0, 1], [1]]]}, "[0][1]: rank 1 is there in group 0 too"),
+        ("groups", {"replica_groups": [[[0, 0]]]}, "rank 0 is there twice"),
+        ("groups", {"replica_groups": [[[0, 9]]]}, "names rank 9, the ranks are 0..2"),
+        ("groups", {"replica_groups": [[[0], []]]}, "[0][1] is empty"),
+        ("groups", {"replica_groups": [[0, 1]]}, "[0][0] is 0, not a list"),
+        ("groups", {"replica_groups": [[[0]], [[1]]]}, "has 2 outer entries"),
+        ("groups", {"replica_groups": []}, "replica_groups is empty"),
+        ("groups", {"replica_groups": [[[-1]]]}, "[0][0][0] is -1"),
+        ("groups", {"groups": []}, "has no key replica_groups"),
+        ("groups", "[" * 100_000, "is not JSON"),
+        *(("pairs", {"src_target_pairs": [pairs]}, said) for pairs, said in NO_PERMUTATIONS),
+        *(
+            ("counts", {"metadata": [{"send_counts": [1, 2, 3], **change}]}, said)
+            for change, said in NO_COUNTS
+        ),
+        *(("matrix", text, said) for text, said in NO_MATRICES),
     ],
 )
-def test_what_is_wrong_with_groups_is_said_by_place(
-    write: Callable[[Any], str], content: Any, said: str
+def test_what_is_wrong_with_a_file_is_said_by_place(
+    write: Callable[[Any], str], read: str, content: Any, said: str
 ) -> None:
     with pytest.raises(UsageError) as refused:
-        read_groups(write(content), RANKS)
+        READ[read](write(content))
     assert said in refused.value.message
 
 
@@ -145,23 +185,6 @@ def test_pairs_may_be_of_one_rank_and_leave_ranks_out(write: Callable[[Any], str
     assert read_pairs(write({"src_target_pairs": [[[0, 1], [4, 4]]]}), 5) == ((0, 1), (4, 4))
 
 
-@pytest.mark.parametrize(
-    ("pairs", "said"),
-    [
-        ([[0, 1], [0, 2]], "rank 0 is the source of an earlier pair"),
-        ([[0, 1], [2, 1]], "rank 1 is the target of an earlier pair"),
-        ([[0]], "has 1 entries"),
-        ([[0, 3]], "names rank 3"),
-    ],
-)
-def test_pairs_that_are_no_permutation_are_refused(
-    write: Callable[[Any], str], pairs: Any, said: str
-) -> None:
-    with pytest.raises(UsageError) as refused:
-        read_pairs(write({"src_target_pairs": [pairs]}), RANKS)
-    assert said in refused.value.message
-
-
 # ---- counts -------------------------------------------------------------------------------------------
 
 
@@ -186,27 +209,6 @@ def test_an_all_gatherv_sends_one_segment(write: Callable[[Any], str]) -> None:
     assert gathered_part(table, 8, 4, 0).recv_counts == (3, 0, 5)
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"send_counts": [1, 2]}, "entry 0: send_counts has 2 numbers, but 3 ranks need 3"),
-        ({"send_counts": [1, 2, -3]}, "entry 0, send_counts[2] is -3"),
-        ({"send_counts": [1, 2, 10**30]}, "send_counts[2] is a number beyond 2^48"),
-        ({"send_counts": [0, 0, 0]}, "moves nothing"),
-        ({"recv_counts": [1, 2, 3]}, "rank 0 expects 2 elements from rank 1, which sends 1"),
-        ({"recv_displs": [0, 0, 0]}, "receives two segments into element 0"),
-        ({"recv_displs": [0, 9]}, "recv_displs has 2 numbers"),
-        ({"sendcounts": [1]}, "unknown key"),
-    ],
-)
-def test_what_is_wrong_with_metadata_is_said_by_entry(
-    write: Callable[[Any], str], change: dict[str, Any], said: str
-) -> None:
-    with pytest.raises(UsageError) as refused:
-        read_metadata(write({"metadata": [{"send_counts": [1, 2, 3], **change}]}), "alltoallv", RANKS)
-    assert said in refused.value.message
-
-
 def test_a_matrix_is_scaled_cut_and_may_be_larger_than_the_group(tmp_path: Path) -> None:
     path = tmp_path / "matrix.txt"
     path.write_text("100 200 150\n50\t100 75\n\n300 150 200\n")
@@ -216,29 +218,7 @@ def test_a_matrix_is_scaled_cut_and_may_be_larger_than_the_group(tmp_path: Path)
     assert read_matrix(str(path), 0.5, 2).send == ((48, 96), (16, 48))
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("1 2\n3", "not square"),
-        ("", "not square"),
-        ("16 x\n1 2", "row 0, column 1 is"),
-        ("16 -1\n1 2", "from 0 up"),
-        ("1e300 1\n1 2", "beyond 2^48"),
-        ("1 2\n3 4", "moves nothing"),
-        ("16", "is for 1 ranks, these are 2"),
-    ],
-)
-def test_other_matrices_are_refused(tmp_path: Path, text: str, said: str) -> None:
-    path = tmp_path / "matrix.txt"
-    path.write_text(text)
-    with pytest.raises(UsageError) as refused:
-        read_matrix(str(path), 1.0, 2)
-    assert said in refused.value.message
-
-
 # ---- damage -------------------------------------------------------------------------------------------
-
-Reader = Callable[[str], Any]
 
 
 def plan_streams(path: str) -> Plan:
@@ -255,9 +235,9 @@ def plan_nccom_streams(path: str) -> Plan:
 
 
 READERS: Final[tuple[tuple[Any, Reader], ...]] = (
-    (GROUPS, lambda path: read_groups(path, RANKS)),
-    (PAIRS, lambda path: read_pairs(path, RANKS)),
-    (METADATA, lambda path: read_metadata(path, "alltoallv", RANKS)),
+    (GROUPS, READ["groups"]),
+    (PAIRS, READ["pairs"]),
+    (METADATA, READ["counts"]),
     ({"metadata": [{"send_counts": [7]}]}, lambda path: read_metadata(path, "all_gatherv", RANKS)),
     (STREAMS, plan_streams),
     (NCCOM_STREAMS, plan_nccom_streams),
@@ -284,7 +264,7 @@ def test_damaged_files_are_read_right_or_refused_with_a_reason(monkeypatch: pyte
         except UsageError as error:
             reasons.append(error.message)
             continue
-        if read is READERS[2][1]:
+        if read is READ["counts"]:
             parts = [own_part(found, found.whole, 4, rank) for rank in range(RANKS)]
             for me, part in enumerate(parts):
                 assert [other.send_counts[me] for other in parts] == list(part.recv_counts)

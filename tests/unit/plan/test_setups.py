@@ -56,16 +56,16 @@ def test_folders_go_before_what_is_inherited() -> None:
     assert variables(second, {"P": "/0"})["P"] == "/2:/1:/0"
 
 
-def test_what_is_set_is_set_whatever_was_put_before_it_below() -> None:
-    text = "setups: {a: {prepend: {P: /new}}, b: {extends: a, env: {P: /only}}}"
-    _, below = resolve(parse_setups(text, "spec"))
-    assert variables(below, {"P": "/old"}) == {"P": "/only"}
-
-
-def test_setting_again_what_was_unset_sets_it() -> None:
-    text = "setups: {a: {unset: [X]}, b: {extends: a, env: {X: 1}}}"
-    (_, second) = resolve(parse_setups(text, "spec"))
-    assert (second.unset, dict(second.environ)) == ((), {"X": "1"})
+@pytest.mark.parametrize(
+    ("base", "above", "found"),
+    [
+        ("prepend: {P: /new}", "env: {P: /only}", {"P": "/only"}),  # whatever was put before it below
+        ("unset: [P]", "env: {P: 1}", {"P": "1"}),
+    ],
+)
+def test_what_is_set_is_set(base: str, above: str, found: dict[str, str]) -> None:
+    _, setup = resolve(parse_setups(f"setups: {{a: {{{base}}}, b: {{extends: a, {above}}}}}", "spec"))
+    assert (variables(setup, {"P": "/old"}), setup.unset) == (found, ())
 
 
 def test_a_circle_is_refused() -> None:

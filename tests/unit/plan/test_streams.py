@@ -228,16 +228,20 @@ def test_files_that_cannot_be_meant(plans: Plans, entries: Any, said: str) -> No
 
 
 @pytest.mark.parametrize(
-    "settings",
-    [{"coalesce": "1,2"}, {"agg_iters": 2}, {"cudagraph": 1}, {"mode": "latency"}, {"time": "loop"}],
+    ("settings", "said"),
+    [
+        ({"coalesce": "1,2"}, "cannot be combined"),
+        ({"agg_iters": 2}, "cannot be combined"),
+        ({"cudagraph": 1}, "cannot be combined"),
+        ({"mode": "latency"}, "cannot be combined"),
+        ({"time": "loop"}, "cannot be combined"),
+        ({"unique_buffers": True, "iters": 5}, "number must be known"),
+    ],
 )
-def test_what_is_of_one_operation_is_refused(plans: Plans, settings: dict[str, Any]) -> None:
-    assert "cannot be combined" in refusal(plans, [ALL_REDUCE], **settings)
+def test_settings_that_streams_cannot_have(plans: Plans, settings: dict[str, Any], said: str) -> None:
+    assert said in refusal(plans, [ALL_REDUCE], **settings)
 
 
-def test_other_refusals(plans: Plans) -> None:
-    assert "--streams cannot be combined with 2 operations" in refusal(
-        plans, [{}], "all_reduce", "all_gather"
-    )
-    balanced = {"unique_buffers": True, "iters": 5}
-    assert "number must be known" in refusal(plans, [ALL_REDUCE], **balanced)
+def test_streams_have_one_operation_to_fall_back_on(plans: Plans) -> None:
+    said = refusal(plans, [{}], "all_reduce", "all_gather")
+    assert "--streams cannot be combined with 2 operations" in said

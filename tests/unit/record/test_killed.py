@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from busbw.cli.list_runs import list_runs
 from busbw.model.record import RunRecord
-from busbw.plan.flags.list import ListSettings
 from busbw.record.folder import WRITER_FILE, create
 from busbw.record.owner import Owner, is_abandoned
 from busbw.record.write import write_record
@@ -43,7 +42,7 @@ def test_a_killed_run_is_listed_as_killed(
         assert not is_abandoned(folder)
         os.kill(writer.pid, signal.SIGKILL)
     assert is_abandoned(folder)
-    list_runs((), "json", ListSettings())
+    list_runs(format="json")
     assert [row["status"] for row in json.loads(capsys.readouterr().out)] == ["killed"]
 
 

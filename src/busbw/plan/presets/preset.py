@@ -151,13 +151,6 @@ def names(extra: Iterable[Path] = ()) -> tuple[str, ...]:
     return tuple(name for name, entry in _entries(extra).items() if not entry.body.get("abstract"))
 
 
-def names_extending(name: str, extra: Iterable[Path] = ()) -> tuple[str, ...]:
-    """The presets that can be used and have all of FAMILY/NAME in them."""
-    extra = tuple(extra)
-    known = _entries(extra)
-    return tuple(other for other in names(extra) if other != name and name in _line_of(other, known))
-
-
 def read_preset(name: str, extra: Iterable[Path] = ()) -> Preset:
     """The preset FAMILY/NAME or FAMILY/NAME@DATE. Raises UsageError."""
     wanted, _, version = name.partition("@")
@@ -212,18 +205,9 @@ def _line_of(name: str, known: _Known) -> list[str]:
 
 
 def _versions(line: Sequence[str], known: _Known) -> tuple[str, ...]:
-    """Dates that a preset or any it extends has values for, newest first; none before it existed. Raises
-    UsageError for one of its own that nobody could ask for.
-    """
+    """Dates that a preset or any it extends has values for, newest first; none before it existed."""
     found = {str(date) for name in line for date in known[name].body.get("versions", {})}
     since = max(str(known[name].body.get("since", "")) for name in line)
-    own = known[line[-1]]
-    for date in map(str, own.body.get("versions", {})):
-        if date < since:
-            raise UsageError(
-                f"preset {line[-1]} ({own.place}) has a version {date}, before its start ({since})",
-                hint="take the version out, or correct `since:`",
-            )
     return tuple(sorted((date for date in found if date >= since), reverse=True))
 
 
