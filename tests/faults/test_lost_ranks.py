@@ -6,10 +6,10 @@ import json
 import os
 import signal
 import socket
-from pathlib import Path
 from typing import Any
 
 import pytest
+from busbw_testing.marked import environs
 
 HOST = socket.gethostname()
 RANKS = 5
@@ -21,10 +21,8 @@ HUNT = (
 
 def process_of(launcher: Any, rank: int) -> int:
     """Of a rank of the launch that runs, by what its launcher told it."""
-    for pid in launcher.processes():
-        if f"PMI_RANK={rank}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
-            return pid
-    raise AssertionError(launcher.processes())
+    found = environs(f"BUSBW_TEST_MARK={launcher.mark}")
+    return next(pid for pid, variables in found.items() if variables.get("PMI_RANK") == str(rank))
 
 
 @pytest.mark.slow

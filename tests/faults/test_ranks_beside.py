@@ -7,8 +7,9 @@ from __future__ import annotations
 import os
 import signal
 import socket
-from pathlib import Path
 from typing import Any
+
+from busbw_testing.marked import parent_of
 
 HOST = socket.gethostname()
 # No look takes time in the null backend, but there are very many of them.
@@ -17,10 +18,6 @@ ENDLESS = ("nccl-tests", "all_reduce_perf", "-b", "8", "-e", "8", "-g", "2", "-z
 
 def start(launcher: Any, mpiexec: str, *words: str) -> Any:
     return launcher.start(mpiexec, "-n", "2", *launcher.busbw, *words, BUSBW_BACKEND="null")
-
-
-def parent_of(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def test_a_rank_that_dies_is_named_and_ends_all(launcher: Any, mpiexec: str) -> None:

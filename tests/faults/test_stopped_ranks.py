@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from busbw_testing.marked import marked
+
+from busbw.machine.processes import name as name_of
 
 HOST = socket.gethostname()
 LONG = ("all_reduce", "-b", "8", "-e", "64K", "--case-time", "300ms", "--backend", "mpi")
@@ -19,14 +22,8 @@ MANY_CALLS = ("all_reduce", "-b", "8", "-e", "4K", "-n", "200000", "--backend", 
 
 def launcher_process(home: Path, name: str) -> int | None:
     """The process of MPI's launcher with this name, of the run with this home."""
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            is_ours = f"BUSBW_REQUEST={home}".encode() in (folder / "environ").read_bytes()
-            if is_ours and (folder / "comm").read_text().strip() == name:
-                return int(folder.name)
-        except OSError:
-            continue
-    return None
+    ours = marked(f"BUSBW_REQUEST={home}")
+    return next((pid for pid in ours if name_of(pid) == name), None)
 
 
 @pytest.mark.slow

@@ -104,7 +104,7 @@ def test_the_links_that_nccl_used(two_nics_gpu_hosts: Any, nics: str) -> None:
 
 def hunt(hosts: Any, *words: str, slow: str) -> dict[str, Any]:
     front = hosts.cluster.start("isolate", *hosts.words(), "-b", "2M", *words)
-    code = front.finish()
+    code = front.finish().code
     (field,) = hosts.cluster.record()["hunt"]["fields"]
     assert code == (1 if field["suspects"] else 3), front.out + front.err
     require_named(field, slow)
@@ -129,7 +129,7 @@ def test_a_delayed_host_is_named(gpu_hosts: Any) -> None:
 
 def test_alike_hosts_are_not_accused(gpu_hosts: Any) -> None:
     shape(gpu_hosts)
-    assert gpu_hosts.cluster.start("isolate", *gpu_hosts.words(), "-b", "2M").finish() in (0, 3)
+    assert gpu_hosts.cluster.start("isolate", *gpu_hosts.words(), "-b", "2M").finish().code in (0, 3)
     (field,) = gpu_hosts.cluster.record()["hunt"]["fields"]
     assert field["suspects"] == []
 
@@ -162,7 +162,7 @@ def test_setups_one_of_which_never_starts(gpu_hosts: Any) -> None:
     sweep = ("--ops", "all_reduce", "-b", "4K", "-e", "4M", "-f", "32", "-n", "20", "--blocks", "3")
     words = (*sweep, "--launch-timeout", "30s", "--format", "json", *gpu_hosts.words(4))
     front = gpu_hosts.cluster.start("compare", spec, *words)
-    assert front.finish() in (0, 1), front.err
+    assert front.finish().code in (0, 1), front.err
     told = json.loads(front.out)
     failed = {each["setup"]: each["failed"] for each in told["reached"]}
     assert failed["nowhere"] > 0

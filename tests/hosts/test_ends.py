@@ -60,7 +60,7 @@ def test_a_rank_is_killed(cluster: Any) -> None:
     front = start(cluster, "nccl")
     (victim,) = cluster.ranks("h3")
     os.kill(victim, signal.SIGKILL)
-    assert front.finish() == 5, front.err
+    assert front.finish().code == 5, front.err
     assert "rank 1 on h3" in front.error, front.error
     assert "h1" not in front.error, front.error  # where the front and MPI's launcher are, and no rank
     assert cluster.record()["status"] == "failed"
@@ -76,7 +76,7 @@ def test_one_of_several_ranks_on_a_host_is_killed(cluster: Any, world: str, requ
     by_rank = {cluster.rank_of(pid): pid for pid in cluster.ranks("h3")}
     assert sorted(by_rank) == [2, 3]
     os.kill(by_rank[3], signal.SIGKILL)
-    assert front.finish() == 5, front.err
+    assert front.finish().code == 5, front.err
     assert "rank 3 on h3" in front.error, front.error
     assert "h1" not in front.error, front.error
     assert not cluster.left()
@@ -88,7 +88,7 @@ def test_a_host_is_lost(fresh_cluster: Any, open_mpi_python: str) -> None:
     front = start(cluster, "openmpi", python=open_mpi_python)
     start_s = time.monotonic()
     cluster.hosts.kill("h3")
-    assert front.finish() == 5, front.err
+    assert front.finish().code == 5, front.err
     assert time.monotonic() - start_s < SILENCE_S + 45
     assert "h3" in front.error, front.error
     assert cluster.record()["status"] == "failed"
@@ -108,7 +108,7 @@ def test_a_host_cannot_be_reached(cluster: Any) -> None:
 def test_ctrl_c_leaves_nothing(cluster: Any) -> None:
     front = start(cluster, "mpich")
     front.signal(signal.SIGINT)
-    assert front.finish() == 130, front.err
+    assert front.finish().code == 130, front.err
     assert not cluster.left()
     assert cluster.record()["status"] == "interrupted"
 
@@ -133,9 +133,9 @@ def test_a_second_terminal_watches_and_cancels(cluster: Any) -> None:
     beside = cluster.start("attach", cluster.run_folder.name, "--format", "jsonl")
     beside.until(lambda: '"event":"header"' in beside.out)
     beside.signal(signal.SIGINT)  # only leaves
-    assert beside.finish() == 130
+    assert beside.finish().code == 130
     assert cluster.ranks("h3")
     cluster.run("cancel", cluster.run_folder.name)
-    assert front.finish() == 130
+    assert front.finish().code == 130
     assert cluster.record()["status"] == "interrupted"
     assert not cluster.left()

