@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -134,10 +132,3 @@ def test_a_reader_that_leaves(launcher: Any) -> None:
     assert done.code == 141
     assert done.out.startswith("# busbw ")
     assert done.err == ""
-
-
-def test_what_tests_start_hears_these_signals_also_under_nohup() -> None:
-    """See tests/conftest.py: an ignored signal would be inherited."""
-    ask = "from signal import *; print([getsignal(n) is SIG_IGN for n in (SIGHUP, SIGINT)])"
-    done = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True)
-    assert done.stdout == "[False, False]\n"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import signal
@@ -12,8 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from busbw.model.event import now_utc
 
 HOST = socket.gethostname()
 SOAK = ("soak", "all_reduce", "--ranks", "2", "--backend", "mpi")
@@ -72,34 +69,6 @@ def test_a_rank_that_is_stopped_for_two_seconds_is_a_slow_call(launcher: Any) ->
     assert len(slow) == 4 or (too_busy and slow), run.record()["soak"]["slow"]
     assert {(each["rank"], each["host"]) for each in slow if each["timed"]} <= {(1, HOST)}
     assert "slow call" in done.out
-
-
-def run_on(pid: int, cpus: set[int]) -> None:
-    """All threads of a process."""
-    with contextlib.suppress(FileNotFoundError):  # the soak has ended
-        for thread in Path(f"/proc/{pid}/task").iterdir():
-            os.sched_setaffinity(int(thread.name), cpus)
-
-
-@pytest.mark.slow
-def test_a_core_that_is_taken_away_is_found(launcher: Any) -> None:
-    """Both ranks share one for 15 s: what calls take too long adds up, or their level is another."""
-    run = launcher.start(*launcher.busbw, *SOAK, "-b", "64K", "--time", "60s", "--pin")
-    first, second = (os.sched_getaffinity(run.pid_of(rank)) for rank in (0, 1))
-    run.until(lambda: windows(run) >= 30)
-    at_least = now_utc()
-    time.sleep(2)
-    run_on(run.pid_of(1), first)
-    time.sleep(15)
-    run_on(run.pid_of(1), second)
-    ended = now_utc()
-    done = run.finish()
-    soak = run.record()["soak"]
-    losses = [each for each in soak["changes"] if each["share"] < -0.3]
-    # The window that was under way began before.
-    slow = [each["excess_s"] for each in soak["slow"] if at_least < each["at"] < ended]
-    assert losses or sum(slow) > 5, soak
-    assert (": level -" in done.out) if losses else ("s longer" in done.out)
 
 
 @pytest.mark.slow
