@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from busbw_testing.environ import clean_environ
-from busbw_testing.mpi_ranks import MPIEXEC, needs_mpiexec
+from busbw_testing.mpi_ranks import needs_mpiexec, said_by_ranks
 
 PROGRAM = Path(__file__).with_name("clock_program.py")
 FAR_APART = {"separate": True, "ppm": 100.0, "offset_s": 5.0}
@@ -25,17 +24,7 @@ pytestmark = needs_mpiexec
 
 
 def run(ranks: int, **asked: object) -> Ranks:
-    done = subprocess.run(
-        [str(MPIEXEC), "-n", str(ranks), sys.executable, str(PROGRAM), json.dumps(asked)],
-        env=clean_environ(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    found: Ranks = json.loads(done.stdout)
+    found: Ranks = said_by_ranks(ranks, PROGRAM, json.dumps(asked))
     assert [rank["rank"] for rank in found] == list(range(ranks))
     return found
 
