@@ -74,9 +74,13 @@ class Launcher:
         running.home = self.home
         return running
 
+    def begin(self, *words: str, **environ: str) -> Running:
+        """``busbw`` with the words, beside the test."""
+        return self.start(*BUSBW, *words, **environ)
+
     def run(self, *operands: str, **environ: str) -> Done:
         """``busbw run`` with the operands, to its end."""
-        return self.start(*BUSBW, "run", *operands, **environ).finish()
+        return self.begin("run", *operands, **environ).finish()
 
     def torchrun_style(self, ranks: int, *operands: str, **environ: str) -> list[Running]:
         """``busbw run`` once per rank, with the variables that torchrun and many operators set."""
@@ -85,7 +89,7 @@ class Launcher:
             port = str(probe.getsockname()[1])
         common = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, **environ}
         return [
-            self.start(*BUSBW, "run", *operands, **common, RANK=str(rank), LOCAL_RANK=str(rank))
+            self.begin("run", *operands, **common, RANK=str(rank), LOCAL_RANK=str(rank))
             for rank in range(ranks)
         ]
 

@@ -43,7 +43,7 @@ def ended(world: str, rank: int) -> str:
 
 @pytest.mark.parametrize(("world", "victim"), [("mpi", 1), ("nccl", 0), ("nccl", 1)])
 def test_killed_while_measuring(launcher: Any, world: str, victim: int) -> None:
-    run = launcher.start(*launcher.busbw, "run", *WORLDS[world])
+    run = launcher.begin("run", *WORLDS[world])
     pid = run.pid_of(victim)
     if world == "mpi":
         run.wait_for_cases(1)
@@ -69,7 +69,7 @@ def test_killed_while_measuring(launcher: Any, world: str, victim: int) -> None:
 def test_killed_at_the_end(launcher: Any, victim: int) -> None:
     """Either the record is whole, or the rank is named."""
     words = ("--ranks", "3", "--backend", "mpi", "all_reduce", "-b", "8", "-e", "64", "-n", "50")
-    run = launcher.start(*launcher.busbw, "run", *words)
+    run = launcher.begin("run", *words)
     pid = run.pid_of(victim)
     run.until(lambda: run.record()["status"] == "complete")
     with contextlib.suppress(ProcessLookupError):
@@ -122,7 +122,7 @@ def test_a_defect_on_one_rank_ends_all(launcher: Any, tmp_path: Path, world: str
 
 def test_ranks_end_when_the_front_process_is_killed(launcher: Any) -> None:
     for operands in WORLDS.values():
-        run = launcher.start(*launcher.busbw, "run", *operands)
+        run = launcher.begin("run", *operands)
         run.pid_of(0)
         run.process.kill()
         run.process.wait()

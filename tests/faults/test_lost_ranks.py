@@ -30,7 +30,7 @@ def process_of(launcher: Any, rank: int) -> int:
     ("number", "said"), [(signal.SIGKILL, "rank 2"), (signal.SIGSTOP, "its process is stopped")]
 )
 def test_a_lost_rank_is_a_finding_and_the_hunt_goes_on(launcher: Any, number: int, said: str) -> None:
-    run = launcher.start(*launcher.busbw, *HUNT)
+    run = launcher.begin(*HUNT)
     run.until(lambda: "round 1, screen" in run.err)
     victim = process_of(launcher, 2)
     os.kill(victim, number)
@@ -48,7 +48,7 @@ def test_a_lost_rank_is_a_finding_and_the_hunt_goes_on(launcher: Any, number: in
     (field,) = record["hunt"]["fields"]
     assert len(field["names"]) == RANKS - 1
     assert field["exclude"] == {}
-    shown = launcher.start(*launcher.busbw, "show", "last").finish()
+    shown = launcher.begin("show", "last").finish()
     assert f"rank 2 of {RANKS} on {HOST}: lost during the hunt" in shown.out
     assert f": the other {RANKS - 1} ranks" in shown.out
 

@@ -51,7 +51,7 @@ def test_a_process_of_the_launcher_that_is_killed_takes_its_ranks(launcher: Any,
 def test_a_signal_to_a_process_ends_its_ranks(launcher: Any) -> None:
     """As torchrun ends its processes: the one, and not its group."""
     common = {"WORLD_SIZE": "1", "RANK": "0", "TORCHELASTIC_RUN_ID": "a", "MASTER_ADDR": "127.0.0.1"}
-    running = launcher.start(*launcher.busbw, *ENDLESS, BUSBW_BACKEND="null", **common)
+    running = launcher.begin(*ENDLESS, BUSBW_BACKEND="null", **common)
     running.pid_of(1)
     os.kill(running.process.pid, signal.SIGTERM)
     assert running.finish().code == 130

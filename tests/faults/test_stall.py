@@ -37,7 +37,7 @@ def test_a_stopped_rank_under_ones_own_launcher_is_named_and_kept_in_the_record(
         "state": "stopped",
         "last": record["hang"]["states"][0]["last"],
     }
-    shown = launcher.start(*launcher.busbw, "show", "last").finish()
+    shown = launcher.begin("show", "last").finish()
     assert f"pid {pid} on {HOST}  stopped" in shown.err
 
 
@@ -47,7 +47,7 @@ def test_without_a_limit_a_stopped_rank_without_mpi_is_waited_for(launcher: Any,
     """For longer than a heartbeat takes to lose it."""
     words = ("--backend", "null", "--world", "nccl", "--ranks", "2", "-b", "1M", "-e", "1M")
     ends = ("--cycles", "0", "--budget", "5s", "--stall", "off")
-    run = launcher.start(*launcher.busbw, "run", "all_reduce", *words, *ends)
+    run = launcher.begin("run", "all_reduce", *words, *ends)
     pid = run.pid_of(victim)
     os.kill(pid, signal.SIGSTOP)
     time.sleep(13)
