@@ -106,17 +106,10 @@ class Front:
 
     def start(self, *words: str | Path, **variables: str) -> Running:
         """Start a command."""
-        return self._start("-m", "busbw", *words, **variables)
-
-    def _start(self, *words: str | Path, **variables: str) -> Running:
         environ = self.cluster.environ(BUSBW_HOME=str(self.home), **variables)
-        command = self.cluster.command(sys.executable, *words)
+        command = self.cluster.command(sys.executable, "-m", "busbw", *words)
         self._started.append(Running(self.cluster, command, environ, self._at))
         return self._started[-1]
-
-    def python(self, program: str) -> Done:
-        """A program of the user's to its end."""
-        return self._start("-c", program).finish()
 
     def run(self, *words: str | Path, **variables: str) -> Done:
         """A command to its end."""
