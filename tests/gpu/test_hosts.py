@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from busbw_testing.shaping import NOMINAL_MBIT, delay, require_named, send_at, why_no_delay, why_no_shaping
+from busbw_testing.shaping import NOMINAL_MBIT, require_named, send_at, why_no_shaping
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(300)]
 
@@ -119,28 +119,11 @@ def test_a_slow_host_is_named(gpu_hosts: Any, share: float) -> None:
     assert abs(field["suspects"][0]["loss"] - (1 - share)) < 0.1
 
 
-def test_a_delayed_host_is_named(gpu_hosts: Any) -> None:
-    if why := why_no_delay(gpu_hosts.cluster.hosts):
-        pytest.skip(why)
-    shape(gpu_hosts)
-    delay(gpu_hosts.cluster.hosts, "h3", 0.002)
-    hunt(gpu_hosts, slow="h3")
-
-
 def test_alike_hosts_are_not_accused(gpu_hosts: Any) -> None:
     shape(gpu_hosts)
     assert gpu_hosts.cluster.start("isolate", *gpu_hosts.words(), "-b", "2M").finish().code in (0, 3)
     (field,) = gpu_hosts.cluster.record()["hunt"]["fields"]
     assert field["suspects"] == []
-
-
-def test_all_pairs_in_seven_rounds(gpu_hosts: Any) -> None:
-    shape(gpu_hosts)
-    front = gpu_hosts.cluster.run("pairs", *gpu_hosts.words(), "-b", "1M", "--format", "csv")
-    rows = [line.split(",") for line in front.out.splitlines()[1:]]
-    assert len(rows) == 8 * 7
-    told = re.findall(r"^round (\d+), matrix: (\d) pairs of hosts", front.err, re.MULTILINE)
-    assert told == [(str(number), "4") for number in range(1, 8)]
 
 
 # ---- setups -------------------------------------------------------------------------------------------
