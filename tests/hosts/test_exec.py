@@ -69,12 +69,3 @@ def test_a_command_that_a_signal_killed_ends_as_in_a_shell(
     else:
         assert (code, "was killed by SIGKILL" in front.error) == (137, True), front.err
     assert cluster.run("attach", code=code).error == front.error
-
-
-def test_standard_error_comes_to_standard_error(cluster: Any) -> None:
-    words = (*ON, "h1,h2", "--mpi", "mpich", "--", "sh", "-c", "echo out; echo err >&2")
-    front = cluster.run(*words)
-    assert front.out.splitlines() == ["out", "out"]
-    assert front.err.splitlines().count("err") == 2
-    again = cluster.run("attach")
-    assert (again.out, again.err.splitlines().count("err")) == (front.out, 2)
