@@ -10,16 +10,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
-import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from busbw.machine.mpi import find_mpi
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "support"))
+
+from busbw_testing.mpi_ranks import load, said_by_ranks
 
 PROGRAM = Path(__file__).parents[2] / "tests" / "mpi" / "clock_program.py"
 # Ranks, whether each has a core of its own (as on machines of their own), whether another process is busy.
@@ -56,29 +54,10 @@ def main() -> None:
 
 
 def launch(ranks: int, bound: bool, busy: bool, seed: int) -> Ranks:
-    mpiexec = find_mpi(os.environ).library.mpiexec  # type: ignore[union-attr]
     asked = {"separate": True, "ppm": 100.0, "offset_s": 5.0, "bind": bound, "seed": seed}
     with load(busy):
-        done = subprocess.run(
-            [mpiexec, "-n", str(ranks), sys.executable, str(PROGRAM), json.dumps(asked)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            timeout=100,
-            check=True,
-        )
-    found: Ranks = json.loads(done.stdout)
+        found: Ranks = said_by_ranks(ranks, PROGRAM, json.dumps(asked))
     return found
-
-
-@contextmanager
-def load(busy: bool) -> Iterator[None]:
-    process = subprocess.Popen([sys.executable, "-c", "while True: pass"]) if busy else None
-    try:
-        yield
-    finally:
-        if process is not None:
-            process.kill()
-            process.wait()
 
 
 def row(ranks: int, bound: bool, busy: bool, launches: list[Ranks]) -> str:

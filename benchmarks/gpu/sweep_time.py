@@ -25,19 +25,10 @@ import alternated
 from busbw.machine.native.nccl import load_nccl
 
 NCCL_TESTS = "nccl-tests, mpirun"
-# Names of both; busbw's first.
-TEN = {
-    "all_reduce": "all_reduce",
-    "all_gather": "all_gather",
-    "reduce_scatter": "reduce_scatter",
-    "alltoall": "alltoall",
-    "broadcast": "broadcast",
-    "reduce": "reduce",
-    "gather": "gather",
-    "scatter": "scatter",
-    "sendrecv": "sendrecv",
-    "hypercube": "hypercube",
-}
+TEN = (
+    *("all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast", "reduce", "gather", "scatter"),
+    *("sendrecv", "hypercube"),
+)
 
 
 def main() -> None:
@@ -79,7 +70,7 @@ def parsed() -> argparse.Namespace:
 def arms_of(options: argparse.Namespace) -> dict[str, Sequence[Sequence[str]]]:
     """Name -> the commands of an arm."""
     sweep = ("-b", "8", "-e", options.last, "-f", "2")
-    operations = tuple(TEN) if options.ten else ("all_reduce",)
+    operations = TEN if options.ten else ("all_reduce",)
     run = ("-m", "busbw", "run", ",".join(operations), *sweep, "--ranks", str(options.ranks))
     own = (*run, "--backend", options.backend)
     arms: dict[str, Sequence[Sequence[str]]] = {"busbw": [(sys.executable, *own)]}
@@ -88,7 +79,7 @@ def arms_of(options: argparse.Namespace) -> dict[str, Sequence[Sequence[str]]]:
     if options.nccl_tests:
         mpirun = (options.mpirun, "-np", str(options.ranks))
         arms[NCCL_TESTS] = [
-            (*mpirun, str(options.nccl_tests / f"{TEN[name]}_perf"), *sweep) for name in operations
+            (*mpirun, str(options.nccl_tests / f"{name}_perf"), *sweep) for name in operations
         ]
     return arms
 

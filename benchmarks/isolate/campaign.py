@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "support"))
 
 from busbw_testing.environ import clean_environ
 from busbw_testing.namespaces import Hosts
-from busbw_testing.shaping import NOMINAL_MBIT, clear, delay, lose, send_at, why_no_delay, why_no_shaping
+from busbw_testing.shaping import NOMINAL_MBIT, clear, lose, send_at, why_no_shaping
 
 FAULTS: dict[str, Callable[[Hosts, str], None]] = {
     "none": lambda hosts, name: None,
@@ -31,7 +31,6 @@ FAULTS: dict[str, Callable[[Hosts, str], None]] = {
     "rate -10%": lambda hosts, name: send_at(hosts, name, 0.90 * NOMINAL_MBIT),
     "rate -30%": lambda hosts, name: send_at(hosts, name, 0.70 * NOMINAL_MBIT),
     "loss 1%": lambda hosts, name: lose(hosts, name, 1),
-    "delay": lambda hosts, name: delay(hosts, name, 1e-3),
 }
 
 
@@ -89,7 +88,7 @@ def main() -> None:
     rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
     burners = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(options.load)]
     with tempfile.TemporaryDirectory() as folder, Hosts(Path(folder), options.hosts) as hosts:
-        if why := why_no_shaping(hosts) or ("delay" in options.faults and why_no_delay(hosts)):
+        if why := why_no_shaping(hosts):
             raise SystemExit(why)
         for _ in range(options.hunts):
             for fault in generator.sample(options.faults, len(options.faults)):

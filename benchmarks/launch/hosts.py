@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -30,21 +31,8 @@ from busbw_testing.namespaces import Hosts, why_not  # noqa: E402
 from busbw.machine.host import read_processors  # noqa: E402
 from busbw.machine.mpi import find_mpi  # noqa: E402
 
-RUN = (
-    sys.executable,
-    "-m",
-    "busbw",
-    "run",
-    "all_reduce",
-    "-b",
-    "8",
-    "-e",
-    "8",
-    "-n",
-    "20",
-    "--format",
-    "jsonl",
-)
+SWEEP = ("-b", "8", "-e", "8", "-n", "20", "--format", "jsonl")
+RUN = (sys.executable, "-m", "busbw", "run", "all_reduce", *SWEEP)
 MPI = (*RUN, "--backend", "mpi")
 NULL = (*RUN, "--backend", "null", "--world", "nccl")
 ROW, END = '"event":"case"', '"event":"end"'
@@ -72,18 +60,12 @@ def main() -> None:
     library = find_mpi(os.environ).library
     if library is None or library.family != "mpich":
         raise SystemExit("no MPICH: pip install mpich")
-    print(f"{os.cpu_count()} x {read_processors().model}, Python {sys.version.split()[0]}", end="")
-    print(f", {options.hosts} hosts, load before {os.getloadavg()[0]:.2f}, {options.rounds} rounds")
+    print_machine(f"{options.hosts} hosts", options.rounds)
     with tempfile.TemporaryDirectory() as folder, Hosts(Path(folder), options.hosts) as hosts:
         arms = make_arms(library.mpiexec, hosts.names)
         arms += open_mpi_arms(options.open_mpi, hosts.names) if options.open_mpi else []
         environ = clean_environ(BUSBW_HOME=f"{folder}/runs")
-        for number in range(options.rounds + 1):
-            for arm in random.Random(number).sample(arms, len(arms)):
-                seconds = once(hosts.command("h1", arm.command), environ)
-                if number:  # the first round warms the caches
-                    arm.seconds.append(seconds)
-    print_table(arms)
+        measure(arms, options.rounds, lambda arm: once(hosts.command("h1", arm.command), environ))
 
 
 def make_arms(mpiexec: str, names: tuple[str, ...]) -> list[Arm]:
@@ -128,6 +110,21 @@ def once(command: list[str], environ: dict[str, str]) -> tuple[float, float, flo
     if process.returncode:
         raise SystemExit(f"{command}: {process.returncode}: {words}")
     return seen[ROW], seen[END], time.perf_counter() - start
+
+
+def print_machine(where: str, rounds: int) -> None:
+    print(f"{os.cpu_count()} x {read_processors().model}, Python {sys.version.split()[0]}", end="")
+    print(f", {where}, load before {os.getloadavg()[0]:.2f}, {rounds} rounds")
+
+
+def measure(arms: list[Arm], rounds: int, once_of: Callable[[Arm], tuple[float, float, float]]) -> None:
+    """Every arm, ``rounds`` times, and the table."""
+    for number in range(rounds + 1):
+        for arm in random.Random(number).sample(arms, len(arms)):
+            seconds = once_of(arm)
+            if number:  # the first round warms the caches
+                arm.seconds.append(seconds)
+    print_table(arms)
 
 
 def print_table(arms: list[Arm]) -> None:

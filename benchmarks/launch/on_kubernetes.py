@@ -12,8 +12,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import os
-import random
 import shutil
 import subprocess
 import sys
@@ -22,10 +20,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hosts import MPI, NULL, Arm, once, print_table  # of this folder; it puts tests/support on the path
+from hosts import (  # of this folder; it puts tests/support on the path
+    MPI,
+    NULL,
+    Arm,
+    measure,
+    once,
+    print_machine,
+)
 
 from busbw.launch.kubernetes.yaml import from_yaml
-from busbw.machine.host import read_processors
 
 from busbw_testing.environ import clean_environ  # isort: skip
 from busbw_testing.kubernetes_cluster import Cluster, why_not  # isort: skip
@@ -54,8 +58,10 @@ def main() -> None:
     if not shutil.which("kubectl"):
         raise SystemExit("not here: there is no kubectl")
     with started() as (cluster, folder):
-        print_machine(f"4 nodes, {options.rounds} rounds")
-        measure(cluster, options.rounds, folder)
+        print_machine("4 nodes", options.rounds)
+        environ = clean_environ(KUBECONFIG=str(cluster.kubeconfig()), BUSBW_HOME=f"{folder}/runs")
+        arms = make_arms(Path(folder), environ)
+        measure(arms, options.rounds, lambda arm: once(list(arm.command), environ))
 
 
 @contextlib.contextmanager
@@ -72,23 +78,6 @@ def started() -> Iterator[tuple[Cluster, str]]:
         image["binds"].append(str(BASE))  # type: ignore[attr-defined]
     with tempfile.TemporaryDirectory() as folder, Cluster(tools, Path(folder), {"busbw": image}) as cluster:
         yield cluster, folder
-
-
-def print_machine(more: str) -> None:
-    print(f"{os.cpu_count()} x {read_processors().model}, Python {sys.version.split()[0]}", end="")
-    print(f", load before {os.getloadavg()[0]:.2f}, {more}")
-
-
-def measure(cluster: Cluster, rounds: int, folder: str) -> None:
-    """Every arm, ``rounds`` times."""
-    environ = clean_environ(KUBECONFIG=str(cluster.kubeconfig()), BUSBW_HOME=f"{folder}/runs")
-    arms = make_arms(Path(folder), environ)
-    for number in range(rounds + 1):
-        for arm in random.Random(number).sample(arms, len(arms)):
-            seconds = once(list(arm.command), environ)
-            if number:  # the first round warms the caches
-                arm.seconds.append(seconds)
-    print_table(arms)
 
 
 def make_arms(folder: Path, environ: dict[str, str]) -> list[Arm]:

@@ -10,15 +10,17 @@ arms run in interleaved rounds, each round in another order.
 from __future__ import annotations
 
 import argparse
-import os
-import random
-import sys
 import tempfile
 from pathlib import Path
 
-from hosts import MPI, NULL, Arm, once, print_table  # of this folder; it puts tests/support on the path
-
-from busbw.machine.host import read_processors
+from hosts import (  # of this folder; it puts tests/support on the path
+    MPI,
+    NULL,
+    Arm,
+    measure,
+    once,
+    print_machine,
+)
 
 from busbw_testing.namespaces import Hosts, why_not  # isort: skip
 from busbw_testing.slurm_cluster import SlurmCluster, missing_programs  # isort: skip
@@ -32,8 +34,7 @@ def main() -> None:
     options = parser.parse_args()
     if reason := " ".join(missing_programs()) or why_not(sshd=False):
         raise SystemExit(f"not here: {reason}")
-    print(f"{os.cpu_count()} x {read_processors().model}, Python {sys.version.split()[0]}", end="")
-    print(f", 4 nodes, load before {os.getloadavg()[0]:.2f}, {options.rounds} rounds")
+    print_machine("4 nodes", options.rounds)
     with tempfile.TemporaryDirectory() as folder:
         top = Path(folder)
         for name in ("net", "slurm", "runs"):
@@ -42,20 +43,14 @@ def main() -> None:
             Hosts(top / "net", 5, private=["/tmp"], shared=[top], sshd=False) as hosts,
             SlurmCluster(hosts, top / "slurm") as cluster,
         ):
-            measure(cluster, options.rounds, f"{folder}/runs")
+            measure(make_arms(), options.rounds, lambda arm: once_idle(cluster, arm, f"{folder}/runs"))
 
 
-def measure(cluster: SlurmCluster, rounds: int, shared_home: str) -> None:
-    """Every arm, ``rounds`` times; a node that is still busy with the last arm is waited for first."""
-    arms = make_arms()
-    for number in range(rounds + 1):
-        for arm in random.Random(number).sample(arms, len(arms)):
-            cluster.wait_until_idle()
-            home = "/tmp/runs" if "not shared" in arm.name else shared_home
-            seconds = once(cluster.command(*arm.command), cluster.environ(BUSBW_HOME=home))
-            if number:  # the first round warms the caches
-                arm.seconds.append(seconds)
-    print_table(arms)
+def once_idle(cluster: SlurmCluster, arm: Arm, shared_home: str) -> tuple[float, float, float]:
+    """A node that is still busy with the last arm is waited for first."""
+    cluster.wait_until_idle()
+    home = "/tmp/runs" if "not shared" in arm.name else shared_home
+    return once(cluster.command(*arm.command), cluster.environ(BUSBW_HOME=home))
 
 
 def make_arms() -> list[Arm]:

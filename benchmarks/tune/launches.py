@@ -32,6 +32,7 @@ sys.path.insert(0, str(ROOT / "tests" / "support"))
 
 from busbw_testing.environ import clean_environ  # noqa: E402
 from busbw_testing.host_cluster import ENVIRON  # noqa: E402
+from busbw_testing.mpi_ranks import YIELDING  # noqa: E402
 from busbw_testing.namespaces import Hosts, seen_of_tmp  # noqa: E402
 
 from busbw.plan.setup_file import read_knobs  # noqa: E402
@@ -39,13 +40,8 @@ from busbw.plan.setup_file import read_knobs  # noqa: E402
 PLANTED = ROOT / "tests" / "faults" / "planted.c"
 BLOCKS = 3
 ALGORITHMS, SEGMENTS, FACTOR = 7, 4, 1.5
-# Ranks that share cores give them up while they wait.
-YIELDING = {
-    **ENVIRON,
-    "OMPI_MCA_coll_tuned_use_dynamic_rules": "1",  # or its other variables say nothing
-    "MPIR_CVAR_CH4_PROGRESS_THROTTLE": "1",
-    "MPIR_CVAR_CH4_PROGRESS_THROTTLE_NO_PROGRESS_COUNT": "4",
-}
+# Without dynamic rules Open MPI's other variables say nothing.
+SHARED_CORES = {**ENVIRON, **YIELDING, "OMPI_MCA_coll_tuned_use_dynamic_rules": "1"}
 WORDS = ("-b", "4K", "-e", "4K", "-c", "0", "-w", "1", "-n", "3", "--backend", "mpi")
 
 
@@ -115,7 +111,7 @@ def planted_race(
     knobs = folder / "knobs.yaml"
     knobs.write_text(f"PLANTED_ALGORITHM: {algorithms}\nPLANTED_SEGMENT: [{', '.join(segments)}]\n")
     unset = {"PLANTED_UNSET_ALGORITHM": str(as_it_is["PLANTED_ALGORITHM"])}
-    environ = {**YIELDING, "LD_PRELOAD": str(shim), **unset}
+    environ = {**SHARED_CORES, "LD_PRELOAD": str(shim), **unset}
     told = raced(place, knobs, environ)
     taken = {**as_it_is, **told["taken"]}
     took_us = float(taken["PLANTED_ALGORITHM"]) * float(taken["PLANTED_SEGMENT"])

@@ -12,24 +12,11 @@ from busbw_testing.images import Container, Images
 pytestmark = [pytest.mark.container, pytest.mark.timeout(1500)]
 
 # As AWS's own line names them: the first five are its build arguments.
+_EFA = ("GDRCOPY", "EFA_INSTALLER", "AWS_OFI_NCCL", "NCCL", "NCCL_TESTS")
+_HPCX = ("GDRCOPY", "TARGET_NCCL", "NVBANDWIDTH", "NCCL_TESTS", "DCGM", "NV_CUDNN")
 WITHOUT = {
-    "efa": (
-        "GDRCOPY_VERSION",
-        "EFA_INSTALLER_VERSION",
-        "AWS_OFI_NCCL_VERSION",
-        "NCCL_VERSION",
-        "NCCL_TESTS_VERSION",
-    ),
-    "hpcx": (
-        "GDRCOPY_VERSION",
-        "TARGET_NCCL_VERSION",
-        "HPCX_DISTRIBUTION",
-        "PERFTEST_COMMIT",
-        "NVBANDWIDTH_VERSION",
-        "NCCL_TESTS_VERSION",
-        "DCGM_VERSION",
-        "NV_CUDNN_VERSION",
-    ),
+    "efa": tuple(f"{name}_VERSION" for name in _EFA),
+    "hpcx": (*(f"{name}_VERSION" for name in _HPCX), "HPCX_DISTRIBUTION", "PERFTEST_COMMIT"),
 }
 
 

@@ -11,27 +11,20 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from busbw_testing import finished
 from busbw_testing.environ import clean_environ
+from busbw_testing.marked import marked
 from busbw_testing.shared_libraries import compiled
-from busbw_testing.started import PATIENCE_S, Started
+from busbw_testing.started import Done, Started
 
 from busbw.record.results import read_fields
 
 BUSBW = (sys.executable, "-m", "busbw")
 WATCHER_S = 5.0
-
-
-@dataclass(frozen=True)
-class Done(finished.Done):
-    """What a finished command left, and when."""
-
-    seconds: float
 
 
 class Running(Started):
@@ -59,15 +52,11 @@ class Running(Started):
 
     def finish(self) -> Done:
         """Wait for the end; the watcher of a run whose rank 0 was killed closes its record a moment later."""
-        start = time.monotonic()
-        code = self.process.wait(PATIENCE_S)
-        ended_s = time.monotonic()
-        until_s = ended_s + WATCHER_S
+        done = super().finish()
+        until_s = time.monotonic() + WATCHER_S
         while self.record().get("status") == "running" and time.monotonic() < until_s:
             time.sleep(0.05)
-        done = Done(code, self.out, self.err, ended_s - start)
-        assert "Traceback" not in done.out + done.err, done
-        return done
+        return replace(done, out=self.out, err=self.err)
 
 
 class Launcher:
@@ -85,9 +74,13 @@ class Launcher:
         running.home = self.home
         return running
 
+    def begin(self, *words: str, **environ: str) -> Running:
+        """``busbw`` with the words, beside the test."""
+        return self.start(*BUSBW, *words, **environ)
+
     def run(self, *operands: str, **environ: str) -> Done:
         """``busbw run`` with the operands, to its end."""
-        return self.start(*BUSBW, "run", *operands, **environ).finish()
+        return self.begin("run", *operands, **environ).finish()
 
     def torchrun_style(self, ranks: int, *operands: str, **environ: str) -> list[Running]:
         """``busbw run`` once per rank, with the variables that torchrun and many operators set."""
@@ -96,22 +89,13 @@ class Launcher:
             port = str(probe.getsockname()[1])
         common = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, **environ}
         return [
-            self.start(*BUSBW, "run", *operands, **common, RANK=str(rank), LOCAL_RANK=str(rank))
+            self.begin("run", *operands, **common, RANK=str(rank), LOCAL_RANK=str(rank))
             for rank in range(ranks)
         ]
 
     def processes(self) -> dict[int, str]:
         """Every process that carries the mark, zombies left out."""
-        found, mark = {}, f"BUSBW_TEST_MARK={self.mark}".encode()
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdecimal() and int(entry.name) != os.getpid():
-                try:
-                    if mark in (entry / "environ").read_bytes().split(b"\0"):
-                        line = (entry / "cmdline").read_bytes()
-                        found[int(entry.name)] = line.replace(b"\0", b" ").decode()
-                except OSError:
-                    continue  # gone meanwhile
-        return found
+        return marked(f"BUSBW_TEST_MARK={self.mark}")
 
     def left(self, seconds: float = 5.0) -> dict[int, str]:
         """What is still there after so long."""

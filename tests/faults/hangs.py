@@ -21,13 +21,15 @@ import subprocess
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
 from busbw_testing.environ import clean_environ
-from hang_places import PLACES, Place, make_open_mpi
+from busbw_testing.marked import environs, first_of
+from busbw_testing.open_mpi import make_open_mpi
+from hang_places import PLACES, Place
 
 from busbw.errors import BusbwError, ExitCode
 from busbw.machine.processes import STOPPED_SECONDS
@@ -111,30 +113,18 @@ def plan(count: int, places: str, worlds: str, faults: str, seed: int) -> Iterat
 # ---- the processes of a run ----------------------------------------------------------------------------
 
 
-def marked(mark: str) -> dict[int, Mapping[str, str]]:
-    """Every process with this mark, and its variables."""
-    found = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            words = (folder / "environ").read_bytes().decode(errors="replace").split("\0")
-            if f"HANG_MARK={mark}" in words:
-                found[int(folder.name)] = dict(word.split("=", 1) for word in words if "=" in word)
-    return found
-
-
 def rank_process(mark: str, rank: int) -> int | None:
     """The process of a rank, and not those that it has forked."""
     found = {}
-    for pid, environ in marked(mark).items():
+    for pid, environ in environs(f"HANG_MARK={mark}").items():
         with contextlib.suppress(OSError, BusbwError, ValueError):
             line = Path(f"/proc/{pid}/cmdline").read_bytes()
             is_busbw = b"\0-m\0busbw.rank\0" in line or b"\0--deliver=" in line
             is_python = Path(os.fsdecode(line.split(b"\0")[0])).name.startswith("python")
             identity = identify(environ) if is_busbw and is_python else None
             if identity is not None and identity.rank == rank:
-                parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-                found[pid] = parent
-    return next((pid for pid, parent in found.items() if parent not in found), None)
+                found[pid] = identity
+    return first_of(found)
 
 
 def others_came(mark: str, victim: int) -> bool:
@@ -242,7 +232,7 @@ def wait_and_plant(
 def end_marked(mark: str) -> int:
     """How many processes of the run are left after a while; they are ended."""
     deadline = time.monotonic() + GONE_S
-    while (left := marked(mark)) and time.monotonic() < deadline:
+    while (left := environs(f"HANG_MARK={mark}")) and time.monotonic() < deadline:
         time.sleep(0.1)
     for pid in left:
         with contextlib.suppress(ProcessLookupError):
@@ -308,7 +298,7 @@ def campaign(cases: list[Case], result: Path, stall_s: float, open_mpi: Path) ->
             source = Path(__file__).with_name("hang_shim.c")
             shutil.copy(Path(__file__).with_name("meddle") / "sitecustomize.py", shim.parent)
             subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", shim, source, "-ldl"], check=True)
-            if any(case.world == "openmpi" for case in todo):
+            if any(case.world == "openmpi" for case in todo) and not (open_mpi / "bin/python").exists():
                 make_open_mpi(open_mpi)
             with PLACES[name](folder, open_mpi) as place:
                 for case in todo:

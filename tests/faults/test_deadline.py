@@ -8,7 +8,7 @@ from typing import Any
 def test_a_call_that_hangs_ends_the_run_with_its_case(launcher: Any, shim: str) -> None:
     operands = ["run", "all_reduce", "--ranks", "2", "-b", "512", "-e", "1K", "-n", "8", "-T", "1.5"]
     environ = {"LD_PRELOAD": shim, "SHIM_FAULT": "sleep", "SHIM_BYTES": "1024"}
-    run = launcher.start(*launcher.busbw, *operands, **environ)
+    run = launcher.begin(*operands, **environ)
     done = run.finish()
     assert done.code == 5
     assert "all_reduce float 1024 B out-of-place: did not end within 1.5 s (-T)" in done.error

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -27,7 +25,7 @@ sys.meta_path.insert(0, Watch())
 
 @pytest.mark.parametrize("world", WORLDS)
 def test_while_measuring(launcher: Any, world: str) -> None:
-    run = launcher.start(*launcher.busbw, "run", *WORLDS[world])
+    run = launcher.begin("run", *WORLDS[world])
     run.pid_of(0)
     if world == "mpi":
         run.wait_for_cases(1)
@@ -48,7 +46,7 @@ def test_while_measuring(launcher: Any, world: str) -> None:
 
 @pytest.mark.parametrize(("world", "moment_s"), [("mpi", 0.4), ("nccl", 0.05)])
 def test_while_starting(launcher: Any, world: str, moment_s: float) -> None:
-    run = launcher.start(*launcher.busbw, "run", *WORLDS[world])
+    run = launcher.begin("run", *WORLDS[world])
     run.until(lambda: len(launcher.processes()) > 1)  # before, the interpreter itself may have the signal
     time.sleep(moment_s)
     run.interrupt()
@@ -60,15 +58,13 @@ def test_while_starting(launcher: Any, world: str, moment_s: float) -> None:
 def test_before_there_are_ranks(launcher: Any, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(SIGINT_AT_IMPORT)
     path = f"{tmp_path}:{launcher.environ['PYTHONPATH']}"
-    run = launcher.start(
-        *launcher.busbw, "run", *WORLDS["mpi"], PYTHONPATH=path, TEST_SIGINT_AT="busbw.launch.here"
-    )
+    run = launcher.begin("run", *WORLDS["mpi"], PYTHONPATH=path, TEST_SIGINT_AT="busbw.launch.here")
     done = run.finish()
     assert (done.code, done.out, done.err) == (130, "", "interrupted\n")
 
 
 def test_a_rank_that_hangs_in_a_collective(launcher: Any) -> None:
-    run = launcher.start(*launcher.busbw, "run", *WORLDS["mpi"])
+    run = launcher.begin("run", *WORLDS["mpi"])
     os.kill(run.pid_of(1), signal.SIGSTOP)
     time.sleep(0.3)
     run.interrupt()
@@ -77,7 +73,7 @@ def test_a_rank_that_hangs_in_a_collective(launcher: Any) -> None:
 
 
 def test_a_second_ctrl_c_does_not_wait(launcher: Any) -> None:
-    run = launcher.start(*launcher.busbw, "run", *WORLDS["nccl"])
+    run = launcher.begin("run", *WORLDS["nccl"])
     os.kill(run.pid_of(1), signal.SIGSTOP)
     run.interrupt()
     run.interrupt()
@@ -134,10 +130,3 @@ def test_a_reader_that_leaves(launcher: Any) -> None:
     assert done.code == 141
     assert done.out.startswith("# busbw ")
     assert done.err == ""
-
-
-def test_what_tests_start_hears_these_signals_also_under_nohup() -> None:
-    """See tests/conftest.py: an ignored signal would be inherited."""
-    ask = "from signal import *; print([getsignal(n) is SIG_IGN for n in (SIGHUP, SIGINT)])"
-    done = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True)
-    assert done.stdout == "[False, False]\n"

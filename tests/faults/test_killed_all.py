@@ -31,10 +31,8 @@ def kill_at_one_moment(launcher: Any) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(TIMES))
 def test_the_record_is_whole_at_any_moment(launcher: Any, seed: int) -> None:
-    run = launcher.start(
-        *launcher.busbw,
-        *["run", "all_reduce,sendrecv", "--ranks", "2", "-b", "8", "-e", "256K", "--case-time", "20ms"],
-    )
+    words = ("all_reduce,sendrecv", "--ranks", "2", "-b", "8", "-e", "256K", "--case-time", "20ms")
+    run = launcher.begin("run", *words)
     run.until(lambda: list(run.home.glob("*/run.json")))
     time.sleep(random.Random(seed).uniform(0, 1.5))
     kill_at_one_moment(launcher)

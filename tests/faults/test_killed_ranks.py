@@ -1,4 +1,4 @@
-"""A rank that is killed before, during and after it connects: named with its host within ten seconds, exit
+"""A rank that is killed while and after it measures: named with its host within ten seconds, exit
 code 5, the finished cases kept, and every other rank gone.
 """
 
@@ -19,40 +19,17 @@ HOST = socket.gethostname()
 # Up to 9 s on an idle machine: silence is an end after 5 s, and the others have 2 s for their last words.
 NAMED_WITHIN_S = 30
 
-# Loaded by every Python below (it is on PYTHONPATH): one rank comes to a stop on its way up.
+# Loaded by every Python below (it is on PYTHONPATH): rank 1 has a defect.
 HOOK = """
-import os, signal, sys, threading, time
+import os, sys
 
-def victim():
-    return os.environ.get("PMI_RANK", os.environ.get("BUSBW_RANK", os.environ.get("RANK"))) == "1"
+class Watch:
+    def find_spec(self, name, path=None, target=None):
+        if name == "busbw.rank.backends.create":
+            raise RuntimeError("no such luck")
 
-def die():
-    os.kill(os.getpid(), signal.SIGKILL)
-
-moment = os.environ.get("TEST_DIE")
-if victim() and "-m" in sys.orig_argv:
-    if moment == "before-hello":
-        time.sleep(1.5)
-        die()
-    if moment == "before-connecting":
-        class Watch:
-            def find_spec(self, name, path=None, target=None):
-                if name == "busbw.rank.entry":
-                    time.sleep(1)  # until the others are there
-                    die()
-        sys.meta_path.insert(0, Watch())
-    if moment == "connecting":
-        class Watch:
-            def find_spec(self, name, path=None, target=None):
-                if name in ("mpi4py.MPI", "busbw.rank.world.nccl"):
-                    threading.Timer(0.05, die).start()
-        sys.meta_path.insert(0, Watch())
-    if moment == "raises":
-        class Watch:
-            def find_spec(self, name, path=None, target=None):
-                if name == "busbw.rank.backends.create":
-                    raise RuntimeError("no such luck")
-        sys.meta_path.insert(0, Watch())
+if "1" in (os.environ.get("PMI_RANK"), os.environ.get("BUSBW_RANK")) and "-m" in sys.orig_argv:
+    sys.meta_path.insert(0, Watch())
 """
 
 
@@ -64,39 +41,9 @@ def ended(world: str, rank: int) -> str:
     return f"rank {rank} on {re.escape(HOST)} {how}"
 
 
-@pytest.fixture
-def hook(tmp_path: Path) -> str:
-    """A PYTHONPATH with the hook in front."""
-    folder = tmp_path / "hook"
-    folder.mkdir()
-    (folder / "sitecustomize.py").write_text(HOOK)
-    return str(folder)
-
-
-@pytest.mark.slow  # the other ranks get two seconds for their last words
-@pytest.mark.parametrize(
-    ("world", "moment"), [("mpi", "before-hello"), ("nccl", "before-connecting"), ("mpi", "connecting")]
-)
-def test_killed_on_the_way_up(launcher: Any, hook: str, world: str, moment: str) -> None:
-    path = f"{hook}:{launcher.environ['PYTHONPATH']}"
-    done = launcher.run(*WORLDS[world], PYTHONPATH=path, TEST_DIE=moment)
-    candidates = re.findall(r"\d+", done.error.removesuffix("."))
-    if world == "mpi" and "not started" in done.error:  # on a busy machine, or because it was the victim
-        assert re.match(
-            r"rank \d on \S+, or one that had not started yet \([\d, ]+\), ended first", done.error
-        )
-        assert "1" in candidates
-    elif world == "mpi" and moment == "before-hello":
-        assert re.match(rf"(a rank|rank 1) on {re.escape(HOST)} ", done.error)
-    else:
-        assert re.fullmatch(ended(world, 1), done.error)
-    assert done.code == 5
-    assert done.seconds < NAMED_WITHIN_S
-
-
 @pytest.mark.parametrize(("world", "victim"), [("mpi", 1), ("nccl", 0), ("nccl", 1)])
 def test_killed_while_measuring(launcher: Any, world: str, victim: int) -> None:
-    run = launcher.start(*launcher.busbw, "run", *WORLDS[world])
+    run = launcher.begin("run", *WORLDS[world])
     pid = run.pid_of(victim)
     if world == "mpi":
         run.wait_for_cases(1)
@@ -122,7 +69,7 @@ def test_killed_while_measuring(launcher: Any, world: str, victim: int) -> None:
 def test_killed_at_the_end(launcher: Any, victim: int) -> None:
     """Either the record is whole, or the rank is named."""
     words = ("--ranks", "3", "--backend", "mpi", "all_reduce", "-b", "8", "-e", "64", "-n", "50")
-    run = launcher.start(*launcher.busbw, "run", *words)
+    run = launcher.begin("run", *words)
     pid = run.pid_of(victim)
     run.until(lambda: run.record()["status"] == "complete")
     with contextlib.suppress(ProcessLookupError):
@@ -165,27 +112,17 @@ def test_killed_under_a_launcher_without_mpi(launcher: Any, victim: int) -> None
 
 @pytest.mark.slow
 @pytest.mark.parametrize("world", WORLDS)
-def test_a_defect_on_one_rank_ends_all(launcher: Any, hook: str, world: str) -> None:
-    path = f"{hook}:{launcher.environ['PYTHONPATH']}"
-    done = launcher.start(*launcher.busbw, "run", *WORLDS[world], PYTHONPATH=path, TEST_DIE="raises").finish()
+def test_a_defect_on_one_rank_ends_all(launcher: Any, tmp_path: Path, world: str) -> None:
+    (tmp_path / "sitecustomize.py").write_text(HOOK)
+    path = f"{tmp_path}:{launcher.environ['PYTHONPATH']}"
+    done = launcher.run(*WORLDS[world], PYTHONPATH=path)
     assert done.code == 5
     assert done.error.startswith(f"rank 1 on {HOST}")
 
 
-@pytest.mark.slow
-def test_a_stopped_rank_is_named_by_the_channel(launcher: Any) -> None:
-    victim = 2
-    run = launcher.start(*launcher.busbw, "run", *WORLDS["nccl"])
-    os.kill(run.pid_of(victim), signal.SIGSTOP)
-    done = run.finish()
-    assert done.code == 5
-    assert done.error.startswith(f"rank {victim} on {HOST}")
-    assert done.seconds < NAMED_WITHIN_S
-
-
 def test_ranks_end_when_the_front_process_is_killed(launcher: Any) -> None:
     for operands in WORLDS.values():
-        run = launcher.start(*launcher.busbw, "run", *operands)
+        run = launcher.begin("run", *operands)
         run.pid_of(0)
         run.process.kill()
         run.process.wait()

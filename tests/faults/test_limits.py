@@ -36,6 +36,6 @@ def test_memory_and_files_that_are_short_end_in_no_traceback(launcher: Any, limi
 
 
 def test_a_value_need_not_be_text(launcher: Any) -> None:
-    done = launcher.start(*launcher.busbw, *RUN, "--env", os.fsdecode(b"NCCL_A=a\xff")).finish()
+    done = launcher.begin(*RUN, "--env", os.fsdecode(b"NCCL_A=a\xff")).finish()
     assert done.code == 0, done.err
-    assert launcher.start(*launcher.busbw, "show", "last", "--provenance").finish().code == 0
+    assert launcher.begin("show", "last", "--provenance").finish().code == 0

@@ -6,10 +6,10 @@ import json
 import os
 import signal
 import socket
-from pathlib import Path
 from typing import Any
 
 import pytest
+from busbw_testing.marked import environs
 
 HOST = socket.gethostname()
 RANKS = 5
@@ -21,10 +21,8 @@ HUNT = (
 
 def process_of(launcher: Any, rank: int) -> int:
     """Of a rank of the launch that runs, by what its launcher told it."""
-    for pid in launcher.processes():
-        if f"PMI_RANK={rank}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
-            return pid
-    raise AssertionError(launcher.processes())
+    found = environs(f"BUSBW_TEST_MARK={launcher.mark}")
+    return next(pid for pid, variables in found.items() if variables.get("PMI_RANK") == str(rank))
 
 
 @pytest.mark.slow
@@ -32,7 +30,7 @@ def process_of(launcher: Any, rank: int) -> int:
     ("number", "said"), [(signal.SIGKILL, "rank 2"), (signal.SIGSTOP, "its process is stopped")]
 )
 def test_a_lost_rank_is_a_finding_and_the_hunt_goes_on(launcher: Any, number: int, said: str) -> None:
-    run = launcher.start(*launcher.busbw, *HUNT)
+    run = launcher.begin(*HUNT)
     run.until(lambda: "round 1, screen" in run.err)
     victim = process_of(launcher, 2)
     os.kill(victim, number)
@@ -50,7 +48,7 @@ def test_a_lost_rank_is_a_finding_and_the_hunt_goes_on(launcher: Any, number: in
     (field,) = record["hunt"]["fields"]
     assert len(field["names"]) == RANKS - 1
     assert field["exclude"] == {}
-    shown = launcher.start(*launcher.busbw, "show", "last").finish()
+    shown = launcher.begin("show", "last").finish()
     assert f"rank 2 of {RANKS} on {HOST}: lost during the hunt" in shown.out
     assert f": the other {RANKS - 1} ranks" in shown.out
 

@@ -10,8 +10,8 @@ RUN = ("run", "all_reduce", "-b", "1K", "--backend", "null", "--world", "nccl", 
 def test_folders_are_read_where_there_are_no_locks(launcher: Any, no_locks: str) -> None:
     environ = {"LD_PRELOAD": no_locks}
     for _ in range(2):
-        assert launcher.start(*launcher.busbw, *RUN, **environ).finish().code == 0
-    run = launcher.start(*launcher.busbw, "history", **environ)
+        assert launcher.begin(*RUN, **environ).finish().code == 0
+    run = launcher.begin("history", **environ)
     done = run.finish()
     assert (done.code, "2 launches" in done.out) == (0, True), done
     assert not (run.home / "index.sqlite").exists()  # no command waited for a lock

@@ -7,8 +7,9 @@ from __future__ import annotations
 import os
 import signal
 import socket
-from pathlib import Path
 from typing import Any
+
+from busbw_testing.marked import parent_of
 
 HOST = socket.gethostname()
 # No look takes time in the null backend, but there are very many of them.
@@ -17,10 +18,6 @@ ENDLESS = ("nccl-tests", "all_reduce_perf", "-b", "8", "-e", "8", "-g", "2", "-z
 
 def start(launcher: Any, mpiexec: str, *words: str) -> Any:
     return launcher.start(mpiexec, "-n", "2", *launcher.busbw, *words, BUSBW_BACKEND="null")
-
-
-def parent_of(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def test_a_rank_that_dies_is_named_and_ends_all(launcher: Any, mpiexec: str) -> None:
@@ -54,7 +51,7 @@ def test_a_process_of_the_launcher_that_is_killed_takes_its_ranks(launcher: Any,
 def test_a_signal_to_a_process_ends_its_ranks(launcher: Any) -> None:
     """As torchrun ends its processes: the one, and not its group."""
     common = {"WORLD_SIZE": "1", "RANK": "0", "TORCHELASTIC_RUN_ID": "a", "MASTER_ADDR": "127.0.0.1"}
-    running = launcher.start(*launcher.busbw, *ENDLESS, BUSBW_BACKEND="null", **common)
+    running = launcher.begin(*ENDLESS, BUSBW_BACKEND="null", **common)
     running.pid_of(1)
     os.kill(running.process.pid, signal.SIGTERM)
     assert running.finish().code == 130

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import signal
@@ -12,8 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from busbw.model.event import now_utc
 
 HOST = socket.gethostname()
 SOAK = ("soak", "all_reduce", "--ranks", "2", "--backend", "mpi")
@@ -27,7 +24,7 @@ def windows(run: Any) -> int:
 def test_the_first_wrong_element_ends_a_soak(launcher: Any, shim: str) -> None:
     """From call 2,000 on one bit is wrong; thousands of calls before it were right."""
     environ = {"LD_PRELOAD": shim, "SHIM_FAULT": "from a call on", "SHIM_BYTES": "4096", "SHIM_CALL": "2000"}
-    run = launcher.start(*launcher.busbw, *SOAK, "-b", "4K", "--time", "60s", **environ)
+    run = launcher.begin(*SOAK, "-b", "4K", "--time", "60s", **environ)
     done = run.finish()
     soak = run.record()["soak"]
     assert done.code == 1
@@ -45,7 +42,7 @@ def test_the_first_wrong_element_ends_a_soak(launcher: Any, shim: str) -> None:
 def test_a_soak_goes_on_after_wrong_data_where_it_is_asked_to(launcher: Any, shim: str) -> None:
     environ = {"LD_PRELOAD": shim, "SHIM_FAULT": "last bit", "SHIM_BYTES": "4096"}
     words = ("-b", "4K", "--time", "5s", "--keep-going")
-    run = launcher.start(*launcher.busbw, *SOAK, *words, **environ)
+    run = launcher.begin(*SOAK, *words, **environ)
     assert run.finish().code == 1
     soak = run.record()["soak"]
     assert soak["seconds"] >= 5
@@ -55,7 +52,7 @@ def test_a_soak_goes_on_after_wrong_data_where_it_is_asked_to(launcher: Any, shi
 @pytest.mark.slow
 def test_a_rank_that_is_stopped_for_two_seconds_is_a_slow_call(launcher: Any) -> None:
     """Four times: where it falls into a check, the rank is not known."""
-    run = launcher.start(*launcher.busbw, *SOAK, "-b", "64K", "--time", "40s")
+    run = launcher.begin(*SOAK, "-b", "64K", "--time", "40s")
     pid = run.pid_of(1)
     run.until(lambda: windows(run) > 5)
     for _ in range(4):
@@ -74,39 +71,11 @@ def test_a_rank_that_is_stopped_for_two_seconds_is_a_slow_call(launcher: Any) ->
     assert "slow call" in done.out
 
 
-def run_on(pid: int, cpus: set[int]) -> None:
-    """All threads of a process."""
-    with contextlib.suppress(FileNotFoundError):  # the soak has ended
-        for thread in Path(f"/proc/{pid}/task").iterdir():
-            os.sched_setaffinity(int(thread.name), cpus)
-
-
-@pytest.mark.slow
-def test_a_core_that_is_taken_away_is_found(launcher: Any) -> None:
-    """Both ranks share one for 15 s: what calls take too long adds up, or their level is another."""
-    run = launcher.start(*launcher.busbw, *SOAK, "-b", "64K", "--time", "60s", "--pin")
-    first, second = (os.sched_getaffinity(run.pid_of(rank)) for rank in (0, 1))
-    run.until(lambda: windows(run) >= 30)
-    at_least = now_utc()
-    time.sleep(2)
-    run_on(run.pid_of(1), first)
-    time.sleep(15)
-    run_on(run.pid_of(1), second)
-    ended = now_utc()
-    done = run.finish()
-    soak = run.record()["soak"]
-    losses = [each for each in soak["changes"] if each["share"] < -0.3]
-    # The window that was under way began before.
-    slow = [each["excess_s"] for each in soak["slow"] if at_least < each["at"] < ended]
-    assert losses or sum(slow) > 5, soak
-    assert (": level -" in done.out) if losses else ("s longer" in done.out)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_a_soak_in_seconds_with_all_kept(launcher: Any, number: signal.Signals) -> None:
     """Also the window that was under way: the first of 10 s."""
-    run = launcher.start(*launcher.busbw, *SOAK, "-b", "64K")
+    run = launcher.begin(*SOAK, "-b", "64K")
     run.pid_of(0)
     time.sleep(6)
     os.kill(run.process.pid, number)
@@ -124,7 +93,7 @@ def test_a_signal_ends_a_soak_in_seconds_with_all_kept(launcher: Any, number: si
 def test_memory_and_disk_do_not_grow_with_windows(launcher: Any) -> None:
     """Scripted times: a window takes no time, so thousands of them come in seconds."""
     words = ("--backend", "null", "--world", "nccl", "--ranks", "2", "-b", "64K", "--time", "50s")
-    run = launcher.start(*launcher.busbw, "soak", "all_reduce", *words)
+    run = launcher.begin("soak", "all_reduce", *words)
     pid = run.pid_of(0)
 
     def resident() -> int:

@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from busbw_testing.marked import marked
+
+from busbw.machine.processes import name as name_of
 
 HOST = socket.gethostname()
 LONG = ("all_reduce", "-b", "8", "-e", "64K", "--case-time", "300ms", "--backend", "mpi")
@@ -19,20 +22,14 @@ MANY_CALLS = ("all_reduce", "-b", "8", "-e", "4K", "-n", "200000", "--backend", 
 
 def launcher_process(home: Path, name: str) -> int | None:
     """The process of MPI's launcher with this name, of the run with this home."""
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            is_ours = f"BUSBW_REQUEST={home}".encode() in (folder / "environ").read_bytes()
-            if is_ours and (folder / "comm").read_text().strip() == name:
-                return int(folder.name)
-        except OSError:
-            continue
-    return None
+    ours = marked(f"BUSBW_REQUEST={home}")
+    return next((pid for pid in ours if name_of(pid) == name), None)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_stopped_rank_is_named_within_seconds(launcher: Any, victim: int) -> None:
-    run = launcher.start(*launcher.busbw, "run", "--ranks", "2", *LONG)
+    run = launcher.begin("run", "--ranks", "2", *LONG)
     pid = run.pid_of(victim)
     run.wait_for_cases(1)
     os.kill(pid, signal.SIGSTOP)
@@ -46,7 +43,7 @@ def test_a_stopped_rank_is_named_within_seconds(launcher: Any, victim: int) -> N
 
 @pytest.mark.slow
 def test_a_rank_that_is_stopped_in_a_hunt_is_named_with_what_it_is_in(launcher: Any) -> None:
-    run = launcher.start(*launcher.busbw, "isolate", "--ranks", "4", "--rounds", "500", "-b", "64K")
+    run = launcher.begin("isolate", "--ranks", "4", "--rounds", "500", "-b", "64K")
     pid = run.pid_of(1)
     run.until(lambda: next(run.home.glob("*/rounds.jsonl"), None))
     os.kill(pid, signal.SIGSTOP)
@@ -57,7 +54,7 @@ def test_a_rank_that_is_stopped_in_a_hunt_is_named_with_what_it_is_in(launcher: 
 
 @pytest.mark.slow
 def test_a_rank_that_said_nothing_is_named_where_the_others_ran_out_of_time(launcher: Any) -> None:
-    run = launcher.start(*launcher.busbw, "run", "--ranks", "2", "-T", "3", *LONG)
+    run = launcher.begin("run", "--ranks", "2", "-T", "3", *LONG)
     run.wait_for_cases(1)
     os.kill(run.pid_of(0), signal.SIGSTOP)
     done = run.finish()
@@ -67,7 +64,7 @@ def test_a_rank_that_said_nothing_is_named_where_the_others_ran_out_of_time(laun
 
 @pytest.mark.slow
 def test_a_rank_that_is_stopped_while_it_starts_is_named(launcher: Any) -> None:
-    run = launcher.start(*launcher.busbw, "run", "--ranks", "2", *LONG)
+    run = launcher.begin("run", "--ranks", "2", *LONG)
     pid = run.pid_of(1)
     os.kill(pid, signal.SIGSTOP)
     done = run.finish()
@@ -78,7 +75,7 @@ def test_a_rank_that_is_stopped_while_it_starts_is_named(launcher: Any) -> None:
 
 @pytest.mark.slow
 def test_a_killed_launcher_is_named_and_the_cases_of_the_record_are_shown(launcher: Any) -> None:
-    run = launcher.start(*launcher.busbw, "run", "--ranks", "2", *MANY_CALLS)
+    run = launcher.begin("run", "--ranks", "2", *MANY_CALLS)
     run.wait_for_cases(2)
     os.kill(run.until(lambda: launcher_process(run.home, "hydra_pmi_proxy")), signal.SIGKILL)
     done = run.finish()
@@ -92,7 +89,7 @@ def test_a_killed_launcher_is_named_and_the_cases_of_the_record_are_shown(launch
 
 @pytest.mark.slow
 def test_ranks_of_one_host_listen_on_loopback_only(launcher: Any) -> None:
-    run = launcher.start(*launcher.busbw, "run", "--ranks", "2", *LONG)
+    run = launcher.begin("run", "--ranks", "2", *LONG)
     run.wait_for_cases(1)
     pids = [run.pid_of(0), run.pid_of(1), run.until(lambda: launcher_process(run.home, "mpiexec"))]
     lines = subprocess.run(["ss", "-ltnp"], capture_output=True, text=True, check=True).stdout.splitlines()

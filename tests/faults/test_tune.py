@@ -16,7 +16,7 @@ def test_an_interrupt_ends_the_whole_tuning(launcher: Any, tmp_path: Path, mpiex
     del mpiexec
     knobs = tmp_path / "knobs.yaml"
     knobs.write_text("FIRST: [1]\nSECOND: [1]\n")
-    run = launcher.start(*launcher.busbw, "tune", *WORDS, "--knobs", str(knobs))
+    run = launcher.begin("tune", *WORDS, "--knobs", str(knobs))
     run.until(lambda: "block 1 of 3" in run.err)
     run.interrupt()
     assert run.finish().code == 130
@@ -34,7 +34,7 @@ def test_a_hanging_and_a_wrong_value_are_out_and_the_fast_one_is_taken(
     knobs.write_text("PLANTED_ALGORITHM: [hang, wrong, 8000, 80000]\n")
     words = ("tune", *WORDS, "--knobs", str(knobs), "--blocks", "2", "--format", "json")
     environ = {"LD_PRELOAD": planted, "PLANTED_UNSET_ALGORITHM": "30000"}
-    run = launcher.start(*launcher.busbw, *words, **environ)
+    run = launcher.begin(*words, **environ)
     assert run.process.wait() == 0, run.err
     assert json.loads(run.out)["taken"] == {"PLANTED_ALGORITHM": "8000"}
     assert "WRONG DATA" in run.err

@@ -12,12 +12,8 @@ FAULT = {"SHIM_FAULT": "last bit", "SHIM_BYTES": "1024"}
 
 
 def test_one_wrong_element_on_rank_1(launcher: Any, shim: str) -> None:
-    run = launcher.start(
-        *launcher.busbw,
-        *["run", "all_reduce", "--ranks", "2", "-b", "512", "-e", "2K", "-n", "8", "-c", "2"],
-        LD_PRELOAD=shim,
-        **FAULT,
-    )
+    words = ("run", "all_reduce", "--ranks", "2", "-b", "512", "-e", "2K", "-n", "8", "-c", "2")
+    run = launcher.begin(*words, LD_PRELOAD=shim, **FAULT)
     done = run.finish()
     assert done.code == 1
     good, wrong, also_good = (line.split() for line in done.out.splitlines() if line[:1] == " ")
@@ -42,12 +38,8 @@ def test_ranks_of_the_users_own_mpiexec_exit_with_1_too(launcher: Any, shim: str
 
 
 def test_it_is_found_without_timing_anything(launcher: Any, shim: str) -> None:
-    run = launcher.start(
-        *launcher.busbw,
-        *["run", "all_reduce", "--ranks", "2", "-b", "1K", "-n", "0"],
-        LD_PRELOAD=shim,
-        **FAULT,
-    )
+    words = ("run", "all_reduce", "--ranks", "2", "-b", "1K", "-n", "0")
+    run = launcher.begin(*words, LD_PRELOAD=shim, **FAULT)
     done = run.finish()
     assert done.code == 1
     assert "# WRONG all_reduce sum float 1024 B in-place: 1 element" in done.out

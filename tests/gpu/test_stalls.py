@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 from busbw_testing.environ import clean_environ
+from busbw_testing.marked import environs, first_of
 
 from busbw.machine.gpus import gpu_presence
 
@@ -42,16 +43,8 @@ KINDS = [*itertools.product(WORDS, ("all_reduce", "alltoall", "sendrecv"), (Fals
 
 def victim(home: Path) -> int | None:
     """The process of the rank, and not what it has forked."""
-    found = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (folder / "environ").read_bytes().split(b"\0")
-            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-        except OSError:
-            continue
-        if {f"BUSBW_HOME={home}".encode(), f"BUSBW_RANK={VICTIM}".encode()} <= set(words):
-            found[int(folder.name)] = parent
-    return next((pid for pid, parent in found.items() if parent not in found), None)
+    found = environs(f"BUSBW_HOME={home}")
+    return first_of({pid: own for pid, own in found.items() if own.get("BUSBW_RANK") == str(VICTIM)})
 
 
 def events(out: Path) -> list[dict[str, Any]]:

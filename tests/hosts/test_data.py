@@ -13,28 +13,8 @@ import pytest
 pytestmark = [pytest.mark.hosts, pytest.mark.timeout(600)]
 
 NASTY = [
-    "",
-    " ",
-    "a b",
-    "it's",
-    '"',
-    "$(touch PWNED)",
-    "`touch PWNED`",
-    "; touch PWNED;",
-    "a\nb\n",
-    "\\",
-    "--",
-    "-x",
-    "*",
-    "~",
-    "%s",
-    "a,b:c=d",
-    "#",
-    "!",
-    "é",
-    "&&",
-    "$HOME",
-    "\t",
+    *("", " ", "a b", "it's", '"', "$(touch PWNED)", "`touch PWNED`", "; touch PWNED;", "a\nb\n", "\\"),
+    *("--", "-x", "*", "~", "%s", "a,b:c=d", "#", "!", "é", "&&", "$HOME", "\t"),
 ]
 SHOW = """
 import json, os, sys

@@ -36,7 +36,7 @@ def test_a_slow_host_is_named(six_hosts: Any) -> None:
     """By half: whatever else runs on this machine, it is that or no decision, and never another host."""
     shape(six_hosts, "h4", 0.5)
     front = six_hosts.start("isolate", *ON, "-b", "2M")
-    code = front.finish()
+    code = front.finish().code
     (field,) = six_hosts.record()["hunt"]["fields"]
     assert code == (1 if field["suspects"] else 3)
     require_named(field, "h4")
@@ -54,7 +54,7 @@ def test_a_host_that_loses_packets_is_named_by_what_is_sent_again(six_hosts: Any
     lose(six_hosts.hosts, "h3", 3)
     try:
         front = six_hosts.start("isolate", *ON, "-b", "2M")
-        code = front.finish()
+        code = front.finish().code
     finally:
         clear(six_hosts.hosts, "h3")
     (field,) = six_hosts.record()["hunt"]["fields"]
@@ -68,7 +68,7 @@ def test_a_round_that_is_merely_long_costs_nobody_its_place(six_hosts: Any) -> N
     """One message takes 2.7 s."""
     shape(six_hosts)
     front = six_hosts.start("isolate", *ON, "-b", "64M", "--round-timeout", "2s")
-    assert front.finish() == 3, front.err
+    assert front.finish().code == 3, front.err
     assert "all 6 ranks waited: round 1 with h" in front.err
     assert "give a smaller -b" in front.err
     assert "lost" not in front.err
@@ -86,7 +86,7 @@ def test_two_lost_hosts_are_both_left_out(six_hosts: Any) -> None:
     front.until(lambda: "round 1, screen" in front.err)
     for name in ("h2", "h5"):
         six_hosts.hosts.kill(name)
-    assert front.finish() == 1, front.err
+    assert front.finish().code == 1, front.err
     record = json.loads(front.out)  # one document, of the last launch
     assert record["status"] == "complete", front.err
     lost = {finding["host"] for finding in record["findings"] if finding["check"] == "lost"}
@@ -132,7 +132,7 @@ def test_a_hunt_by_each_nic_tells_which_one_is_slow(two_nics_cluster: Any) -> No
     front = cluster.start(
         "isolate", *on, "-b", "512K", "--rounds", "3", "--loss", "30%", "--each-nic", "eth0,eth1"
     )
-    code = front.finish()
+    code = front.finish().code
     by_nic = {}
     for file in cluster.home.glob("*/run.json"):
         record = json.loads(file.read_text())

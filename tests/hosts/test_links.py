@@ -15,7 +15,7 @@ RUN = ("run", "all_reduce", "-b", "1M", "-e", "1M", "-n", "20", "--backend", "mp
 def diagnosed(cluster: Any) -> tuple[int, dict[str, dict[str, Any]]]:
     """The exit code of `busbw diagnose`, and its conclusions by their ids."""
     front = cluster.start("diagnose", "last", "--format", "json")
-    code = front.finish()
+    code = front.finish().code
     told = json.loads(front.out)
     assert told["exit_code"] == code
     return code, {each["check"]: each for each in told["conclusions"]}

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+from busbw_testing.shared_libraries import stand_in
 
 import busbw
 from busbw.plan.flags.ranks import Asked
@@ -17,7 +16,6 @@ from busbw.plan.request import rank_words
 
 pytestmark = [pytest.mark.hosts, pytest.mark.timeout(600)]
 
-STAND_INS = Path(__file__).parents[1] / "unit" / "machine" / "stand_ins"
 ON = ("--on", "hosts", "--hosts", "h1,h2,h3,h4")
 NULL = ("--backend", "null", "--world", "nccl")
 RUN = ("run", "all_reduce", "-b", "8", "-e", "1K", "-f", "128", *NULL, *ON)
@@ -50,18 +48,11 @@ def test_a_host_with_another_busbw(fresh_cluster: Any, tmp_path: Path) -> None:
 @pytest.fixture
 def cuda(fresh_cluster: Any) -> Path:
     """A folder that all hosts see with a driver and an NCCL that are only there to be asked."""
-    compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
-    if compiler is None:
-        pytest.skip("no C compiler for the stand-in libraries")
     folder = fresh_cluster.folder / "cuda"
     folder.mkdir()
-    for source, name, define in (
-        ("cuda", "libcuda.so.1", "-DX"),
-        ("nccl", "libnccl.so.2", "-DVERSION=22809"),
-        ("nccl", "another-libnccl.so.2", "-DVERSION=22707"),
-    ):
-        words = [compiler, "-x", "c", "-w", "-shared", "-fPIC", define]
-        subprocess.run([*words, STAND_INS / f"{source}.c", "-o", folder / name], check=True)
+    stand_in("cuda", folder / "libcuda.so.1")
+    stand_in("nccl", folder / "libnccl.so.2", "VERSION=22809")
+    stand_in("nccl", folder / "another-libnccl.so.2", "VERSION=22707")
     return folder
 
 

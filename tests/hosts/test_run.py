@@ -52,23 +52,8 @@ def test_a_large_plan_and_its_record_come_home_whole(cluster: Any, tmp_path: Pat
     """The header is longer than what launchers take of a line at once, and so is the record; and no folder is
     shared.
     """
-    words = (
-        "all_reduce,broadcast,all_gather",
-        "-b",
-        "8",
-        "-e",
-        "4K",
-        "-n",
-        "2",
-        "-w",
-        "1",
-        "-c",
-        "0",
-        "-f",
-        "1",
-        "-i",
-        "50",
-    )
+    sizes = ("-b", "8", "-e", "4K", "-f", "1", "-i", "50")
+    words = ("all_reduce,broadcast,all_gather", *sizes, "-n", "2", "-w", "1", "-c", "0")
     home = f"/tmp/{tmp_path.name}"  # each host has a /tmp of its own
     on = ("--backend", "mpi", *ON, "h2,h3")
     front = cluster.run("run", *words, *on, "--format", "jsonl", BUSBW_HOME=home)

@@ -15,7 +15,7 @@ def test_a_setup_that_hangs_is_ended_and_the_others_are_measured(cluster: Any) -
     # The front and the keeper have neither a ticket nor a place among MPI's ranks.
     spec = setups_of_which_one_hangs(cluster.folder, "BUSBW_TICKET", "PMI_RANK")
     front = cluster.start("compare", spec, *SERIES, "--on", "hosts", "--hosts", "h2,h3,h4", "-N", "2")
-    assert front.finish() == 0, front.err
+    assert front.finish().code == 0, front.err
     told = json.loads(front.out)
     reached = {each["setup"]: each for each in told["reached"]}
     assert [each["failed"] for each in told["reached"] if each["setup"] != "hanging"] == [0, 0], told

@@ -30,7 +30,7 @@ def test_a_link_that_is_slow_for_a_while_is_a_change_of_level(fresh_cluster: Any
     send_at(cluster.hosts, "h2", NOMINAL_MBIT / 4)
     time.sleep(20)
     send_at(cluster.hosts, "h2")
-    code = front.finish()
+    code = front.finish().code
     found = [each for each in cluster.record()["soak"]["changes"] if each["share"] < -0.3]
     clear(cluster.hosts, "h2")
     medians = [round(each["median_ns"] / 1e6, 1) for each in cluster.record()["soak"]["kept"]]

@@ -20,7 +20,7 @@ def test_a_stopped_rank_is_named_with_what_the_ranks_of_other_hosts_wait_in(clus
     (victim,) = cluster.ranks("h3")
     rank = cluster.rank_of(victim)
     os.kill(victim, signal.SIGSTOP)
-    assert front.finish() == 5
+    assert front.finish().code == 5
     assert front.error.startswith(f"rank {rank} on h3 (pid ")
     assert "; its process is stopped" in front.error
     states = cluster.record()["hang"]["states"]

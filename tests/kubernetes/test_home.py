@@ -22,7 +22,7 @@ def test_output_that_cannot_be_read_is_not_deleted(busbw: Any, cluster: Cluster,
     running = busbw.start(*RUN, "-n", "20000")  # one pass: rows come while others are measured
     running.until(lambda: running.rows)
     with cluster.refusing_logs():
-        done = running.done()
+        done = running.finish()
         assert done.code == 3, done
         assert "could not be read" in done.error
         assert "busbw attach" in done.hint
@@ -50,7 +50,7 @@ def test_an_api_that_is_away_has_cancelled_nothing(busbw: Any, cluster: Cluster)
     with cluster.refusing_api():
         running.process.send_signal(signal.SIGINT)
         running.until(lambda: "not cancelled yet: " in running.err)
-    done = running.done()  # asked again, and taken
+    done = running.finish()  # asked again, and taken
     assert done.code == 130, done
     assert busbw.record()["status"] == "interrupted"
     deadline = time.monotonic() + 30.0

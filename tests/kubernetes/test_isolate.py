@@ -56,7 +56,7 @@ def test_a_lost_node_is_a_finding_and_the_hunt_goes_on(busbw: Any, cluster: Any,
     }
     victim = next(name for name in pods if name.endswith("worker-2"))
     cluster.core.delete_namespaced_pod(victim, namespace, grace_period_seconds=0)
-    done = running.done()
+    done = running.finish()
     assert "lost during the hunt" in done.err, done
     assert done.code == 1
     first, second = sorted(path for path in (busbw.folder / "home").iterdir() if path.is_dir())

@@ -221,7 +221,7 @@ def test_what_is_set_reaches_the_job_and_its_pods(busbw: Any, shared_cluster: An
         assert (pod.spec.priority, pod.spec.service_account_name) == (7, "runner")
         assert [secret.name for secret in pod.spec.image_pull_secrets] == ["registry"]
         assert ("dedicated", "lab") in [(each.key, each.value) for each in pod.spec.tolerations]
-    done = running.done()
+    done = running.finish()
     assert done.code == 0, done
     assert busbw.record()["status"] == "complete"
 

@@ -54,7 +54,7 @@ def test_all_launches_are_in_the_pods_of_one_job(
 ) -> None:
     """With their setups' variables; those on fewer nodes are on the first workers."""
     setups = f"setups: {{plain: {{}}, other: {{env: {{NCCL_DEBUG_FILE: {json.dumps(STRANGE)}}}}}}}"
-    done = compare(setups, "--blocks", "1", *MPI, nodes="1,3").done()
+    done = compare(setups, "--blocks", "1", *MPI, nodes="1,3").finish()
     assert done.code == 0, done
     found = records(busbw)
     assert [each["status"] for each in found] == ["complete"] * 4
@@ -68,7 +68,7 @@ def test_all_launches_are_in_the_pods_of_one_job(
 
 
 def test_open_mpi_that_is_brought_busbw(openmpi: str, busbw: Any, compare: Any) -> None:
-    done = compare(SETUPS, "--blocks", "1", "--mpi", "openmpi", image=openmpi).done()
+    done = compare(SETUPS, "--blocks", "1", "--mpi", "openmpi", image=openmpi).finish()
     assert done.code == 0, done
     assert [each["world"]["size"] for each in records(busbw)] == [2, 2]
 
@@ -81,7 +81,7 @@ def test_a_launch_that_fails_leaves_the_others(busbw: Any, compare: Any) -> None
     # In the order of the seed: plain is the last.
     setups = "".join(f"  {fate}: {{env: {{FATE: {fate}, PYTHONPATH: {site}}}}}\n" for fate in ("die", "hang"))
     words = ("--blocks", "1", "--launch-timeout", "15s", "--mounts", str(site), *MPI)
-    done = compare(f"setups:\n  plain: {{}}\n{setups}", *words).done()
+    done = compare(f"setups:\n  plain: {{}}\n{setups}", *words).finish()
     (die,), (hang,), (plain,) = (outcomes(busbw, setup) for setup in ("die", "hang", "plain"))
     assert plain["error"] == "", done
     assert "had not ended after 15 s: no rank had said anything" in hang["error"]
@@ -101,14 +101,14 @@ def test_a_worker_that_somebody_deletes_ends_the_series(
     pods = cluster.core.list_namespaced_pod(namespace).items
     worker = next(pod.metadata.name for pod in pods if "worker" in pod.metadata.name)
     cluster.core.delete_namespaced_pod(worker, namespace)
-    done = running.done()
+    done = running.finish()
     assert done.code == 4, done
     assert "which runs all launches, has ended: " in done.err
     assert outcomes(busbw, "plain") == outcomes(busbw, "other") == []
 
 
 def test_a_job_that_has_no_time_left_ends_the_series(compare: Any) -> None:
-    done = compare(SETUPS, "--blocks", "50", "--time-limit", "15s", *MPI).done()
+    done = compare(SETUPS, "--blocks", "50", "--time-limit", "15s", *MPI).finish()
     assert done.code == 4, done
     (told,) = (line for line in done.err.splitlines() if line.startswith("error: "))
     assert "which runs all launches, has ended: " in told
@@ -119,13 +119,12 @@ def test_a_series_outlives_its_front_process(busbw: Any, compare: Any, cluster: 
     """Attach goes on with it; cancel brings what it measured, and ends it."""
     running = compare(SETUPS, "--blocks", "50", *MPI)
     running.until(lambda: "block 1 of 50" in running.err)
-    running.process.kill()
-    running.process.wait()
+    running.kill()
     name = busbw.run_folder.name
     attached = busbw.start("attach", name)
     attached.until(lambda: "block 2 of 50" in attached.err)
     attached.process.send_signal(signal.SIGINT)
-    assert attached.done().code == 130
+    assert attached.finish().code == 130
     assert mpi_jobs(cluster, namespace)
     done = busbw("cancel", name)
     assert done.code == 0, done
@@ -135,6 +134,6 @@ def test_a_series_outlives_its_front_process(busbw: Any, compare: Any, cluster: 
 
 
 def test_a_python_that_is_not_there(compare: Any) -> None:
-    done = compare(SETUPS, "--blocks", "2", *MPI, "--python", "/no/python").done()
+    done = compare(SETUPS, "--blocks", "2", *MPI, "--python", "/no/python").finish()
     assert done.code in (2, 4), done
     assert "/no/python" in done.err.partition("error: ")[2], done

@@ -6,16 +6,11 @@ No test asserts how good a bound is (benchmarks/clock/ shows that); all assert t
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from busbw_testing.environ import clean_environ
-from busbw_testing.mpi_ranks import MPIEXEC, needs_mpiexec
+from busbw_testing.mpi_ranks import load, needs_mpiexec, said_by_ranks
 
 PROGRAM = Path(__file__).with_name("clock_program.py")
 FAR_APART = {"separate": True, "ppm": 100.0, "offset_s": 5.0}
@@ -25,30 +20,9 @@ pytestmark = needs_mpiexec
 
 
 def run(ranks: int, **asked: object) -> Ranks:
-    done = subprocess.run(
-        [str(MPIEXEC), "-n", str(ranks), sys.executable, str(PROGRAM), json.dumps(asked)],
-        env=clean_environ(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    found: Ranks = json.loads(done.stdout)
+    found: Ranks = said_by_ranks(ranks, PROGRAM, json.dumps(asked))
     assert [rank["rank"] for rank in found] == list(range(ranks))
     return found
-
-
-@contextmanager
-def load(busy: bool) -> Iterator[None]:
-    process = subprocess.Popen([sys.executable, "-c", "while True: pass"]) if busy else None
-    try:
-        yield
-    finally:
-        if process is not None:
-            process.kill()
-            process.wait()
 
 
 def assert_bounds_hold(found: Ranks) -> None:

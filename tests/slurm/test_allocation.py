@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from busbw_testing.long_runs import ENDLESS_NULL
+from busbw_testing.mpi_ranks import YIELDING_WORDS
 
 if TYPE_CHECKING:
     from busbw_testing.slurm_cluster import SlurmCluster
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(600)]
 
 NULL = ("run", "all_reduce", "-e", "8", "--backend", "null", "--world", "nccl", "--on", "slurm")
-ENDLESS = (*NULL, "-n", "10000000000000", "--format", "jsonl")
+ENDLESS = ("run", *ENDLESS_NULL, "--on", "slurm", "--format", "jsonl")
 
 
 @pytest.fixture
@@ -33,9 +35,8 @@ def hosts_of(folder: Any) -> list[str]:
 
 
 def test_an_allocation_serves_many_runs(front: Any, allocation: str, cluster: SlurmCluster) -> None:
-    mpi = ("run", "all_reduce", "-b", "8", "-e", "16", "-n", "8", "--on", "slurm")
-    progress = ("--env", "MPIR_CVAR_CH4_PROGRESS_THROTTLE=1")
-    for words, hosts in ((*mpi, *progress), ["h1", "h2", "h3", "h4"]), ((*NULL, "-N", "2"), ["h1", "h2"]):
+    mpi = ("run", "all_reduce", "-b", "8", "-e", "16", "-n", "8", "--on", "slurm", *YIELDING_WORDS)
+    for words, hosts in (mpi, ["h1", "h2", "h3", "h4"]), ((*NULL, "-N", "2"), ["h1", "h2"]):
         done = front.run(*words, "--job-id", allocation)
         assert done.code == 0, done
         assert hosts_of(front.folder()) == hosts

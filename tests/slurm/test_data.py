@@ -15,35 +15,10 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(600)]
 
 PIECES = (
-    " ",
-    "  ",
-    "\t",
-    "\n",
-    "'",
-    '"',
-    "\\",
-    "\\n",
-    "`touch /tmp/planted`",
-    "$(touch /tmp/planted)",
-    "${HOME}",
-    "$HOME",
-    "; touch /tmp/planted;",
-    "| touch /tmp/planted",
-    "&& touch /tmp/planted",
-    "> /tmp/planted",
-    "#SBATCH --nodes=1",
-    "\n#SBATCH --nodes=1\n",
-    "%j",
-    "%",
-    "*",
-    "~",
-    "!",
-    "{a,b}",
-    "=",
-    ",",
-    ":",
-    "ä",
-    "word",
+    *(" ", "  ", "\t", "\n", "'", '"', "\\", "\\n", "`touch /tmp/planted`", "$(touch /tmp/planted)"),
+    *("${HOME}", "$HOME", "; touch /tmp/planted;", "| touch /tmp/planted", "&& touch /tmp/planted"),
+    *("> /tmp/planted", "#SBATCH --nodes=1", "\n#SBATCH --nodes=1\n", "%j", "%", "*", "~", "!", "{a,b}"),
+    *("=", ",", ":", "ä", "word"),
 )
 PRINT = (
     "import json, os, sys;"
@@ -93,17 +68,8 @@ def test_folders_of_libraries_come_before_what_a_node_has(front: Any, cluster: S
     script = front.shared / "setup.sh"
     script.write_text("export LD_LIBRARY_PATH=/there/lib")
     show = "import os; print(os.environ['LD_LIBRARY_PATH'])"
-    words = (
-        "exec",
-        "--on",
-        "slurm",
-        "-N",
-        "2",
-        "--library-path",
-        "/a $(touch /tmp/planted)",
-        "--library-path",
-        "/c",
-    )
+    folders = ("--library-path", "/a $(touch /tmp/planted)", "--library-path", "/c")
+    words = ("exec", "--on", "slurm", "-N", "2", *folders)
     command = ("--", sys.executable, "-c", show)
     done = front.run(*words, "--setup-script", script, *command)
     assert (done.code, done.out.split("\n")[:2]) == (0, ["/a $(touch /tmp/planted):/c:/there/lib"] * 2), done

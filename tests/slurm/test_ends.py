@@ -8,6 +8,8 @@ import signal
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from busbw_testing.long_runs import ENDLESS_NULL
+from busbw_testing.mpi_ranks import YIELDING_WORDS
 
 if TYPE_CHECKING:
     from busbw_testing.slurm_cluster import SlurmCluster
@@ -15,33 +17,13 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(600)]
 
 ON = ("--on", "slurm", "-N", "4", "--format", "jsonl")
-# Ranks that wait leave the core to the rank that they wait for: this machine has fewer than a job has ranks.
-YIELDING = (
-    "--env",
-    "MPIR_CVAR_CH4_PROGRESS_THROTTLE=1",
-    "--env",
-    "MPIR_CVAR_CH4_PROGRESS_THROTTLE_NO_PROGRESS_COUNT=4",
-)
 # Cases of a fraction of a second: some finish, the run takes many more.
 CASES = ("run", "all_reduce", "-b", "8", "-e", "64K", "--case-time", "300ms", "--precision", "0.0001%")
-LONG = (*CASES, "-f", "1", "-i", "64", *ON, *YIELDING)
+LONG = (*CASES, "-f", "1", "-i", "64", *ON, *YIELDING_WORDS)
 # About ten seconds.
-SHORT = (*CASES, *ON, *YIELDING)
+SHORT = (*CASES, *ON, *YIELDING_WORDS)
 SHORT_CASES = 2 * 14
-# Without an end: no look takes time in the null backend, but there are very many of them.
-ENDLESS = (
-    "run",
-    "all_reduce",
-    "-e",
-    "8",
-    "--backend",
-    "null",
-    "--world",
-    "nccl",
-    "-n",
-    "10000000000000",
-    *ON,
-)
+ENDLESS = ("run", *ENDLESS_NULL, *ON)
 
 
 def has_header(running: Any) -> bool:
@@ -81,33 +63,6 @@ def test_ctrl_c_while_pending(front: Any, cluster: SlurmCluster) -> None:
     running.until(lambda: "PartitionDown" in running.out)
     running.signal(signal.SIGINT)
     assert running.finish().code == 130
-
-
-def test_detached_and_attached(front: Any, cluster: SlurmCluster) -> None:
-    done = front.run(*SHORT, "--detach")
-    assert done.code == 0, done
-    name = front.folder().name
-    assert f"busbw attach {name}" in done.hint
-    attached = front.start("attach", name, "--format", "jsonl")
-    done = attached.finish()
-    assert done.code == 0, done
-    assert cases(attached.rows()) == list(range(SHORT_CASES))
-    assert front.record()["status"] == "complete"
-    again = front.run("attach", name, "--format", "csv")  # from the record
-    assert len(again.out.splitlines()) == 1 + SHORT_CASES
-
-
-def test_ctrl_c_in_attach_leaves_the_job(front: Any, cluster: SlurmCluster) -> None:
-    assert front.run(*LONG, "--detach").code == 0
-    attached = front.start("attach", "last", "--format", "jsonl")
-    attached.wait_for_cases(1)
-    attached.signal(signal.SIGINT)
-    done = attached.finish()
-    assert "the job goes on" in done.err
-    assert cluster.jobs() == [front.job_id()]
-    assert front.run("cancel", "last").code == 0
-    done = front.run("attach", "last")
-    assert front.record()["status"] == "interrupted", (done, front.record())
 
 
 def test_the_front_is_killed_and_the_job_is_attached_to(far_front: Any) -> None:

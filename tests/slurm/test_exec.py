@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from busbw_testing.exec_programs import FACTS, MPI, facts_of
+from busbw_testing.mpi_ranks import YIELDING_WORDS
 
 if TYPE_CHECKING:
     from busbw_testing.slurm_cluster import SlurmCluster
@@ -41,8 +42,7 @@ def test_the_nodes_of_a_step(front: Any, cluster: SlurmCluster) -> None:
 
 
 def test_an_mpi_program_gets_the_plugin_of_its_mpi(front: Any) -> None:
-    yielding = ("--env", "MPIR_CVAR_CH4_PROGRESS_THROTTLE=1")
-    done = front.run(*ON, "2", *yielding, "--", sys.executable, "-c", MPI)
+    done = front.run(*ON, "2", *YIELDING_WORDS, "--", sys.executable, "-c", MPI)
     assert done.code == 0, done
     assert sorted(done.out.splitlines()) == ["rank 0 of 2 on h1: sum 3", "rank 1 of 2 on h2: sum 3"]
     assert "--mpi=pmi2" in front.script()

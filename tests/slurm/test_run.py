@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from busbw_testing.mpi_ranks import YIELDING_WORDS
 from busbw_testing.slurm_cluster import OPEN_MPI
 
 import busbw
@@ -20,14 +20,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(600)]
 
-# Ranks that wait leave the core to the rank that they wait for: this machine has fewer than a job has ranks.
-YIELDING = (
-    "--env",
-    "MPIR_CVAR_CH4_PROGRESS_THROTTLE=1",
-    "--env",
-    "MPIR_CVAR_CH4_PROGRESS_THROTTLE_NO_PROGRESS_COUNT=4",
-)
-SWEEP = ("-b", "8", "-e", "64", "-n", "8", *YIELDING)
+SWEEP = ("-b", "8", "-e", "64", "-n", "8", *YIELDING_WORDS)
 NULL = ("--backend", "null", "--world", "nccl")
 NODES = ["h1", "h2", "h3", "h4"]
 
@@ -57,23 +50,6 @@ def test_the_bundled_mpi(where: str, request: pytest.FixtureRequest) -> None:
     assert own & logs == (own if where == "front" else set())
     assert "ranks.log" in logs
     assert "--mpi=pmi2" in front.script()
-
-
-def test_a_run_from_python(front: Any) -> None:
-    settings = {
-        "minbytes": "8",
-        "maxbytes": "64",
-        "iters": 8,
-        "on": "slurm",
-        "nodes": 4,
-        "env": YIELDING[1::2],
-    }
-    done = front.python(f"""
-import busbw
-run = busbw.run("all_reduce", **{settings})
-print(run.df.filter(wrong=0).height, *(rank.host for rank in run.record.world.ranks))
-""")
-    assert (done.code, done.out.split()) == (0, ["8", *NODES]), done
 
 
 def test_a_record_with_many_ranks_and_cases_comes_home_through_srun(far_front: Any) -> None:
@@ -113,14 +89,6 @@ def test_what_was_given_is_in_the_record_and_no_secret_is(front: Any) -> None:
     (script,) = (path for path in files if b"hunter22" in path.read_bytes())
     assert script.name == "job.sbatch"
     assert script.stat().st_mode & 0o777 == 0o600
-
-
-def test_node_counts_are_a_job_each(front: Any) -> None:
-    done = front.run("run", "all_reduce", "-e", "8", *NULL, "--on", "slurm", "-N", "1,2")
-    assert done.code == 0, done
-    worlds = [json.loads(path.read_text())["world"] for path in front.home.glob("*/run.json")]
-    assert sorted(len(world["ranks"]) for world in worlds) == [1, 2]
-    assert len(set(front.job_ids())) == 2
 
 
 def test_a_setup_script_comes_first_on_every_node(front: Any, tmp_path: Path) -> None:
@@ -176,11 +144,3 @@ def test_busbw_is_brought_and_removed(front: Any) -> None:
     assert done.code == 0, done
     assert len(rows(done.out)) == 8
     assert not (front.folder() / "request/bundle.tar.gz").exists()
-
-
-@pytest.mark.usefixtures("bare_nodes")
-def test_busbw_is_brought_from_a_shared_folder_only(far_front: Any) -> None:
-    done = far_front.run("run", "all_reduce", "-e", "8", *NULL, "--on", "slurm", "-N", "1", "--bring")
-    assert done.code == 5, done
-    assert "--bring: its nodes do not see the run folder" in done.error
-    assert done.hint == "set BUSBW_HOME to a folder that the nodes share"

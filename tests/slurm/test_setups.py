@@ -16,6 +16,14 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(600)]
 
 NULL = ("--ops", "all_reduce", "-e", "8", "--backend", "null", "--world", "nccl", "--on", "slurm")
+# A rank that leaves a process behind, and dies.
+DYING = """
+import os, subprocess
+if os.environ.get("SLURM_PROCID") == "1":
+    silent = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+    subprocess.Popen(["setsid", "sleep", "321"], **silent)
+    os.kill(os.getpid(), 9)
+"""
 TWO = 'setups: {plain: {}, other: {env: {A: "1"}}}'
 
 
@@ -41,40 +49,24 @@ def is_gone(cluster: SlurmCluster, job: str) -> bool:
 
 
 def test_setups_in_one_job(front: Any, cluster: SlurmCluster) -> None:
-    """One of them hangs, and is ended by the loop."""
+    """One of them hangs, and is ended by the loop; one kills a rank, and nothing that it left stays there."""
     spec = setups_of_which_one_hangs(front.shared, "SLURM_PROCID")
+    site = write(front.shared / "dying" / "sitecustomize.py", DYING).parent
+    spec.write_text(spec.read_text().replace("tcp:", f"dying: {{prepend: {{PYTHONPATH: {site}}}}}, tcp:"))
     done = front.run("compare", spec, *SERIES, "--on", "slurm", "-N", "2", "--time-limit", "10")
     assert done.code == 0, done
     reached = {each["setup"]: each for each in json.loads(done.out)["reached"]}
-    assert [reached[name]["failed"] for name in ("plain", "tcp", "hanging")] == [0, 0, 1], done
+    assert [reached[name]["failed"] for name in ("plain", "dying", "tcp", "hanging")] == [0, 1, 0, 1], done
     assert "had not ended after 25 s" in reached["hanging"]["error"]
+    assert "killed" in reached["dying"]["error"], reached["dying"]
+    assert "h2" in reached["dying"]["error"], reached["dying"]
+    left = [line for node in cluster.nodes for line in cluster.hosts.processes(node).values()]
+    assert not any("sleep 321" in line for line in left)
     series = series_of(front)
     assert hosts_of_launches(series) == [["h1", "h2"]] * 2
     job = str(json.loads((series / "request/job.json").read_text())["id"])
     assert f"submitted slurm job {job}: 2 nodes, for all launches" in done.err
     assert is_gone(cluster, job)
-
-
-def test_a_setup_that_kills_its_ranks_fails_alone(front: Any, cluster: SlurmCluster) -> None:
-    """What it leaves on the nodes is ended before the next launch."""
-    site = write(
-        front.shared / "dying" / "sitecustomize.py",
-        "import os, subprocess\n"
-        "if os.environ.get('SLURM_PROCID') == '1':\n"
-        "    subprocess.Popen(['setsid', 'sleep', '321'])\n"
-        "    os.kill(os.getpid(), 9)\n",
-    ).parent
-    text = f"setups: {{plain: {{}}, dying: {{prepend: {{PYTHONPATH: {site}}}}}}}"
-    spec = write(front.shared / "dying.yaml", text)
-    done = front.run("compare", spec, *NULL, "-N", "2", "--blocks", "1")
-    assert done.code == 0, done
-    series = series_of(front)
-    assert [one["error"] for one in outcomes(series, "plain")] == [""], done
-    (dying,) = outcomes(series, "dying")
-    assert "killed" in dying["error"], dying
-    assert "h2" in dying["error"], dying
-    left = [line for node in cluster.nodes for line in cluster.hosts.processes(node).values()]
-    assert not any("sleep 321" in line for line in left)
 
 
 def test_a_series_ends_with_an_interrupt(front: Any, cluster: SlurmCluster) -> None:

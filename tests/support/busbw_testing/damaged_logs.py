@@ -17,16 +17,7 @@ NOISE = (
 )
 # Titles of windows, colours, pages, marks that write from right to left, returns.
 ESCAPES = (
-    "\x1b]0;a\x07",
-    "\x1b[31m",
-    "\x1b[2J",
-    "\x9b2K",
-    "\x1b",
-    "\x00",
-    "\u202e",
-    "\x08\x08",
-    "\r",
-    "\x7f",
+    *("\x1b]0;a\x07", "\x1b[31m", "\x1b[2J", "\x9b2K", "\x1b", "\x00", "\u202e", "\x08\x08", "\r", "\x7f"),
 )
 NOT_DIGITS = "abcXYZ#[]:;-_+ \t\u00e9"
 
@@ -131,25 +122,8 @@ def two_jobs(rng: random.Random, text: str) -> str:
 
 # Damage to many lines at once: nothing false comes of it, whatever is lost is not asked for.
 WIDE = (eat_signs, eat_blanks, double_part, mix_lines, lose_lines, write_escapes, two_jobs)
-MUTATIONS = (
-    cut_tail,
-    cut_head,
-    insert_line,
-    write_into_line,
-    replace_character,
-    spoil_digit,
-    break_line,
-    join_lines,
-    glue_output,
-)
 # Damage inside a line: it leaves a trace, unlike a line that is missing or there twice.
-INSIDE = (
-    write_into_line,
-    replace_character,
-    spoil_digit,
-    break_line,
-    join_lines,
-    glue_output,
-)
+INSIDE = (write_into_line, replace_character, spoil_digit, break_line, join_lines, glue_output)
+MUTATIONS = (cut_tail, cut_head, insert_line, *INSIDE)
 # What is said of a log that lost a row: one of these.
 TOLD = {"damaged", "rows-missing", "cut", "foreign", "no-heading"}

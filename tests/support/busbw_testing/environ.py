@@ -10,15 +10,7 @@ import busbw
 
 # The launcher that runs the tests must not be taken for the launcher of the ranks.
 LAUNCHERS: Final = (
-    "OMPI_",
-    "PMI",
-    "PMIX_",
-    "SLURM_",
-    "RANK",
-    "WORLD_SIZE",
-    "LOCAL_",
-    "MASTER_",
-    "TORCHELASTIC_",
+    *("OMPI_", "PMI", "PMIX_", "SLURM_", "RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "TORCHELASTIC_"),
 )
 FOREIGN: Final = ("BUSBW_", *LAUNCHERS)
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from busbw.machine.processes import name as name_of
 from busbw.rank.watcher import NAME
@@ -19,7 +19,6 @@ from busbw_testing.environ import clean_environ
 from busbw_testing.namespaces import Hosts, seen_of_tmp
 from busbw_testing.started import Started
 
-PATIENCE_S: Final = 500.0  # for what hangs: two hunts take minutes where other suites run beside
 # What the ranks of all hosts share here: this machine's cores.
 ENVIRON = {"OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_hwloc_base_binding_policy": "none"}
 # Open MPI looks for every transport there is, which takes longer than all the rest.
@@ -28,6 +27,8 @@ ENVIRON |= {"OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "self,sm,tcp"}
 
 class Front(Started):
     """A command of busbw that runs on a host."""
+
+    patience_s = 500.0  # two hunts take minutes where other suites run beside
 
     def __init__(
         self, hosts: Hosts, on: str, argv: list[str | Path], environ: dict[str, str], folder: Path
@@ -45,12 +46,6 @@ class Front(Started):
             with contextlib.suppress(ProcessLookupError):
                 if os.getpgid(pid) == self.process.pid:
                     os.kill(pid, number)
-
-    def finish(self) -> int:
-        """Wait for the end; its exit code."""
-        code = self.process.wait(PATIENCE_S)
-        assert "Traceback" not in self.out + self.err, self.err
-        return code
 
     @property
     def error(self) -> str:
@@ -85,7 +80,7 @@ class Cluster:
     def run(self, *words: str | Path, code: int = 0, **options: str) -> Front:
         """``busbw`` with the words, to its end."""
         front = self.start(*words, **options)
-        assert front.finish() == code, front.out + front.err
+        assert front.finish().code == code, front.out + front.err
         return front
 
     def record(self) -> dict[str, Any]:
@@ -141,8 +136,7 @@ def end(cluster: Cluster) -> None:
     was_cut = False
     for front in cluster.started:
         if front.process.poll() is None:  # the test has failed, and its job goes on
-            os.killpg(front.process.pid, signal.SIGKILL)
-            front.process.wait()
+            front.kill()
             was_cut = True
     left = cluster.left(0.1 if was_cut else 20.0)
     for processes in left.values():

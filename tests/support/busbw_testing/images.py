@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from busbw_testing.finished import Done
+from busbw_testing.started import Done
 
 ROOT: Final = Path(__file__).parents[3]
 PROGRAMS: Final = ("buildah", "mmdebstrap")

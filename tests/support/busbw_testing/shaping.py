@@ -1,19 +1,15 @@
-"""Links of namespace hosts made slow: the rate at which a host sends, packets that it loses, and a delay.
+"""Links of namespace hosts made slow: the rate at which a host sends, and packets that it loses.
 
-The kernel's htb and nft do the first two, on the host's own eth0, a program of ours the third, between the
-host and the switch; what was set is taken away by ``clear``.
+The kernel's htb and nft do it, on the host's own eth0; what was set is taken away by ``clear``.
 """
 
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
-from busbw_testing import delay_line
 
 if TYPE_CHECKING:
     from busbw_testing.namespaces import Hosts
@@ -69,29 +65,8 @@ def lose(hosts: Hosts, name: str, percent: int) -> None:
         raise OSError(done.stderr)
 
 
-def delay(hosts: Hosts, name: str, seconds: float) -> None:
-    """Let everything that the host sends or receives on eth0 take so much longer."""
-    port, tap = f"{name}p0", f"{name}late"
-    hosts.run_on_switch("ip", "link", "set", port, "nomaster")
-    hosts.run_on_switch(sys.executable, delay_line.__file__, port, tap, f"{seconds:g}")
-    hosts.run_on_switch("ip", "link", "set", tap, "master", "br0", "up")
-
-
-def why_no_delay(hosts: Hosts) -> str:
-    """Why nothing can be delayed here; empty where it can."""
-    name = hosts.names[0]
-    try:
-        delay(hosts, name, 0.0)
-    except (OSError, subprocess.SubprocessError) as error:
-        return f"no delay here: {error}"
-    finally:
-        clear(hosts, name)
-    return ""
-
-
 def clear(hosts: Hosts, name: str) -> None:
     """As it was: whatever a test before this one left is gone too."""
-    hosts.run_on_switch("ip", "link", "del", f"{name}late", check=False)  # its program ends with it
-    hosts.run_on_switch("ip", "link", "set", f"{name}p0", "master", "br0", "up", "gso_max_segs", "65535")
+    hosts.run_on_switch("ip", "link", "set", f"{name}p0", "gso_max_segs", "65535")
     hosts.run(name, "tc", "qdisc", "del", "dev", "eth0", "root", check=False)
     hosts.run(name, "nft", "delete", "table", "netdev", "busbw", check=False)

@@ -63,7 +63,7 @@ ReturnToService=2
 SchedulerType=sched/backfill
 SchedulerParameters=sched_interval=1,batch_sched_delay=0,sched_min_interval=0
 JobAcctGatherType=jobacct_gather/none
-KillWait=20
+KillWait=10
 SlurmctldTimeout=30
 # A node whose slurmd is gone is given up after this many seconds.
 SlurmdTimeout=10

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import secrets
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +17,33 @@ from typing import Any
 PATIENCE_S = 200.0
 
 
+@dataclass(frozen=True)
+class Done:
+    """What a command left behind: its exit code, what it printed, and how long its end was waited for."""
+
+    code: int
+    out: str
+    err: str
+    seconds: float = 0.0
+
+    @property
+    def error(self) -> str:
+        """The one error line, without its prefix."""
+        errors = [line for line in self.err.splitlines() if line.startswith("error: ")]
+        assert len(errors) == 1, self
+        return errors[0].removeprefix("error: ")
+
+    @property
+    def hint(self) -> str:
+        """The last hint, without its prefix: that of the error, which comes last."""
+        hints = [line for line in self.err.splitlines() if line.startswith("hint: ")]
+        return hints[-1].removeprefix("hint: ")
+
+
 class Started:
     """What it prints goes into files in ``folder``; ``process`` is it, or what takes it to its host."""
+
+    patience_s = PATIENCE_S
 
     def __init__(self, words: Sequence[str | Path], environ: Mapping[str, str], folder: Path) -> None:
         name = secrets.token_hex(4)
@@ -43,3 +72,20 @@ class Started:
             assert self.process.poll() is None, (self.out, self.err)
             time.sleep(0.03)
         raise AssertionError((self.out, self.err))
+
+    def finish(self) -> Done:
+        """Wait for the end, which is no traceback."""
+        began_s = time.monotonic()
+        try:
+            code = self.process.wait(self.patience_s)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(("it hangs", self.out, self.err)) from None
+        done = Done(code, self.out, self.err, time.monotonic() - began_s)
+        assert "Traceback" not in done.out + done.err, done
+        return done
+
+    def kill(self) -> None:
+        """End it as a power failure does."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
