@@ -15,7 +15,7 @@ from busbw.model.record import RunRecord
 from busbw.plan.flags.list import ListSettings
 from busbw.record.folder import WRITER_FILE, create
 from busbw.record.owner import Owner, is_abandoned
-from busbw.record.write import write_record
+from busbw.record.results import write_record
 
 if TYPE_CHECKING:
     import pytest
