@@ -16,7 +16,7 @@ from busbw.errors import BusbwError, ExitCode, UnknownWord, UsageError
 from busbw.plan.flags.flag import flag_of
 from busbw.plan.flags.logs import ImportSettings
 from busbw.record.folder import environ_home, new_run_id
-from busbw.record.write import write_record
+from busbw.record.results import write_record
 from busbw.report.console import print_lines
 from busbw.report.progress import progress
 from busbw.units import counted, format_size

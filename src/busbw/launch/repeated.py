@@ -25,7 +25,7 @@ from busbw.plan.flags.run import RunSettings
 from busbw.rank.summarize import bandwidths
 from busbw.record import folder as folders
 from busbw.record.read import read_record
-from busbw.record.write import write_record
+from busbw.record.results import write_record
 from busbw.report.progress import progress
 from busbw.stats.launches import launch_interval
 from busbw.units import format_duration

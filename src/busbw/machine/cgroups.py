@@ -66,21 +66,14 @@ def _memory_group(folder: Path) -> MemoryGroup | None:
     found = [limit for name in limits if (limit := read_int(folder / name)) is not None]
     if min(found, default=_UNLIMITED_BYTES) >= _UNLIMITED_BYTES:
         return None
+    stat = dict(line.split(maxsplit=1) for line in read_text(folder / "memory.stat").splitlines())
     return MemoryGroup(
         path=str(folder),
         version=version,
         limit_bytes=min(found),
         usage_bytes=read_int(folder / usage) or 0,
-        reclaimable_bytes=_stat(folder, f"{total}inactive_file") + _stat(folder, f"{total}active_file"),
+        reclaimable_bytes=sum(int(stat.get(f"{total}{kind}_file", 0)) for kind in ("inactive", "active")),
     )
-
-
-def _stat(folder: Path, key: str) -> int:
-    for line in read_text(folder / "memory.stat").splitlines():
-        name, _, value = line.partition(" ")
-        if name == key and value.isdecimal():
-            return int(value)
-    return 0
 
 
 def _ancestors(proc: Path, sysfs: Path, controller: str) -> list[Path]:

@@ -44,14 +44,12 @@ def read_answer(text: str) -> JobSeen:
 
 def _from_json(text: str) -> JobSeen:
     try:
-        answer = dict(json.JSONDecoder().raw_decode(_NO_COMMA.sub(r"\1,\2", text))[0])
-    except (ValueError, TypeError) as error:
-        raise UndecidedError("NCCL's RAS gave no whole answer", hint="ask again") from error
-    try:
+        answer = json.JSONDecoder().raw_decode(_NO_COMMA.sub(r"\1,\2", text))[0]
         found = tuple(_communicator(each) for each in answer["communicators"])
         return JobSeen(str(answer["nccl_version"]), found)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise UndecidedError("NCCL's RAS answered in a form that is not known") from error
+        why = "NCCL's RAS gave no whole answer, or one in a form that is not known"
+        raise UndecidedError(why, hint="ask again") from error
 
 
 def _communicator(told: Mapping[str, Any]) -> Communicator:

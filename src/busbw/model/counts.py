@@ -111,24 +111,18 @@ class CountTable:
 def own_part(table: CountTable, elements: int, type_bytes: int, rank: int) -> Exchange:
     """What ``rank`` sends and receives in an alltoallv whose busiest rank moves ``elements``."""
     scale = _Scale(table, elements, type_bytes)
-    peers = range(table.ranks)
-    rows = [scale.row(peer) for peer in (peers if len(table.send) > 1 or table.by_distance else (0,))]
-
-    def row_of(peer: int) -> tuple[int, ...]:
-        return rows[peer if len(rows) > 1 else 0]
-
-    def offset(source: int, target: int) -> int:
-        if table.send_offsets:
-            return scale.position(_of(table.send_offsets, source)[target])
-        return sum(row_of(source)[:target])
-
-    received = tuple(row_of(source)[rank] for source in peers)
+    rows = scale.rows()
+    if table.send_offsets:
+        sources = [scale.position(_of(table.send_offsets, source)[rank]) for source in range(table.ranks)]
+    else:
+        sources = [sum(row[:rank]) for row in rows]
+    received = tuple(row[rank] for row in rows)
     return Exchange(
-        send_counts=row_of(rank),
-        send_offsets=scale.offsets(table.send_offsets, rank, row_of(rank)),
+        send_counts=rows[rank],
+        send_offsets=scale.offsets(table.send_offsets, rank, rows[rank]),
         recv_counts=received,
         recv_offsets=scale.offsets(table.recv_offsets, rank, received),
-        source_offsets=tuple(offset(source, rank) for source in peers),
+        source_offsets=tuple(sources),
     )
 
 
@@ -157,7 +151,7 @@ def busiest_elements(table: CountTable, elements: int, type_bytes: int) -> int:
     if len(table.send) == 1:
         row = scale.row(0)
         return max(sum(row), table.ranks * max(row, default=0))
-    rows = [scale.row(rank) for rank in range(table.ranks)]
+    rows = scale.rows()
     return int(max(*map(sum, rows), *(sum(column) for column in zip(*rows, strict=True))))
 
 
@@ -219,6 +213,12 @@ class _Scale:
     def count(self, amount: int) -> int:
         """A segment, in elements."""
         return self.position(amount) // self._step * self._step
+
+    def rows(self) -> list[tuple[int, ...]]:
+        """What each rank sends to each."""
+        if len(self._table.send) == 1 and not self._table.by_distance:
+            return [self.row(0)] * self._table.ranks
+        return list(map(self.row, range(self._table.ranks)))
 
     def row(self, rank: int) -> tuple[int, ...]:
         """What a rank sends to each."""

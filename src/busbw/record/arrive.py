@@ -42,8 +42,7 @@ from busbw.record.folder import (
     TICKET_FILE,
     create,
 )
-from busbw.record.results import GrowingFile, append_line, forget_results
-from busbw.record.write import write_record
+from busbw.record.results import GrowingFile, append_line, forget_results, write_record
 
 # What is sent, in this order, and what may be written below a run folder by a stream, which other programs of
 # the job can write to as well.

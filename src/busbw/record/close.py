@@ -16,8 +16,7 @@ from busbw.model.plan import Plan
 from busbw.model.record import SCHEMA_VERSION, RunRecord, RunStatus
 from busbw.model.result import not_run
 from busbw.record.folder import REQUEST_FILE, RUN_FILE
-from busbw.record.results import forget_results, read_fields
-from busbw.record.write import write_record
+from busbw.record.results import forget_results, read_fields, write_record
 from busbw.redact import redact_all, redact_text
 
 

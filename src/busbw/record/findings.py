@@ -14,8 +14,7 @@ from typing import Any, Final
 
 from busbw.model.finding import Finding
 from busbw.record.folder import RUN_FILE
-from busbw.record.results import read_fields
-from busbw.record.write import write_record
+from busbw.record.results import read_fields, write_record
 from busbw.redact import redact_all
 
 _FILE: Final = Path("request") / "findings.json"

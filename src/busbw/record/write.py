@@ -7,31 +7,15 @@ one. ``run.json`` is replaced by rename, so a reader never sees half of it.
 from __future__ import annotations
 
 import contextlib
-import json
-from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
 from busbw.model.record import RunRecord, RunStatus
 from busbw.model.result import CaseResult, not_run
-from busbw.record.folder import (
-    DIGESTS_FILE,
-    RESULTS_FILE,
-    RUN_FILE,
-    SAMPLES_FILE,
-    WRITER_FILE,
-    naming,
-    replace_text,
-)
+from busbw.record.folder import DIGESTS_FILE, RESULTS_FILE, SAMPLES_FILE, WRITER_FILE, naming
 from busbw.record.owner import Owner
-from busbw.record.results import append_line, forget_results
-from busbw.redact import redact_all
-
-# Fields that quote variables, command lines and logs. The others are numbers and names of devices.
-_QUOTING: Final = frozenset(
-    ("argv", "settings", "machine", "environment", "error", "hint", "source", "findings", "hunt", "soak")
-)
+from busbw.record.results import append_line, forget_results, write_record
 
 if TYPE_CHECKING:
     import numpy as np
@@ -90,50 +74,3 @@ class RunWriter:
     def unfinished(self) -> tuple[CaseResult, ...]:
         """What is known of cases that passes were still to come of."""
         return tuple(self._passed.values())
-
-
-def write_record(folder: Path, record: RunRecord | Mapping[str, Any]) -> None:
-    """Replace ``run.json`` whole: by a record, whose secrets are hidden, or by the fields of one as they were
-    read from it.
-    """
-    fields = record if isinstance(record, Mapping) else _without_secrets(record)
-    replace_text(folder / RUN_FILE, _text(fields))
-
-
-def _without_secrets(record: RunRecord) -> dict[str, Any]:
-    return {
-        name: redact_all(value, name) if name in _QUOTING else value for name, value in vars(record).items()
-    }
-
-
-def _text(fields: Mapping[str, Any]) -> Iterator[str]:
-    """The JSON of a record, in pieces: one line a field, one line a case and a result.
-
-    A record can have a million of these, so no second copy of it is made: neither of values nor of text.
-    """
-    yield "{\n"
-    for number, (name, value) in enumerate(fields.items()):
-        yield f'{"," if number else ""}"{name}":'
-        if name == "plan":
-            head = dict(value if isinstance(value, Mapping) else vars(value))
-            cases = head.pop("cases")
-            yield f'{_encode(head)[:-1]},"cases":'
-            yield from _lines(cases)
-            yield "}\n"
-        elif name == "results":
-            yield from _lines(value)
-        else:
-            yield _encode(value) + "\n"
-    yield "}\n"
-
-
-def _lines(values: Iterable[Any]) -> Iterator[str]:
-    between = "[\n"
-    for value in values:
-        yield between + _encode(value)
-        between = ",\n"
-    yield "]\n" if between != "[\n" else "[]\n"
-
-
-# A dataclass is an object of its fields, in their order, as in ``asdict``, which would copy them first.
-_encode: Final = json.JSONEncoder(separators=(",", ":"), default=vars).encode

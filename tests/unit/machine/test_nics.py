@@ -59,16 +59,14 @@ def test_interfaces(write_tree: WriteTree) -> None:
             "sys/class/net/eth0/mtu": "9001\n",
             "sys/class/net/veth1/speed": "-1\n",
             "sys/class/net/veth1/operstate": "down\n",
+            "sys/class/net/down2/operstate": "down\n",
+            "sys/class/net/down2/speed/not-a-file": "",  # one that refuses to be read
             "sys/class/net/lo/mtu": "65536\n",
             "sys/class/net/bonding_masters": "\n",
         }
     )
-    eth0, veth1 = nics_of(tree).interfaces
+    down2, eth0, veth1 = nics_of(tree).interfaces
+    assert (down2.state, down2.speed_gbit_per_s) == ("down", None)
     assert (eth0.name, eth0.state, eth0.speed_gbit_per_s, eth0.mtu_bytes) == ("eth0", "up", 100.0, 9001)
     assert (eth0.driver, eth0.pci) == ("virtio_net", "0000:00:03.0")
     assert (veth1.speed_gbit_per_s, veth1.driver, veth1.pci, veth1.mtu_bytes) == (None, "", "", None)
-
-
-def test_a_speed_that_refuses_to_be_read(write_tree: WriteTree) -> None:
-    tree = write_tree({"sys/class/net/eth0/operstate": "down", "sys/class/net/eth0/speed/not-a-file": ""})
-    assert nics_of(tree).interfaces[0].speed_gbit_per_s is None

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from busbw.errors import UsageError
-from busbw.model.collective import COLLECTIVES, Collective, Holds, InPlace, Region, Role, Shape, collective
+from busbw.model.collective import (
+    COLLECTIVES,
+    Collective,
+    Holds,
+    InPlace,
+    Region,
+    Role,
+    Shape,
+    collective,
+    unsupported,
+)
 from busbw.model.datatype import DATA_TYPES
 
 GIB = 2**30
@@ -158,6 +170,15 @@ def test_an_unknown_collective_is_refused_with_the_known_ones() -> None:
     with pytest.raises(UsageError, match="'frobnicate'") as refused:
         collective("frobnicate")
     assert refused.value.hint == f"use one of: {', '.join(row.name for row in COLLECTIVES)}"
+
+
+def test_only_reductions_of_16_bit_integers_on_nccl_are_known_not_to_exist() -> None:
+    for row, dtype in product(COLLECTIVES, DATA_TYPES):
+        assert not unsupported("mpi", row, dtype)
+        assert not unsupported("null", row, dtype)
+        reason = unsupported("nccl", row, dtype)
+        assert bool(reason) is (row.reducing and dtype.name in ("int16", "uint16")), (row.name, dtype.name)
+        assert not reason or "16-bit integers" in reason
 
 
 @st.composite

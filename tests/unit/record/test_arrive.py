@@ -54,7 +54,8 @@ def header(record: RunRecord, folder: Path) -> Event:
     )
 
 
-def measured(record: RunRecord, home: Path, rows: tuple[np.ndarray, np.ndarray]) -> list[Event]:
+@pytest.fixture
+def items(home: Path, record: RunRecord, samples: np.ndarray, digests: np.ndarray) -> list[Event]:
     """What rank 0 emits of a run with two finished cases and an end, as it comes out of a launcher."""
     heard: list[Event] = []
     delivery = Delivery(home, heard.append)
@@ -62,23 +63,18 @@ def measured(record: RunRecord, home: Path, rows: tuple[np.ndarray, np.ndarray])
     delivery.emit(header(record, delivery.folder))
     for index in range(2):
         result = CaseResult(case=index, status=Status.GOOD, time_ns=1000.0 + index, samples=4)
-        writer.append(result, *rows)
+        writer.append(result, samples, digests)
         delivery.emit(event(EventKind.CASE, result=result))
     writer.finish(RunStatus.COMPLETE, now_utc())
     delivery.emit(event(EventKind.END, exit_code=0))
     return [item for item in (decode(f"0: {encode(item)}") for item in heard) if item is not None]
 
 
-@pytest.fixture
-def rows(samples: np.ndarray, digests: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    return samples, digests
-
-
 def test_the_record_that_comes_home_is_the_one_that_was_written(
-    home: Path, record: RunRecord, rows: tuple[np.ndarray, np.ndarray]
+    home: Path, record: RunRecord, items: list[Event], samples: np.ndarray, digests: np.ndarray
 ) -> None:
     arrival = Arrival(home)
-    for item in measured(record, home, rows):
+    for item in items:
         assert arrival.take(item)
     read = read_record(home)
     assert [result.time_ns for result in read.results[:2]] == [1000.0, 1001.0]
@@ -86,15 +82,12 @@ def test_the_record_that_comes_home_is_the_one_that_was_written(
     assert (read.world, read.method, read.machine) == (record.world, record.method, record.machine)
     assert read.status is RunStatus.COMPLETE
     assert read.argv == ("busbw", "run", "--on", "slurm")  # what the user typed
-    np.testing.assert_array_equal(read_samples(home), np.concatenate([rows[0]] * 2))
-    assert (home / DIGESTS_FILE).read_bytes() == rows[1].tobytes() * 2
+    np.testing.assert_array_equal(read_samples(home), np.concatenate([samples] * 2))
+    assert (home / DIGESTS_FILE).read_bytes() == digests.tobytes() * 2
     assert not (home / RESULTS_FILE).exists()
 
 
-def test_every_prefix_of_a_stream_is_a_record(
-    home: Path, record: RunRecord, rows: tuple[np.ndarray, np.ndarray]
-) -> None:
-    items = measured(record, home, rows)
+def test_every_prefix_of_a_stream_is_a_record(home: Path, items: list[Event]) -> None:
     for cut in range(1, len(items)):
         copy = home.with_name(f"{home.name}-{cut}")
         shutil.copytree(home, copy)
@@ -107,10 +100,7 @@ def test_every_prefix_of_a_stream_is_a_record(
         assert [result.case for result in read.results if result.status is Status.GOOD] == list(range(done))
 
 
-def test_a_stream_that_is_read_again_counts_once(
-    home: Path, record: RunRecord, rows: tuple[np.ndarray, np.ndarray]
-) -> None:
-    items = measured(record, home, rows)
+def test_a_stream_that_is_read_again_counts_once(home: Path, items: list[Event]) -> None:
     first = Arrival(home)
     for item in items[:2]:
         assert first.take(item)

@@ -11,7 +11,7 @@ from busbw.model.result import CaseResult, Status
 from busbw.record.close import close, read_status
 from busbw.record.folder import REQUEST_FILE
 from busbw.record.read import read_record
-from busbw.record.write import write_record
+from busbw.record.results import write_record
 
 
 def write_request(folder: Path, record: RunRecord) -> None:

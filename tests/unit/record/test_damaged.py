@@ -16,7 +16,7 @@ from busbw.record import parquet
 from busbw.record.folder import DIGESTS_FILE, ROUNDS_FILE, RUN_FILE, SAMPLES_FILE, home, replace_text
 from busbw.record.json_text import json_mapping
 from busbw.record.read import read_digests, read_record, read_rounds, read_samples
-from busbw.record.write import write_record
+from busbw.record.results import write_record
 
 TIMES = {metric: [[5.0], [6.0]] for metric in ("bandwidth", "both-ways", "latency")}
 ROUND: dict[str, Any] = {

@@ -14,7 +14,7 @@ from busbw.cli.list_runs import list_runs
 from busbw.model.record import RunRecord
 from busbw.record.folder import WRITER_FILE, create
 from busbw.record.owner import Owner, is_abandoned
-from busbw.record.write import write_record
+from busbw.record.results import write_record
 
 if TYPE_CHECKING:
     import pytest

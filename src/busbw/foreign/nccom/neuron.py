@@ -35,7 +35,7 @@ from busbw.model.record import RunStatus
 from busbw.plan.json_file import read_entries
 from busbw.plan.streams import KEY
 from busbw.record import folder as folders
-from busbw.record.write import write_record
+from busbw.record.results import write_record
 
 # A path: that tool, whatever is found here. `none`: never the vendor's tool.
 TOOL_VARIABLE: Final = "BUSBW_NCCOM_TEST"

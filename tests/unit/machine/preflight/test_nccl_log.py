@@ -98,6 +98,7 @@ def test_how_ranks_are_connected(line: str, inside: dict[str, int], between: dic
             ],
             {"nvls": False},
         ),
+        (["NVLS multicast support is not available on dev 0"], {"nvls": False}),
         (["MNNVL 1 cliqueId 0 cliqueSize 8 cliqueRank 3 nvlDomainSize 72"], {"mnnvl": True}),
         (["MNNVL 0 cliqueId 0 cliqueSize 4 cliqueRank 3 "], {"mnnvl": False}),
         (["GDRCOPY enabled library 2.4 driver 2.4"], {"gdrcopy": True}),

@@ -229,7 +229,7 @@ def test_a_clock_that_somebody_lowered(ranks: Ranks, found: Found, parts: Any) -
     assert finding.claim == (
         "the SM clock of the GPU of rank 5 (h3) is set to 1200 MHz; its default is 1755 MHz"
     )
-    for mhz in ((1980, 1755), (None, 1755), (1200, None), (0, 1755)):
+    for mhz in ((1980, 1755), (1755, 1755), (None, 1755), (1200, None), (0, 1755)):
         changed = parts.gpu(5, sm_set_mhz=mhz[0], sm_default_mhz=mhz[1])
         assert found(ranks(at=5, gpu=changed)) == []
 
