@@ -13,23 +13,23 @@ import fcntl
 import json
 import sqlite3
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any, Final
+from typing import Final
 
 from busbw.model.history import Change, KeptCase, Launch, Measured, Point, Series, Testbed
 
 FILE: Final = "index.sqlite"
-_VERSION: Final = 2
+_VERSION: Final = 3
 _BUSY_S: Final = 10.0
 _NEVER: Final = 2**63 - 1
 _SCHEMA: Final = """
 CREATE TABLE testbed(key TEXT PRIMARY KEY, machine TEXT, settings TEXT);
-CREATE TABLE launch(id INTEGER PRIMARY KEY, run TEXT UNIQUE, at INTEGER, ended TEXT, testbed TEXT, alike TEXT,
-    explains TEXT, name TEXT, tags TEXT, hosts TEXT, version TEXT, imported INTEGER, excluded TEXT,
-    accepted TEXT);
+CREATE TABLE launch(id INTEGER PRIMARY KEY, run TEXT UNIQUE, at INTEGER, testbed TEXT, alike TEXT,
+    is_own INTEGER, accepted TEXT, fields TEXT);
 CREATE INDEX launch_of_testbed ON launch(testbed, alike, at);
 CREATE TABLE series(id INTEGER PRIMARY KEY, testbed TEXT, operation TEXT, kind TEXT, size_bytes INTEGER,
     bus_bytes REAL, UNIQUE(testbed, operation, kind, size_bytes));
@@ -40,12 +40,8 @@ CREATE INDEX point_of_launch ON point(launch);
 CREATE TABLE change(series INTEGER, at INTEGER, launch INTEGER, found INTEGER, before_ns REAL, after_ns REAL,
     explained TEXT, PRIMARY KEY(series, at)) WITHOUT ROWID;
 """
-# Of a launch, beside its testbed and its cases; those that are JSON there.
-_LAUNCH: Final = (
-    *("run", "ended", "alike", "explains", "name", "tags", "hosts", "version", "imported", "excluded"),
-    "accepted",
-)
-_PACKED: Final = ("explains", "tags", "hosts")
+# Of a launch, beside its testbed and its cases: one JSON object. What is looked for has columns too.
+_FIELDS: Final = tuple(each.name for each in fields(Launch) if each.name not in ("testbed", "cases"))
 
 
 def moment(ended: str, run: str) -> int:
@@ -98,10 +94,11 @@ class Index:
         self._db.execute(
             "INSERT OR IGNORE INTO testbed VALUES(?,?,?)", (bed.key, _json(bed.machine), _json(bed.settings))
         )
-        own = [(name, getattr(launch, name)) for name in _LAUNCH]
+        is_own = not launch.imported and not launch.excluded
+        kept = _json({name: getattr(launch, name) for name in _FIELDS})
         number = self._db.execute(
-            f"INSERT INTO launch(at,testbed,{','.join(_LAUNCH)}) VALUES(?,?{',?' * len(_LAUNCH)})",
-            (at, bed.key, *(_json(value) if name in _PACKED else value for name, value in own)),
+            "INSERT INTO launch VALUES(NULL,?,?,?,?,?,?,?)",
+            (launch.run, at, bed.key, launch.alike, is_own, launch.accepted, kept),
         ).lastrowid
         for case, seen in launch.cases.items() if not launch.excluded else ():
             series = self._series(bed.key, case, seen)
@@ -202,16 +199,16 @@ class Index:
     def launches(self, numbers: Collection[int] | None = None) -> dict[int, Launch]:
         """By their numbers, without their cases: all, or these."""
         chosen = "" if numbers is None else f"WHERE id IN ({','.join(map(str, map(int, numbers)))})"
-        rows = self._db.execute(f"SELECT id, testbed, {','.join(_LAUNCH)} FROM launch {chosen} ORDER BY at")
-        return {number: self._launch(key, row, {}) for number, key, *row in rows}
+        rows = self._db.execute(f"SELECT id, testbed, fields FROM launch {chosen} ORDER BY at")
+        return {number: self._launch(key, kept, {}) for number, key, kept in rows}
 
     def of_machine(self, machine: object, newest: int) -> list[Launch]:
         """Launches of one kind of machine that busbw measured and nobody excluded, with their cases, in
         order: the ``newest`` of each group that is alike.
         """
         rows = self._db.execute(
-            f"SELECT id, testbed, {','.join(_LAUNCH)} FROM (SELECT *, ROW_NUMBER() OVER"
-            " (PARTITION BY alike ORDER BY at DESC) AS place FROM launch WHERE NOT imported AND excluded=''"
+            "SELECT id, testbed, fields FROM (SELECT *, ROW_NUMBER() OVER"
+            " (PARTITION BY alike ORDER BY at DESC) AS place FROM launch WHERE is_own"
             " AND testbed IN (SELECT key FROM testbed WHERE machine=?)) WHERE place<=? ORDER BY at",
             (_json(machine), newest),
         ).fetchall()
@@ -222,18 +219,16 @@ class Index:
         return [
             self._launch(
                 key,
-                row,
+                kept,
                 {KeptCase(*own[:3]): Measured(*own[3:]) for own in self._db.execute(cases, (number,))},
             )
-            for number, key, *row in rows
+            for number, key, kept in rows
         ]
 
-    def _launch(self, testbed: str, row: Sequence[Any], cases: dict[KeptCase, Measured]) -> Launch:
-        fields = dict(zip(_LAUNCH, row, strict=True))
-        fields |= {name: json.loads(fields[name]) for name in _PACKED}
-        fields |= {"tags": tuple(fields["tags"]), "hosts": tuple(fields["hosts"])}
-        fields["imported"] = bool(fields["imported"])
-        return Launch(testbed=self.testbed(testbed), cases=cases, **fields)
+    def _launch(self, testbed: str, kept: str, cases: dict[KeptCase, Measured]) -> Launch:
+        own = json.loads(kept)
+        own |= {"tags": tuple(own["tags"]), "hosts": tuple(own["hosts"])}
+        return Launch(testbed=self.testbed(testbed), cases=cases, **own)
 
 
 def _json(value: object) -> str:

@@ -215,13 +215,13 @@ def _unlike(used: Sequence[_Nic]) -> str:
 def _flow(subject: Subject, used: Sequence[_Nic], nics: int) -> str:
     """The rates of NICs, and their share of the line rate where that is known of as many."""
     rates = [f"{each.gb_per_s:.3g}" for each in used]
-    words = f"{len(rates)} x {rates[0]}" if len(set(rates)) == 1 else ", ".join(rates[: 2 * _SHOWN])
-    words += f" and {len(rates) - 2 * _SHOWN} more" if len(set(rates)) > 1 and len(rates) > 2 * _SHOWN else ""
+    is_one_rate = len(set(rates)) == 1
+    words = f"{len(rates)} x {rates[0]} GB/s" if is_one_rate else f"{first_of(rates, 2 * _SHOWN)} GB/s"
     line = subject.wires.network_gb_per_s
-    share = sum(each.gb_per_s for each in used) / line if line and subject.wires.nics == nics else None
-    return f"{words} GB/s" + (
-        f", {format_share(share, decimals=0)} of {nics} lines' {line:.3g} GB/s" if share is not None else ""
-    )
+    if not line or subject.wires.nics != nics:
+        return words
+    share = format_share(sum(each.gb_per_s for each in used) / line, decimals=0)
+    return f"{words}, {share} of {nics} lines' {line:.3g} GB/s"
 
 
 def _beside_algbw(subject: Subject, used: Sequence[_Nic]) -> str:

@@ -52,22 +52,22 @@ def test_mean_and_slowest_of_a_sentence_are_of_the_same_samples() -> None:
     assert [(fact.value, fact.unit) for fact in found.facts] == [(5, "of 100 samples")]
 
 
-def test_intervals_wider_than_asked_leave_it_undecided() -> None:
+@pytest.mark.parametrize(
+    ("calls", "beyond", "hint"),
+    [
+        (None, "than was asked for", "give --case-time 5s, or look for what else uses the machine"),
+        (20, "than 1.0%", "leave -n out, or give more calls"),  # asks for no interval
+    ],
+)
+def test_wide_intervals_leave_it_undecided(calls: int | None, beyond: str, hint: str) -> None:
     record, samples = quiet(spread=0.2)
-    found = every_conclusion(record, samples=samples)
-    precision = next(each for each in found if each.check == "variance.precision")
-    assert "wider than was asked for in 6 of 6 cases" in precision.claim
-    assert answer(Question.VARIANCE, found) is Answer.UNDECIDED
-
-
-def test_a_fixed_number_of_calls_asks_for_no_interval() -> None:
-    record, samples = quiet(spread=0.2)
-    limits = replace(record.plan.limits, calls=20)
+    limits = replace(record.plan.limits, calls=calls)
     found = every_conclusion(replace(record, plan=replace(record.plan, limits=limits)), samples=samples)
     precision = next(each for each in found if each.check == "variance.precision")
-    assert "wider than 1.0% in 6 of 6 cases" in precision.claim
-    assert "asked for" not in precision.claim + precision.evidence
-    assert precision.hint == "leave -n out, or give more calls"
+    assert f"wider {beyond} in 6 of 6 cases" in precision.claim
+    assert ("asked for" in precision.claim + precision.evidence) is (calls is None)
+    assert precision.hint == hint
+    assert answer(Question.VARIANCE, found) is Answer.UNDECIDED
 
 
 def reported(record: RunRecord, samples: npt.NDArray[np.void]) -> Reported:
