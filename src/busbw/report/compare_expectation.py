@@ -90,10 +90,10 @@ def _by_kind(expectation: Expectation) -> dict[str, list[Judged]]:
     return kinds
 
 
-def _regime_fields(kind: str, regime: Sequence[Judged]) -> dict[str, Any]:
+def _regime_fields(regime: Sequence[Judged]) -> dict[str, Any]:
+    """The sizes that have one answer, between which shares of the expected, and which loss would not show."""
     ratios = [case.ratio for case in regime if case.ratio is not None]
     return {
-        "kind": kind,
         "first_bytes": regime[0].key.size_bytes,
         "last_bytes": regime[-1].key.size_bytes,
         "answer": regime[0].answer,
@@ -108,7 +108,7 @@ def _regime_fields(kind: str, regime: Sequence[Judged]) -> dict[str, Any]:
 
 def _regime(regime: Sequence[Judged], said: set[str], *, on_device: bool) -> Iterator[str]:
     """Its answer, and the reason where that was not said before."""
-    fields = _regime_fields("", regime)
+    fields = _regime_fields(regime)
     answer, unseen = regime[0].answer, fields["loss_unseen"]
     ends = (fields["lowest_ratio"], fields["highest_ratio"])
     percent = "-".join(dict.fromkeys(f"{100 * end:.0f}" for end in ends if end is not None))
@@ -269,7 +269,7 @@ def expectation_fields(expectation: Expectation, gates: Sequence[str] = ()) -> d
         "notes": list(expectation.notes),
         "gates": list(gates),
         "regimes": [
-            _regime_fields(kind, regime)
+            {"kind": kind, **_regime_fields(regime)}
             for kind, cases in _by_kind(expectation).items()
             for regime in regimes(cases, _answer_of)
         ],
