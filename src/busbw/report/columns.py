@@ -102,26 +102,26 @@ def _statistic(word: str, result: CaseResult) -> str:
 
 
 FIRST: Final[tuple[Field[CaseResult], ...]] = (
-    Field("time", 10, lambda result: time_us(result.time_ns), unit="(us)"),
-    Field("+-", 6, _interval, unit="95%"),
+    Field("time", lambda result: time_us(result.time_ns), 10, unit="(us)"),
+    Field("+-", _interval, 6, unit="95%"),
 )
 LAST: Final[tuple[Field[CaseResult], ...]] = (
-    Field("algbw", 7, lambda result: shown(result.algbw_gb_per_s, ".2f"), unit="(GB/s)"),
-    Field("busbw", 7, lambda result: shown(result.busbw_gb_per_s, ".2f"), unit="(GB/s)"),
-    Field("#wrong", 6, lambda result: "N/A" if result.wrong is None else str(result.wrong)),
+    Field("algbw", lambda result: shown(result.algbw_gb_per_s, ".2f"), 7, unit="(GB/s)"),
+    Field("busbw", lambda result: shown(result.busbw_gb_per_s, ".2f"), 7, unit="(GB/s)"),
+    Field("#wrong", lambda result: "N/A" if result.wrong is None else str(result.wrong), 6),
 )
 # Words that name a field rather than a statistic (model.result.FIELD_WORDS), and -S.
 _FIELDS: Final[dict[str, Field[CaseResult]]] = {
-    "n": Field("n", 5, lambda result: str(result.samples or "")),
-    "issue": Field("issue", 8, lambda result: time_us(result.issue_ns), unit="(us)"),
-    "skew": Field("skew", 8, lambda result: time_us(result.skew_ns), unit="(us)"),
-    "first": Field("first", 10, lambda result: time_us(result.first_call_ns), unit="(us)"),
-    "in": Field("in", 11, lambda result: _bytes(result.input_bytes), unit="(B)"),
-    "out": Field("out", 11, lambda result: _bytes(result.output_bytes), unit="(B)"),
-    "algorithm": Field("algorithm", 12, _algorithm),
-    "channels": Field("channels", 12, _channels),
-    "overlap": Field("overlap", 7, _overlap),
-    "timestamp": Field("finished", 12, lambda result: result.finished[11:23], unit="(UTC)"),
+    "n": Field("n", lambda result: str(result.samples or ""), 5),
+    "issue": Field("issue", lambda result: time_us(result.issue_ns), 8, unit="(us)"),
+    "skew": Field("skew", lambda result: time_us(result.skew_ns), 8, unit="(us)"),
+    "first": Field("first", lambda result: time_us(result.first_call_ns), 10, unit="(us)"),
+    "in": Field("in", lambda result: _bytes(result.input_bytes), 11, unit="(B)"),
+    "out": Field("out", lambda result: _bytes(result.output_bytes), 11, unit="(B)"),
+    "algorithm": Field("algorithm", _algorithm, 12),
+    "channels": Field("channels", _channels, 12),
+    "overlap": Field("overlap", _overlap, 7),
+    "timestamp": Field("finished", lambda result: result.finished[11:23], 12, unit="(UTC)"),
 }
 _SHORT: Final = {"imbalance": "imb"}
 
@@ -130,7 +130,7 @@ def result_columns(show: tuple[str, ...]) -> tuple[Field[CaseResult], ...]:
     """The columns of one placement: time and its interval, what was asked for, bandwidths and the check."""
     asked = [
         _FIELDS.get(word)
-        or Field(_SHORT.get(word, word), 8, partial(_statistic, word), unit="" if word == "cv" else "(us)")
+        or Field(_SHORT.get(word, word), partial(_statistic, word), 8, unit="" if word == "cv" else "(us)")
         for word in show
         if word != "memory"  # a line below the table
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from itertools import groupby
 from typing import Any, Final
 
 from busbw.judge.compare import ComparedCase, Comparison, Verdict
@@ -19,12 +20,10 @@ from busbw.report.fields import (
     csv_of,
     fact,
     facts,
-    fitting,
-    heading_of,
     regime_line,
-    row_of,
     shown,
     sizes,
+    table_lines,
     values_of,
 )
 from busbw.units import NS_PER_US, format_share, format_size
@@ -40,13 +39,10 @@ def table(comparison: Comparison, *, every_row: bool = False, columns: int = UNB
 
 def answers(comparison: Comparison, *, every_row: bool = False, columns: int = UNBOUND) -> Iterator[str]:
     """A line a regime, or a line a row as well."""
-    last = None
-    for regime in compared_regimes(comparison):
-        title = f"# {regime.arm}: {regime_kind(regime)}"
-        if title != last:
-            yield title
-            last = title
-        yield regime_line(regime.first_bytes, regime.last_bytes, regime_words(regime))
+    regimes = compared_regimes(comparison)
+    for title, own in groupby(regimes, lambda regime: f"# {regime.arm}: {regime_kind(regime)}"):
+        yield title
+        yield from (regime_line(each.first_bytes, each.last_bytes, regime_words(each)) for each in own)
     if every_row:
         yield from _every_row(comparison, columns)
 
@@ -200,20 +196,19 @@ def arm_words(arm: Arm, *facts: str, with_time: bool = True) -> str:
 
 
 def _every_row(comparison: Comparison, columns: int) -> Iterator[str]:
-    fields, rule = fitting(_FIELDS, columns), comparison.rule
+    rule, against = comparison.rule, f"against {comparison.baseline.name}"
     beyond = f"FASTER, SLOWER: interval beyond +-{rule.delta / 2:.1%} and q < {rule.q:g}"
     yield fact("rule", f"{beyond}; SAME: within +-{max(rule.delta, rule.detect):.1%}")
     yield fact("speed", "time of the baseline / time, geometric means over launches; times are medians")
-    last = None
-    for row in comparison.rows:
-        title = f"# {row.arm} against {comparison.baseline.name}: {row.key.kind}"
-        if title != last:
-            yield title
-            yield heading_of(fields)
-            last = title
-        plain = _without_difference(row.verdict, row.bound, row.why)
-        words = "; ".join(filter(None, (plain, row.reasons, row.note and f"with {row.note}")))
-        yield f"{row_of(fields, row)}  {row.verdict}{words and f': {words}'}"
+    for title, rows in groupby(comparison.rows, lambda row: f"# {row.arm} {against}: {row.key.kind}"):
+        yield title
+        yield from table_lines(_FIELDS, list(rows), columns, _verdict_words, "verdict")
+
+
+def _verdict_words(row: ComparedCase) -> str:
+    plain = _without_difference(row.verdict, row.bound, row.why)
+    words = "; ".join(filter(None, (plain, row.reasons, row.note and f"with {row.note}")))
+    return f"{row.verdict}{words and f': {words}'}"
 
 
 def _launches_of(row: ComparedCase) -> str:
@@ -229,16 +224,16 @@ def _rate(gb_per_s: float | None) -> str:
 
 
 _FIELDS: Final[tuple[Field[ComparedCase], ...]] = (
-    Field("size", 10, lambda row: format_size(row.key.size_bytes)),
-    Field("before us", 11, lambda row: _us(row.baseline_ns)),
-    Field("now us", 11, lambda row: _us(row.time_ns)),
-    Field("GB/s", 9, lambda row: _rate(row.baseline_busbw_gb_per_s), detail=True),
-    Field("GB/s", 9, lambda row: _rate(row.busbw_gb_per_s), detail=True),
-    Field("speed", 7, lambda row: shown(row.speedup, ".3f")),
-    Field("95 % interval", 17, lambda row: " to ".join(f"{end:.3f}" for end in row.interval or ()) or "n/a"),
-    Field("q", 8, lambda row: shown(row.q, ".2g"), detail=True),
-    Field("n", 7, _launches_of, detail=True),
-    Field("rank", 5, lambda row: f"{row.rank}/{row.ranked}" if row.rank else "n/a", detail=True),
+    Field("size", lambda row: format_size(row.key.size_bytes)),
+    Field("before us", lambda row: _us(row.baseline_ns)),
+    Field("now us", lambda row: _us(row.time_ns)),
+    Field("GB/s", lambda row: _rate(row.baseline_busbw_gb_per_s), detail=True),
+    Field("GB/s", lambda row: _rate(row.busbw_gb_per_s), detail=True),
+    Field("speed", lambda row: shown(row.speedup, ".3f")),
+    Field("95 % interval", lambda row: " to ".join(f"{end:.3f}" for end in row.interval or ()) or "n/a"),
+    Field("q", lambda row: shown(row.q, ".2g"), detail=True),
+    Field("n", _launches_of, detail=True),
+    Field("rank", lambda row: f"{row.rank}/{row.ranked}" if row.rank else "n/a", detail=True),
 )
 
 

@@ -24,11 +24,9 @@ from busbw.report.fields import (
     csv_of,
     fact,
     facts,
-    fitting,
-    heading_of,
     regime_line,
-    row_of,
     shown,
+    table_lines,
     values_of,
 )
 from busbw.units import format_size
@@ -55,11 +53,9 @@ def table(expectation: Expectation, *, rows: bool = False, columns: int = UNBOUN
     if rows:
         yield from facts(_limits(expectation))
         yield fact("wires", _wires(expectation.wires))
-        fields = fitting(_FIELDS, columns)
         for kind, cases in kinds.items():
             yield f"# {kind}; busbw is ring-equivalent, GB/s = 10^9 bytes/s"
-            yield heading_of(fields, "answer")
-            yield from (f"{row_of(fields, case)}  {case.answer}" for case in cases)
+            yield from table_lines(_FIELDS, cases, columns, lambda case: case.answer, "answer")
             if any(case.interpolated for case in cases):
                 yield fact("~", "between two sizes of the reference, on a straight line of logarithms")
 
@@ -94,10 +90,10 @@ def _by_kind(expectation: Expectation) -> dict[str, list[Judged]]:
     return kinds
 
 
-def _regime_fields(kind: str, regime: Sequence[Judged]) -> dict[str, Any]:
+def _regime_fields(regime: Sequence[Judged]) -> dict[str, Any]:
+    """The sizes that have one answer, between which shares of the expected, and which loss would not show."""
     ratios = [case.ratio for case in regime if case.ratio is not None]
     return {
-        "kind": kind,
         "first_bytes": regime[0].key.size_bytes,
         "last_bytes": regime[-1].key.size_bytes,
         "answer": regime[0].answer,
@@ -112,7 +108,7 @@ def _regime_fields(kind: str, regime: Sequence[Judged]) -> dict[str, Any]:
 
 def _regime(regime: Sequence[Judged], said: set[str], *, on_device: bool) -> Iterator[str]:
     """Its answer, and the reason where that was not said before."""
-    fields = _regime_fields("", regime)
+    fields = _regime_fields(regime)
     answer, unseen = regime[0].answer, fields["loss_unseen"]
     ends = (fields["lowest_ratio"], fields["highest_ratio"])
     percent = "-".join(dict.fromkeys(f"{100 * end:.0f}" for end in ends if end is not None))
@@ -211,15 +207,15 @@ def _interval(case: Judged) -> str:
 
 
 _FIELDS: Final[tuple[Field[Judged], ...]] = (
-    Field("size", 10, lambda case: format_size(case.key.size_bytes)),
-    Field("busbw", 9, lambda case: _rate(case.measured_gb_per_s)),
-    Field("95 % interval", 19, _interval, detail=True),
-    Field("expected", 9, lambda case: ("~" if case.interpolated else "") + _rate(case.expected_gb_per_s)),
-    Field("share", 6, lambda case: shown(case.ratio, ".0%")),
-    Field("least", 9, lambda case: _rate(case.bound_gb_per_s)),
-    Field("limit", 8, lambda case: _rate(case.limit.busbw_gb_per_s if case.limit else None)),
-    Field("%", 5, lambda case: shown(case.limit.percent if case.limit else None, ".0f")),
-    Field("wire", 8, lambda case: _rate(case.limit.wire_gb_per_s if case.limit else None), detail=True),
+    Field("size", lambda case: format_size(case.key.size_bytes)),
+    Field("busbw", lambda case: _rate(case.measured_gb_per_s)),
+    Field("95 % interval", _interval, detail=True),
+    Field("expected", lambda case: ("~" if case.interpolated else "") + _rate(case.expected_gb_per_s)),
+    Field("share", lambda case: shown(case.ratio, ".0%")),
+    Field("least", lambda case: _rate(case.bound_gb_per_s)),
+    Field("limit", lambda case: _rate(case.limit.busbw_gb_per_s if case.limit else None)),
+    Field("%", lambda case: shown(case.limit.percent if case.limit else None, ".0f")),
+    Field("wire", lambda case: _rate(case.limit.wire_gb_per_s if case.limit else None), detail=True),
 )
 
 
@@ -273,7 +269,7 @@ def expectation_fields(expectation: Expectation, gates: Sequence[str] = ()) -> d
         "notes": list(expectation.notes),
         "gates": list(gates),
         "regimes": [
-            _regime_fields(kind, regime)
+            {"kind": kind, **_regime_fields(regime)}
             for kind, cases in _by_kind(expectation).items()
             for regime in regimes(cases, _answer_of)
         ],

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any, Final
 
 from busbw.judge.scaling import NAMES, ScalingRow
-from busbw.report.fields import Field, attributes, csv_of, heading_of, row_of, shown, values_of
+from busbw.report.fields import Field, attributes, csv_of, shown, table_lines, values_of
 from busbw.units import NS_PER_US, format_size
 
 
 def table(rows: Sequence[ScalingRow]) -> Iterator[str]:
     """Lines for people: a block an operation and setup, with the nodes of each size below one another."""
-    last = None
-    for row in rows:
-        setup = f"setup {row.setup}; " if row.setup else ""
-        where = f"# {row.key.kind}; {setup}{row.version or 'version not stated'}; {row.definition}"
-        if where != last:
-            yield where
-            yield heading_of(_FIELDS, "").rstrip()
-            last = where
-        failed = f"  {row.failed} FAILED: {row.why}" if row.failed else ""
-        yield row_of(_FIELDS, row) + failed + (f"  runs differ in {row.differs}" if row.differs else "")
+    for where, own in groupby(rows, _where):
+        yield where
+        yield from table_lines(_FIELDS, list(own), words=_remarks)
+
+
+def _where(row: ScalingRow) -> str:
+    setup = f"setup {row.setup}; " if row.setup else ""
+    return f"# {row.key.kind}; {setup}{row.version or 'version not stated'}; {row.definition}"
+
+
+def _remarks(row: ScalingRow) -> str:
+    failed = f"{row.failed} FAILED: {row.why}" if row.failed else ""
+    return "  ".join(filter(None, (failed, row.differs and f"runs differ in {row.differs}")))
 
 
 Times = Callable[[ScalingRow], float | None]
@@ -33,15 +37,15 @@ def _spread(name: str) -> Times:
 
 
 def _time(name: str, of: Times) -> Field[ScalingRow]:
-    return Field(f"{name} us", 11, lambda row: shown((ns := of(row)) and ns / NS_PER_US, ".2f"))
+    return Field(f"{name} us", lambda row: shown((ns := of(row)) and ns / NS_PER_US, ".2f"))
 
 
 _FIELDS: Final[tuple[Field[ScalingRow], ...]] = (
-    Field("size", 10, lambda row: format_size(row.size_bytes) if row.has_case else "n/a"),
-    Field("nodes", 6, lambda row: str(row.nodes or "n/a")),
-    Field("ranks", 6, lambda row: str(row.ranks or "n/a")),
-    Field("runs", 5, lambda row: str(row.runs)),
-    Field("GB/s", 9, lambda row: shown(row.busbw_gb_per_s, ".2f")),
+    Field("size", lambda row: format_size(row.size_bytes) if row.has_case else "n/a"),
+    Field("nodes", lambda row: str(row.nodes or "n/a")),
+    Field("ranks", lambda row: str(row.ranks or "n/a")),
+    Field("runs", lambda row: str(row.runs)),
+    Field("GB/s", lambda row: shown(row.busbw_gb_per_s, ".2f")),
     _time("time", lambda row: row.time_ns),
     *(_time(name, _spread(name)) for name in NAMES),
 )

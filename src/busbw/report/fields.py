@@ -22,19 +22,33 @@ Row = TypeVar("Row")
 @dataclass(frozen=True)
 class Field(Generic[Row]):
     """A column: its title and its ``unit`` above each other, and a row's cell; a ``detail`` is left out where
-    a terminal is narrow.
+    a terminal is narrow. ``width`` is for rows that are written one by one.
     """
 
     title: str
-    width: int
     cell: Callable[[Row], str]
+    width: int = 0
     detail: bool = False
     unit: str = ""
 
 
-def fitting(fields: Sequence[Field[Row]], columns: int) -> tuple[Field[Row], ...]:
-    """Those that are shown on a terminal of so many columns."""
-    return tuple(field for field in fields if columns >= _DETAILED or not field.detail)
+def table_lines(
+    fields: Sequence[Field[Row]],
+    rows: Sequence[Row],
+    columns: int = UNBOUND,
+    words: Callable[[Row], str] = lambda row: "",
+    last: str = "",
+) -> Iterator[str]:
+    """A heading and a line a row, on a terminal of so many columns, each column as wide as its widest cell;
+    ``words`` stand behind a row, below ``last``.
+    """
+    shown = [field for field in fields if columns >= _DETAILED or not field.detail]
+    heads = [[field.title for field in shown], [field.unit for field in shown]]
+    heads = heads if any(heads[1]) else heads[:1]
+    lines = aligned([*heads, *([field.cell(row) for field in shown] for row in rows)], range(len(shown)))
+    behind = [last, *[""] * (len(heads) - 1), *map(words, rows)]
+    for at, (line, word) in enumerate(zip(lines, behind, strict=True)):
+        yield f"{'#' if at < len(heads) else ' '} {line}  {word}".rstrip()
 
 
 def shown(value: float | None, form: str) -> str:
@@ -42,14 +56,8 @@ def shown(value: float | None, form: str) -> str:
     return "n/a" if value is None else f"{value:{form}}"
 
 
-def heading_of(fields: Sequence[Field[Row]], last: str = "verdict") -> str:
-    """The titles; the ``last`` is that of the words behind the row."""
-    titles = " ".join(f"{field.title:>{field.width}}" for field in fields)
-    return f"#{titles[1:]}  {last}"
-
-
 def row_of(fields: Sequence[Field[Row]], row: Row) -> str:
-    """The cells of one row."""
+    """The cells of one row, in their columns' widths."""
     return " ".join(f"{field.cell(row):>{field.width}}" for field in fields)
 
 

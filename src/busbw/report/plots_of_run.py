@@ -292,14 +292,21 @@ def _histograms(run: Reported) -> Iterator[Plot]:
             own = run.samples[run.samples["case"] == index]
             spread = distributions(index, run.record.plan.timing.time, own)[0]
             if spread.edges_ns[-1] > spread.edges_ns[0]:
-                yield histogram(run.name, run.record.plan.cases[index], results[index], spread, run.digests)
+                mean_ns = run.spreads[index].mean_ns if index in run.spreads else None
+                case = run.record.plan.cases[index]
+                yield histogram(run.name, case, results[index], spread, run.digests, mean_ns)
 
 
 def histogram(
-    name: str, case: Case, result: CaseResult | None, spread: Distribution, digests: npt.NDArray[np.void]
+    name: str,
+    case: Case,
+    result: CaseResult | None,
+    spread: Distribution,
+    digests: npt.NDArray[np.void],
+    mean_ns: float | None = None,
 ) -> Plot:
     """A bar a bin, with the times that are made of the samples; ``name`` is the run's. ``digests`` are those
-    of its ranks.
+    of its ranks, ``mean_ns`` the mean of all samples.
     """
     edges = spread.edges_ns
     unit, unit_ns = ("ms", 1000 * NS_PER_US) if edges[-1] >= _MANY_US else ("us", NS_PER_US)
@@ -315,6 +322,7 @@ def histogram(
     # What else is made of the case's samples, with its colour.
     made = {
         "median": (result.time_ns if result is not None else None, "c2"),
+        "mean of all": (mean_ns, "c3"),
         "mean over ranks (nccl-tests prints it)": (nccl_tests_mean_ns(digests, case.index), "c4"),
     }
     marks = [(name, value, colour) for name, (value, colour) in made.items() if value is not None]

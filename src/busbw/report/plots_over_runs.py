@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, TypeVar
 
 from busbw.judge.compare import ComparedCase, Comparison, Verdict
-from busbw.judge.compare_arms import CaseKey, key_of
+from busbw.judge.compare_arms import CaseKey
 from busbw.model.collective import Placement
-from busbw.model.result import CaseResult
 from busbw.report.columns import NOT_APPLICABLE
 from busbw.report.curves import BANDWIDTH, Point, Series, curves, points
 from busbw.report.plots import Plot, Row, Table
@@ -104,11 +103,8 @@ def _shared_sizes(runs: Sequence[Reported], kind: Kind, most: int) -> Iterator[t
     """Size, run and bus bandwidth of the largest sizes that all have, out-of-place where there is that."""
     found = []
     for run in sorted(runs, key=lambda each: each.expectation.arm.ranks):
-        own: dict[int, CaseResult] = {}
-        every = {key_of(case, run.record): result for case, result in run.of_kind(kind)}
-        for key, result in sorted(every.items(), key=lambda pair: pair[0].placement == Placement.IN_PLACE):
-            own.setdefault(key.size_bytes, result)
-        found.append((run, own))
+        ordered = sorted(run.of_kind(kind), key=lambda pair: pair[0].placement is Placement.OUT_OF_PLACE)
+        found.append((run, {case.size_bytes: result for case, result in ordered}))
     for size in sorted(set.intersection(*(set(own) for _, own in found)))[-most:]:
         for run, own in found:
             if (busbw := own[size].busbw_gb_per_s) is not None:

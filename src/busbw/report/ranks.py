@@ -5,14 +5,13 @@ Every line that is not a row starts with #.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 from busbw.judge.ranks import CONFIDENCE, Latest, Order, RankTable, RankTimes
 from busbw.model.collective import VARIABLE
 from busbw.model.plan import Plan
 from busbw.report.columns import NOT_APPLICABLE, time_us
-from busbw.report.fields import aligned
+from busbw.report.fields import Field, fact, table_lines
 from busbw.report.table import describe_case
 from busbw.units import format_share
 
@@ -21,21 +20,19 @@ def _percent(share: float | None) -> str:
     return NOT_APPLICABLE if share is None else format_share(share)
 
 
-RankColumn = tuple[str, str, Callable[[RankTimes], str]]
-# Title, unit, how a value is written. The device is last: its name may have spaces.
-COLUMNS: Final[tuple[RankColumn, ...]] = (
-    ("rank", "", lambda rank: str(rank.rank)),
-    ("host", "", lambda rank: rank.host or NOT_APPLICABLE),
-    ("local", "", lambda rank: NOT_APPLICABLE if rank.local_rank is None else str(rank.local_rank)),
-    ("samples", "", lambda rank: str(rank.samples)),
-    ("median", "(us)", lambda rank: time_us(rank.median_ns)),
-    ("p95", "(us)", lambda rank: time_us(rank.p95_ns)),
-    ("max", "(us)", lambda rank: time_us(rank.max_ns)),
-    ("no core", "(us)", lambda rank: time_us(rank.run_delay_ns)),
-    ("issue", "(us)", lambda rank: time_us(rank.issue_ns)),
-    ("over T_last", "(us)", lambda rank: time_us(rank.over_last_ns)),
-    ("shortest", "in", lambda rank: _percent(rank.shortest_share)),
-    ("device", "", lambda rank: rank.device or NOT_APPLICABLE),
+# Behind them stands the device, whose name may have spaces.
+COLUMNS: Final[tuple[Field[RankTimes], ...]] = (
+    Field("rank", lambda rank: str(rank.rank)),
+    Field("host", lambda rank: rank.host or NOT_APPLICABLE),
+    Field("local", lambda rank: NOT_APPLICABLE if rank.local_rank is None else str(rank.local_rank)),
+    Field("samples", lambda rank: str(rank.samples)),
+    Field("median", lambda rank: time_us(rank.median_ns), unit="(us)"),
+    Field("p95", lambda rank: time_us(rank.p95_ns), unit="(us)"),
+    Field("max", lambda rank: time_us(rank.max_ns), unit="(us)"),
+    Field("no core", lambda rank: time_us(rank.run_delay_ns), unit="(us)"),
+    Field("issue", lambda rank: time_us(rank.issue_ns), unit="(us)"),
+    Field("over T_last", lambda rank: time_us(rank.over_last_ns), unit="(us)"),
+    Field("shortest", lambda rank: _percent(rank.shortest_share), unit="in"),
 )
 
 # What the times of single ranks do not tell, and why.
@@ -60,31 +57,26 @@ NOT_TOLD: Final = {
 def rank_lines(plan: Plan, table: RankTable) -> list[str]:
     """The table of one case: what the times are, a row a rank, the longest and the latest."""
     columns = (*COLUMNS[:3], *_byte_columns(plan, table), *COLUMNS[3:])
-    cells = [[value(rank) for _, _, value in columns] for rank in table.ranks]
-    heads = [[title for title, _, _ in columns], [unit for _, unit, _ in columns]]
-    arrival = plan.timing.arrival
-    title_line, unit_line, *lines = aligned([*heads, *cells], right=range(len(columns) - 1))
+    arrival, sample = plan.timing.arrival, sample_words(table.calls_per_sample, plan.timing.mode)
     return [
-        f"# case     {table.case}: {describe_case(plan.cases[table.case])}",
-        f"# time     of one call, each rank's own; {sample_words(table.calls_per_sample, plan.timing.mode)}",
-        *([f"# arrival  {arrival}: ranks were delayed on purpose"] if arrival != "none" else []),
-        *([f"# flagged  {flagged_words(table.flagged)}"] if table.flagged else []),
-        f"# {title_line}",
-        f"# {unit_line}",
-        *(f"  {line}" for line in lines),
+        fact("case", f"{table.case}: {describe_case(plan.cases[table.case])}"),
+        fact("time", f"of one call, each rank's own; {sample}"),
+        *([fact("arrival", f"{arrival}: ranks were delayed on purpose")] if arrival != "none" else []),
+        *([fact("flagged", flagged_words(table.flagged))] if table.flagged else []),
+        *table_lines(columns, table.ranks, words=lambda rank: rank.device or NOT_APPLICABLE, last="device"),
         *(f"# {line}" for line in conclusions(table)),
     ]
 
 
-def _byte_columns(plan: Plan, table: RankTable) -> tuple[RankColumn, ...]:
+def _byte_columns(plan: Plan, table: RankTable) -> tuple[Field[RankTimes], ...]:
     """What each rank sends and receives, where ranks differ."""
     case = plan.cases[table.case]
     if case.collective not in VARIABLE:
         return ()
     moved = {rank.rank: plan.rank_bytes(case, rank.rank, table.world_size) for rank in table.ranks}
     return (
-        ("sends", "(B)", lambda rank: str(moved[rank.rank][0])),
-        ("receives", "(B)", lambda rank: str(moved[rank.rank][1])),
+        Field("sends", lambda rank: str(moved[rank.rank][0]), unit="(B)"),
+        Field("receives", lambda rank: str(moved[rank.rank][1]), unit="(B)"),
     )
 
 

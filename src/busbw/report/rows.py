@@ -26,11 +26,11 @@ Sides = Sequence[tuple[Placement, CaseResult]]
 """The results of one size that there are."""
 
 CASE_COLUMNS: Final[tuple[Field[Case], ...]] = (
-    Field("size", 12, lambda case: str(case.size_bytes), unit="(B)"),
-    Field("count", 12, lambda case: str(case.count), unit="(elements)"),
-    Field("type", 9, lambda case: case.dtype),
-    Field("redop", 6, lambda case: case.op or "none"),
-    Field("root", 5, lambda case: str(case.root)),
+    Field("size", lambda case: str(case.size_bytes), 12, unit="(B)"),
+    Field("count", lambda case: str(case.count), 12, unit="(elements)"),
+    Field("type", lambda case: case.dtype, 9),
+    Field("redop", lambda case: case.op or "none", 6),
+    Field("root", lambda case: str(case.root), 5),
 )
 _TIME_WIDTH, _INTERVAL_WIDTH = 8, 7  # "12345678" and "<0.1%"
 _BANDWIDTHS: Final = 2  # columns at the end
@@ -110,7 +110,7 @@ def fitted(plan: Plan, first: Case, width: int) -> Layout:
     columns = _columns(plan.show if shows_statistics(plan) else ())
     wide = Layout(
         " ".join(filter(None, words)) + (f", root {first.root}" if first.root >= 0 else ""),
-        (Field("size", width_of_size, lambda case: format_size(case.size_bytes)),),
+        (Field("size", lambda case: format_size(case.size_bytes), width_of_size),),
         columns,
         tuple(dict.fromkeys(case.placement for case in cases)),
         is_split(plan.of_case(first).groups),
