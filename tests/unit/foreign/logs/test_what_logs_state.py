@@ -10,7 +10,6 @@ import pytest
 from busbw_testing.logs import TOOL_TABLES, Command, imported, kinds, nccl_report, read
 
 from busbw.errors import UndecidedError
-from busbw.foreign.logs.labels import DEFAULTS, labels
 from busbw.model.collective import Placement
 from busbw.model.record import RunStatus
 from busbw.record.shapes import check_sense
@@ -463,15 +462,6 @@ def test_a_log_of_rccl_is_one_by_its_word() -> None:
 def test_the_version_of_an_old_imb(title: str, version: str) -> None:
     (record,) = imported(f"#    Intel (R) MPI {title}, MPI-1 part\n" + IMB + IMB_LAST)
     assert record.source.header["tests_version"] == version
-
-
-@pytest.mark.parametrize(
-    ("folder", "version"),
-    [("2_18", "2.18"), ("v2.20.3-1", "2.20.3-1"), ("master", "master")],
-)
-def test_a_version_in_a_path_has_points(folder: str, version: str) -> None:
-    path = f"results_x/nccl_{folder}/n4.g4/2024-01-05/all_reduce_perf_output.dat.1"
-    assert labels(path, DEFAULTS)["version"] == version
 
 
 INFO = "node1:1887:1999 [0] NCCL INFO "
