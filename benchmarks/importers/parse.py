@@ -37,7 +37,7 @@ def measure(path: Path, step: str) -> dict[str, float]:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     start, rows = time.process_time(), 0
     if step == CHECK:
-        rows = sum(len(check(table).table.rows) for table in read_file(path).tables)
+        rows = sum(len(check(table).rows) for table in read_file(path).tables)
     else:
         os.environ["BUSBW_HOME"] = str(path.parent / f"runs{os.getpid()}")
         with contextlib.redirect_stdout(io.StringIO()):

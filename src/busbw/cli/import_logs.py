@@ -212,7 +212,7 @@ def _import_table(table: Table, origin: Origin, settings: ImportSettings, outcom
     except BusbwError as error:
         outcome.undecided += 1
         outcome.refuse(error, f"{origin.path}: table {origin.table}: ")
-        for finding in check(table).table.findings:
+        for finding in check(table).findings:
             _note(outcome, origin.path, finding)
         return
     outcome.imported += 1

@@ -11,9 +11,9 @@ from typing import Any, Final
 from busbw._version import __version__
 from busbw.errors import UndecidedError
 from busbw.foreign.logs.cases import Made, cases, repeated, unit_findings
-from busbw.foreign.logs.check import Checked, check, has_counts
+from busbw.foreign.logs.check import check, has_counts
 from busbw.foreign.logs.context import VERSION
-from busbw.foreign.logs.decide import Decision, Given, decide, named_by_path
+from busbw.foreign.logs.decide import Given, decide, named_by_path
 from busbw.foreign.logs.table import Table
 from busbw.foreign.logs.whole import ending, with_its_end, without_false_damage
 from busbw.model.plan import CallOptions, Limits, Plan
@@ -52,22 +52,18 @@ class Origin:
 
 def assemble(table: Table, origin: Origin, given: Given, run_id: str) -> RunRecord:
     """The record of a table. Raises UndecidedError if operation or ranks are neither stated nor solvable."""
-    checked = check(without_false_damage(table), given.operation or named_by_path(origin.path, origin.labels))
-    decision = _decision(checked, origin, given)
-    table = with_its_end(checked.table, origin.log_lines)
-    table = table.tool.decided(table, decision.operation, decision.ranks)
-    checked = replace(checked, table=table)
-    made = cases(checked, decision)
+    table = check(without_false_damage(table), given.operation or named_by_path(origin.path, origin.labels))
+    table = _decided(with_its_end(table, origin.log_lines), origin, given)
+    made = cases(table)
     status, error = ending(table, has_cases=bool(made.cases), last_words=origin.last_words)
     version, version_from = library_version(table, origin, given)
     findings = (
         *table.findings,
-        *decision.findings,
-        *unit_findings(checked, decision.operation),
+        *unit_findings(table),
         *_shared_devices(table),
         *(() if table.findings_of("separate") else repeated(table, made.cases)),
     )
-    fields = _fields(table, decision, made, origin) | {"library_version": version_from}
+    fields = _fields(table, made, origin) | {"library_version": version_from}
     # Logs quote command lines and variables, and records are made to be shared: no secret stays.
     return RunRecord(
         schema=SCHEMA_VERSION,
@@ -86,7 +82,7 @@ def assemble(table: Table, origin: Origin, given: Given, run_id: str) -> RunReco
             units="GB/s = 10^9 bytes/s; time in ns",
             retention="no samples: imported from a log",
         ),
-        world=_world(table, decision.ranks, version) if decision.ranks else None,
+        world=_world(table, version) if table.world_size else None,
         environment=redact_all(dict(origin.environment)),
         results=made.results,
         ended=str(table.header.get("end_time", "")),
@@ -95,49 +91,52 @@ def assemble(table: Table, origin: Origin, given: Given, run_id: str) -> RunReco
     )
 
 
-def _decision(checked: Checked, origin: Origin, given: Given) -> Decision:
+def _decided(table: Table, origin: Origin, given: Given) -> Table:
     """A job that ended before its first row is a failed run, whether or not it says its ranks."""
     try:
-        return decide(checked, origin.path, origin.labels, given)
+        table = decide(table, origin.path, origin.labels, given)
     except UndecidedError:
-        if checked.table.rows or checked.table.failures or checked.table.findings_of(DAMAGED):
+        if table.rows or table.failures or table.findings_of(DAMAGED):
             raise
-        return Decision(given.operation, NOT_STATED, 0, NOT_STATED, None, ())
+        table = replace(table, operation=given.operation, operation_from=NOT_STATED, ranks_from=NOT_STATED)
+    return table.tool.decided(table)
 
 
 # ---- who took part -----------------------------------------------------------------------------------------
 
 
-def _world(table: Table, ranks: int, version: str) -> WorldInfo:
+def _world(table: Table, version: str) -> WorldInfo:
     """``size`` is the communicator's, ``ranks`` are those that the log names, or one that stands for all
     where it does not name them all; ``version`` is that of the library.
     """
     on_host: Counter[str] = Counter()
     unknown = RankInfo(0, NOT_STATED, 0, 0, NOT_STATED, library=table.tool.library, library_version=version)
     infos = []
-    for line in table.ranks if _are_all_listed(table, ranks) else ():
+    for line in table.ranks if _are_all_listed(table) else ():
         host, device = line.host or NOT_STATED, line.device_name or NOT_STATED
         facts = {"device_index": line.device, "bus_id": line.bus_id, "group": line.group}
         named = RankInfo(line.rank, host, line.pid, on_host[host], device)
         infos.append(replace(named, library=table.tool.library, library_version=version, facts=facts))
         on_host[host] += 1
-    return WorldInfo(kind="imported", launcher=NOT_STATED, size=ranks, ranks=tuple(infos or [unknown]))
+    return WorldInfo(
+        kind="imported", launcher=NOT_STATED, size=table.world_size, ranks=tuple(infos or [unknown])
+    )
 
 
-def _are_all_listed(table: Table, ranks: int) -> bool:
+def _are_all_listed(table: Table) -> bool:
     """Whether the device list is that of these ranks: else neither hosts nor devices are known. That of
     several processes, each with a rank 0, is of none of their rows.
     """
-    groups = max(len({line.group for line in table.ranks}), 1)
-    return len(table.ranks) == len({(line.rank, line.group) for line in table.ranks}) == ranks * groups > 0
+    groups, places = {line.group for line in table.ranks}, {(line.rank, line.group) for line in table.ranks}
+    return len(table.ranks) == len(places) == table.world_size * max(len(groups), 1) > 0
 
 
-def _hosts_from(table: Table, ranks: int) -> str:
+def _hosts_from(table: Table) -> str:
     if not table.ranks:
         return NOT_STATED
-    if _are_all_listed(table, ranks):
+    if _are_all_listed(table):
         return "header"
-    return f"{NOT_STATED}: the log lists {len(table.ranks)} of {ranks} ranks"
+    return f"{NOT_STATED}: the log lists {len(table.ranks)} of {table.world_size} ranks"
 
 
 def _shared_devices(table: Table) -> list[ImportFinding]:
@@ -199,12 +198,12 @@ def _header(table: Table) -> dict[str, Any]:
     return {**table.header, **average, **listed, **claims}
 
 
-def _fields(table: Table, decision: Decision, made: Made, origin: Origin) -> dict[str, str]:
-    allowed = f" ({decision.interval} fit the rows)" if decision.interval is not None else ""
+def _fields(table: Table, made: Made, origin: Origin) -> dict[str, str]:
+    allowed = f" ({table.interval} fit the rows)" if table.interval is not None else ""
     own_counts = has_counts(table) and not table.tool.operations  # nccom-test's are of the whole buffer
     fields = {
-        "operation": decision.operation_from,
-        "ranks": decision.ranks_from + allowed,
+        "operation": table.operation_from,
+        "ranks": table.ranks_from + allowed,
         "created": origin.created_from,
         "size_bytes": table.words_from.get("size_bytes", "rows"),
         "count": "rows" if own_counts else "size / size of an element, of one block",
@@ -212,7 +211,7 @@ def _fields(table: Table, decision: Decision, made: Made, origin: Origin) -> dic
         "time_ns": "rows" if table.trusted_time else "size / algbw: the printed time is that of the CPU (-C)",
         "algbw_gb_per_s": made.algbw_from,
         "busbw_gb_per_s": made.busbw_from,
-        "hosts": _hosts_from(table, decision.ranks),
+        "hosts": _hosts_from(table),
         "calls": "header" if "iters" in table.header else NOT_STATED,
     }
     if origin.environment:

@@ -9,9 +9,7 @@ from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Final
 
-from busbw.foreign.logs.check import Checked
 from busbw.foreign.logs.context import TUNING
-from busbw.foreign.logs.decide import Decision
 from busbw.foreign.logs.operations import (
     BLOCKED,
     FACTORS,
@@ -50,16 +48,15 @@ class Made:
     busbw_from: str
 
 
-def cases(checked: Checked, decision: Decision) -> Made:
+def cases(table: Table) -> Made:
     """Every row as one case a placement, failed rows among them, in the order of the lines. Repeated cases
     are further cycles.
     """
-    table, name, ranks = checked.table, decision.operation, decision.ranks
+    name, ranks = table.operation, table.world_size
     made: list[Case] = []
     results: list[CaseResult] = []
     seen: Counter[_Kind] = Counter()
-    numbers = _bandwidths(checked, name, ranks)
-    found = [_failed(table, decision, each) for each in table.failures] + _rows(table, decision, numbers)
+    found = [_failed(table, each) for each in table.failures] + _rows(table, _bandwidths(table))
     for _, kind, result in sorted(found, key=itemgetter(0)):
         dtype, op, root, size, count, placement = kind
         case = Case(len(made), name, dtype, op, root, size, size, count, placement, cycle=seen[kind])
@@ -67,7 +64,7 @@ def cases(checked: Checked, decision: Decision) -> Made:
         results.append(replace(result, case=case.index))
         seen[kind] += 1
     algbw_from, busbw_from = "rows", "rows"
-    if _is_made(table, name):
+    if _is_made(table):
         digits = "; as printed where that has more digits"
         algbw_from = f"size / time{digits}"
         busbw_from = f"algbw times the factor of {name} on {ranks} ranks{digits}"
@@ -77,16 +74,17 @@ def cases(checked: Checked, decision: Decision) -> Made:
 # ---- bandwidths --------------------------------------------------------------------------------------------
 
 
-def _is_made(table: Table, name: str) -> bool:
+def _is_made(table: Table) -> bool:
     """Whether bandwidths follow from size and time; else they are the printed ones."""
-    return name in KNOWN and table.trusted_time
+    return table.operation in KNOWN and table.trusted_time
 
 
-def _bandwidths(checked: Checked, name: str, ranks: int) -> list[list[_Bandwidth]]:
+def _bandwidths(table: Table) -> list[list[_Bandwidth]]:
     """Those of every row, one a placement: from size and time, or as they are printed where that has more
     digits: times of nccom-test were whole microseconds for long.
     """
-    table, unit, is_made = checked.table, checked.gb or 1.0, _is_made(checked.table, name)
+    name, ranks = table.operation, table.world_size
+    unit, is_made, is_in_its_unit = table.gb or 1.0, _is_made(table), table.is_in_its_unit
     factor = FACTORS[name](max(ranks, 1)) if is_made else math.nan
     share = (max(ranks, 1) - 1) / max(ranks, 1) if name == "hypercube" else 1.0
 
@@ -96,8 +94,8 @@ def _bandwidths(checked: Checked, name: str, ranks: int) -> list[list[_Bandwidth
             time = side.time_us
             value = _ratio(row.size * share, time.value * NS_PER_US)
             own = Number(value, value * _ratio(time.half, time.value))
-            algbw = _finest(own, algbw) if checked.is_in_its_unit else own
-            busbw = _finest(own.scaled(factor), busbw) if checked.is_in_its_unit else own.scaled(factor)
+            algbw = _finest(own, algbw) if is_in_its_unit else own
+            busbw = _finest(own.scaled(factor), busbw) if is_in_its_unit else own.scaled(factor)
         return algbw.value, busbw.value if ranks > 1 else math.nan
 
     return [[of(row, side) for side in row.sides] for row in table.rows]
@@ -116,17 +114,17 @@ def _ratio(size: float, per: float) -> float:
     return size / per if per > 0 else math.nan
 
 
-def unit_findings(checked: Checked, name: str) -> Iterator[ImportFinding]:
+def unit_findings(table: Table) -> Iterator[ImportFinding]:
     """How the printed bandwidths differ from ours."""
-    table, scale = checked.table, checked.scale
+    scale = table.scale
     if len(table.tool.gb_sizes) > 1 and table.rows:
-        if checked.gb is None:
+        if table.gb is None:
             text = "its digits fit both GiB/s and GB/s; bandwidths here are computed from size and time"
             yield ImportFinding("unit", text, table.first_line)
-        elif checked.gb != 1.0:
+        elif table.gb != 1.0:
             text = "the printed GB/s are GiB/s (2^30 bytes); bandwidths here are decimal GB/s"
             yield ImportFinding("unit", text, table.first_line)
-    elif scale is not None and scale.high < 0.999 and name in SHARED:
+    elif scale is not None and scale.high < 0.999 and table.operation in SHARED:
         text = "this old version leaves a rank's own block out of algbw; here algbw is size / time, as in"
         yield ImportFinding("formula", f"{text} nccl-tests today", table.first_line)
 
@@ -137,15 +135,15 @@ def unit_findings(checked: Checked, name: str) -> Iterator[ImportFinding]:
 _Found = tuple[int, _Kind, CaseResult]  # with its line
 
 
-def _rows(table: Table, decision: Decision, numbers: Sequence[Sequence[_Bandwidth]]) -> list[_Found]:
+def _rows(table: Table, numbers: Sequence[Sequence[_Bandwidth]]) -> list[_Found]:
     found: list[_Found] = []
-    choices = _choices(table, decision)
+    choices = _choices(table)
     absent = [_absent([row.sides[index] for row in table.rows]) for index in range(len(table.placements))]
     for row, choice, bandwidths in zip(table.rows, choices, numbers, strict=True):
-        op = "" if decision.operation in MOVING else REDUCTIONS.get(row.redop, row.redop)
+        op = "" if table.operation in MOVING else REDUCTIONS.get(row.redop, row.redop)
         count = row.count
         if count < 0 or table.tool.operations:  # those of nccom-test are of the whole buffer
-            count = whole_count(decision, row.dtype, row.size, max(count, 0))
+            count = whole_count(table, row.dtype, row.size, max(count, 0))
         for side, bandwidth, none, place in zip(row.sides, bandwidths, absent, table.placements, strict=True):
             kind = (TYPE_NAMES.get(row.dtype, row.dtype), op, row.root, row.size, count, place)
             result = _result(table, row, side, bandwidth, choice) if _is_measured(side) else none
@@ -189,34 +187,34 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _choices(table: Table, decision: Decision) -> list[Choice | None]:
+def _choices(table: Table) -> list[Choice | None]:
     """What NCCL said in the table of a call of each row's size; nothing where it said two things of one size,
     as of one row in-place and the other not.
     """
     seen: dict[int | None, set[Choice]] = defaultdict(set)
     for line in tuning_lines("\n".join(table.calls.get(TUNING, ()))):
-        if not line.function or operation(line.function) == decision.operation:
-            seen[line.size_bytes(decision.ranks)].add(line.choice)
+        if not line.function or operation(line.function) == table.operation:
+            seen[line.size_bytes(table.world_size)].add(line.choice)
     said = (seen.get(row.size, set()) for row in table.rows)
     return [next(iter(choices)) if len(choices) == 1 else None for choices in said]
 
 
-def _failed(table: Table, decision: Decision, failure: Failure) -> _Found:
+def _failed(table: Table, failure: Failure) -> _Found:
     """A row that says why it has no numbers."""
     size, word, op, root = failure.size_bytes, failure.dtype, "", -1
     for first in table.rows[:1]:
         word, root = word or first.dtype, first.root
-        op = "" if decision.operation in MOVING else REDUCTIONS.get(first.redop, first.redop)
-    count = whole_count(decision, word, size, 0)
+        op = "" if table.operation in MOVING else REDUCTIONS.get(first.redop, first.redop)
+    count = whole_count(table, word, size, 0)
     kind = (TYPE_NAMES.get(word, word), op, root, size, count, table.placements[0])
     return failure.line, kind, CaseResult(0, Status.FAILED, error=failure.text)
 
 
-def whole_count(decision: Decision, word: str, size: int, otherwise: int) -> int:
+def whole_count(table: Table, word: str, size: int, otherwise: int) -> int:
     """Elements of the call where the log counts those of the whole buffer, or none."""
     width = TYPE_BYTES.get(word)
     elements = size // width if width else otherwise
-    return elements // max(decision.ranks, 1) if decision.operation in BLOCKED else elements
+    return elements // max(table.world_size, 1) if table.operation in BLOCKED else elements
 
 
 def repeated(table: Table, made: Sequence[Case]) -> list[ImportFinding]:

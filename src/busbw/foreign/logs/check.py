@@ -13,10 +13,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import Final
 
 from busbw.foreign.logs.operations import (
     BLOCKED,
@@ -31,7 +30,7 @@ from busbw.foreign.logs.operations import (
     UNEVEN,
 )
 from busbw.foreign.logs.row_words import NO_REDUCTION, Number
-from busbw.foreign.logs.table import Row, Side, Table
+from busbw.foreign.logs.table import ENOUGH, Consensus, RankInterval, Row, Side, Table
 from busbw.model.collective import Placement
 from busbw.model.record import DAMAGED, ImportFinding
 
@@ -39,8 +38,6 @@ Bounds = tuple[float, float]  # the ends of an interval; NaN where nothing is sa
 _UNKNOWN: Final = (math.nan, math.nan)
 # Intervals are widened by this much, relatively, against the rounding of their own arithmetic.
 _SLACK: Final = 1e-9
-# A share of the rows must agree before the others are called damaged.
-_ENOUGH: Final = 0.5
 _JUDGED: Final = KNOWN - {"permute"}
 # From here on, no tool prints enough digits to separate a factor from its limit (2 or 1).
 _MOST_RANKS: Final = 10_000_000
@@ -50,39 +47,12 @@ _MOST_FINDINGS: Final = 100
 _NO_OLD_FORMULA: Final = (PLAIN - {"hypercube"}) | {"all_reduce"}
 
 
-@dataclass(frozen=True)
-class Checked:
-    """A table without its damaged rows. ``scale`` is algbw over size / time, None if the rows do not show it
-    or contradict each other.
-    """
-
-    table: Table
-    scale: Consensus | None
-
-    @cached_property
-    def gb(self) -> float | None:
-        """The size of its GB in 10^9 bytes; None where undecided."""
-        if len(self.table.tool.gb_sizes) == 1:
-            return self.table.tool.gb_sizes[0]
-        fits = (
-            size
-            for size in self.table.tool.gb_sizes
-            if self.scale is not None and self.scale.contains(1 / size)
-        )
-        return next(fits, None)
-
-    @cached_property
-    def is_in_its_unit(self) -> bool:
-        """Whether algbw is size / time, in GB of that size."""
-        return self.gb is not None and self.scale is not None and self.scale.contains(1 / self.gb)
-
-
-def check(table: Table, assumed: str = "") -> Checked:
-    """Find damaged rows, and what the units of the table are. ``assumed`` is the operation by the user or the
-    path, where the table itself names none.
+def check(table: Table, assumed: str = "") -> Table:
+    """The table without its damaged rows, and with the scale of its bandwidths. ``assumed`` is the operation
+    by the user or the path, where the table itself names none.
     """
     if not table.rows:
-        return Checked(table, None)
+        return table
     operation, rows = table.operation or assumed, list(enumerate(table.rows))
     is_uneven = operation in UNEVEN  # their algbw is that of the busiest rank, whose bytes no row has
     scales = [[scale_bounds(row, side, side.algbw) for side in row.sides] for row in table.rows]
@@ -102,13 +72,13 @@ def check(table: Table, assumed: str = "") -> Checked:
     reasons: dict[int, str] = {}
     for why, places in odd:
         reasons.update((place, why) for place in places if place not in reasons)
-    kept = replace(table, rows=tuple(row for place, row in rows if place not in reasons))
+    kept = replace(table, rows=tuple(row for place, row in rows if place not in reasons), scale=scale)
     findings = _damaged(table, reasons)
     findings += [ImportFinding(DAMAGED, f"no row has a time {side}", table.first_line) for side in lost]
     if scale is None and table.trusted_time and not is_uneven and said:
         text = "algbw does not follow from size and time; bandwidths here are computed from size and time"
         findings.append(ImportFinding("contradiction", text, table.first_line))
-    return Checked(kept.with_findings(*findings, *foreign(kept)), scale)
+    return kept.with_findings(*findings, *foreign(kept))
 
 
 def _damaged(table: Table, reasons: dict[int, str]) -> list[ImportFinding]:
@@ -143,7 +113,7 @@ def _odd_counts(table: Table) -> list[int]:
     blocks = {place: -1 if times[1] else times[0] for place, times in found if times is not None}
     votes = Counter(blocks.values())
     usual = max(sorted(votes), key=votes.__getitem__, default=0)
-    if not blocks or votes[usual] / len(blocks) < _ENOUGH:
+    if not blocks or votes[usual] / len(blocks) < ENOUGH:
         return []
     alone = len(blocks) <= _FEW_ROWS  # so few rows cannot show that the tool counts otherwise
     odd = [place for place, times in blocks.items() if times != usual or (alone and times < 0)]
@@ -191,7 +161,7 @@ def _scale(table: Table, operation: str, said: Sequence[Bounds]) -> Consensus | 
     units = [Consensus(1 / size, 1 / size, 0, len(said)) for size in table.tool.gb_sizes]
     votes = {unit: sum(agrees(pair, unit) for pair in said) for unit in units}
     unit = max(votes, key=votes.__getitem__)
-    if said and votes[unit] >= _ENOUGH * len(said):
+    if said and votes[unit] >= ENOUGH * len(said):
         return unit
     found = consensus(said)
     if found is not None and found.is_usual and operation not in _NO_OLD_FORMULA:
@@ -209,46 +179,6 @@ def _usual_factor(bounds: Iterable[Iterable[Bounds]]) -> Consensus | None:
 
 
 # ---- solving -----------------------------------------------------------------------------------------------
-
-
-class Consensus(NamedTuple):
-    """The interval on which most rows agree. ``agree`` of ``judged`` rows have it."""
-
-    low: float
-    high: float
-    agree: int
-    judged: int
-
-    @property
-    def is_usual(self) -> bool:
-        """Whether half of the rows have it: then the others are called damaged."""
-        return self.agree >= _ENOUGH * self.judged
-
-    def contains(self, value: float) -> bool:
-        """Whether the value lies within."""
-        return self.low <= value <= self.high
-
-
-@dataclass(frozen=True)
-class RankInterval:
-    """Numbers of ranks that the printed digits allow. ``high`` is None without an upper bound."""
-
-    low: int
-    high: int | None
-
-    @property
-    def only(self) -> int | None:
-        """The number of ranks where only one fits."""
-        return self.low if self.low == self.high else None
-
-    def contains(self, ranks: int) -> bool:
-        """Whether that many ranks fit."""
-        return self.low <= ranks and (self.high is None or ranks <= self.high)
-
-    def __str__(self) -> str:
-        if self.high is None:
-            return f"{self.low} or more"
-        return str(self.low) if self.low == self.high else f"{self.low} to {self.high}"
 
 
 def consensus(bounds: Iterable[Bounds]) -> Consensus | None:

@@ -6,14 +6,11 @@ If the rows contradict a label, the rows win and a finding says so.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from busbw.errors import UndecidedError
 from busbw.foreign.logs.check import (
-    Checked,
-    Consensus,
-    RankInterval,
     block_ranks,
     factor,
     possible_operations,
@@ -27,7 +24,7 @@ from busbw.foreign.logs.operations import (
     operation,
     operation_in_path,
 )
-from busbw.foreign.logs.table import Table
+from busbw.foreign.logs.table import Consensus, RankInterval, Table
 from busbw.model.collective import COLLECTIVES
 from busbw.model.record import ImportFinding
 
@@ -44,22 +41,11 @@ class Given:
     labels: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Decision:
-    """The operation and ranks of a table, where they come from, and what contradicts them."""
-
-    operation: str
-    operation_from: str
-    ranks: int
-    ranks_from: str
-    interval: RankInterval | None
-    findings: tuple[ImportFinding, ...]
-
-
-def decide(checked: Checked, path: str, labels: dict[str, str], given: Given) -> Decision:
-    """Raises UndecidedError if neither the log nor the user states the operation or the ranks."""
-    table, scale = checked.table, checked.scale
-    agreed = factor(table, checked.gb if checked.is_in_its_unit else None)
+def decide(table: Table, path: str, labels: dict[str, str], given: Given) -> Table:
+    """The table with its operation and ranks, where they come from, and what contradicts them. Raises
+    UndecidedError if neither the log nor the user states the operation or the ranks.
+    """
+    scale, agreed = table.scale, factor(table, table.gb if table.is_in_its_unit else None)
     by_path = named_by_path(path, labels)
     fits = possible_operations(table, agreed, scale)
     likely = given.operation or table.operation or by_path
@@ -73,10 +59,16 @@ def decide(checked: Checked, path: str, labels: dict[str, str], given: Given) ->
     ranks, ranks_word, more = _ranks(table, solved, labels, given)
     if interval is not None and not interval.contains(ranks) and ranks_word != "flag":
         more.append(("contradiction", f"busbw / algbw gives {interval} ranks, size / count gives {ranks}"))
-    findings = tuple(
-        ImportFinding(kind, text, table.first_line) for kind, text in dict.fromkeys([*found, *more])
+    findings = [ImportFinding(kind, text, table.first_line) for kind, text in dict.fromkeys([*found, *more])]
+    decided = replace(
+        table,
+        operation=name,
+        operation_from=word,
+        world_size=ranks,
+        ranks_from=ranks_word,
+        interval=solved,
     )
-    return Decision(name, word, ranks, ranks_word, solved, findings)
+    return decided.with_findings(*findings)
 
 
 def _place(table: Table) -> str:

@@ -44,8 +44,6 @@ _FIELDS: Final = {
     "topology": r"topo",
     "mode": r"container|ami",
 }
-# Folders have it with points, or with what a name may have in their place.
-_VERSION: Final = re.compile(r"v?\d+(?:[._]\d+)+(?:[-+]\S*)?", re.IGNORECASE)
 NUMBERS: Final = frozenset({"nodes", "gpus", "ranks", "bytes"})
 
 
@@ -80,8 +78,6 @@ def labels(path: str, patterns: Sequence[re.Pattern[str]]) -> dict[str, str]:
         if match is None:
             continue
         found = {name: value for name, value in match.groupdict().items() if value is not None}
-        if _VERSION.fullmatch(found.get("version", "")):
-            found["version"] = found["version"].lower().removeprefix("v").replace("_", ".")
         test = found.get("test", found.get("op", found.get("collective")))
         # The sweep's tree is recognised by its first part: without an operation there it is another tree.
         if test is None or operation(test) or pattern not in DEFAULTS:

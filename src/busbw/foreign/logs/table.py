@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from busbw.foreign.logs.context import Evidence
 from busbw.foreign.logs.row_words import (
@@ -25,6 +25,8 @@ from busbw.model.record import ImportFinding
 # Versions of a tool print bandwidths in units of 10^9 or of 2^30 bytes and call both GB.
 GIB_PER_GB: Final = 2**30 / 1e9
 _MOST_FINDINGS: Final = 200
+# A share of the rows must agree before the others are called damaged.
+ENOUGH: Final = 0.5
 
 
 # ---- what a reader says of its tool ------------------------------------------------------------------------
@@ -65,7 +67,7 @@ class Tool:
     heading: Callable[[str], Layout | None]
     facts: tuple[Fact, ...]
     interpret: Callable[[Table], Table]
-    decided: Callable[[Table, str, int], Table]
+    decided: Callable[[Table], Table]
     library: str = ""
     usual: Layout | None = None
     started: frozenset[str] = frozenset()
@@ -190,6 +192,46 @@ class Row:
     output_bytes: int | None = None
 
 
+class Consensus(NamedTuple):
+    """The interval on which most rows agree. ``agree`` of ``judged`` rows have it."""
+
+    low: float
+    high: float
+    agree: int
+    judged: int
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether half of the rows have it: then the others are called damaged."""
+        return self.agree >= ENOUGH * self.judged
+
+    def contains(self, value: float) -> bool:
+        """Whether the value lies within."""
+        return self.low <= value <= self.high
+
+
+@dataclass(frozen=True)
+class RankInterval:
+    """Numbers of ranks that the printed digits allow. ``high`` is None without an upper bound."""
+
+    low: int
+    high: int | None
+
+    @property
+    def only(self) -> int | None:
+        """The number of ranks where only one fits."""
+        return self.low if self.low == self.high else None
+
+    def contains(self, ranks: int) -> bool:
+        """Whether that many ranks fit."""
+        return self.low <= ranks and (self.high is None or ranks <= self.high)
+
+    def __str__(self) -> str:
+        if self.high is None:
+            return f"{self.low} or more"
+        return str(self.low) if self.low == self.high else f"{self.low} to {self.high}"
+
+
 @dataclass(eq=False)
 class Table:
     """One table of a log: first as it is found, line by line, then with what its tool's reader makes of it.
@@ -204,6 +246,8 @@ class Table:
     ranks that it claims. ``trusted_time`` is off where the printed time is not that of the operation (-C).
     ``words_from`` says where reduction, root, type and size come from. ``ended``: the tool's last line is
     there, or it has none; ``largest`` is the size of the last row by the header, 0 where it does not say it.
+    ``scale`` is algbw over size / time, None if the rows do not show it or contradict each other; once they
+    are decided, ``operation`` and ``world_size`` are those of the record, and the digits allow ``interval``.
     ``formulas`` of its algbw are ``today's`` (size / time), ``old`` (from before nccl-tests 2.13: some
     operations left a rank's own block out), or not known.
     """
@@ -236,6 +280,10 @@ class Table:
     largest: int = 0
     words_from: dict[str, str] = field(default_factory=dict)
     formulas: str = ""
+    scale: Consensus | None = None
+    world_size: int = 0
+    ranks_from: str = ""
+    interval: RankInterval | None = None
 
     @property
     def header(self) -> dict[str, Any]:
@@ -261,6 +309,18 @@ class Table:
         """The bandwidth that the line below the table gives."""
         word = str(self.footer.get("average", ""))
         return printed(word) if is_number(word) else None
+
+    @property
+    def gb(self) -> float | None:
+        """The size of its GB in 10^9 bytes; None where undecided."""
+        sizes, scale = self.tool.gb_sizes, self.scale
+        fits = (size for size in sizes if scale is not None and scale.contains(1 / size))
+        return sizes[0] if len(sizes) == 1 else next(fits, None)
+
+    @property
+    def is_in_its_unit(self) -> bool:
+        """Whether algbw is size / time, in GB of that size."""
+        return self.gb is not None and self.scale is not None and self.scale.contains(1 / self.gb)
 
     @property
     def claims(self) -> tuple[tuple[str, int], ...]:

@@ -216,7 +216,7 @@ _LIMITS: Final = {"half": 1e-2, "bfloat16": 1e-2, "float": 1e-5, "double": 1e-12
 _OTHER_LIMIT: Final = 1e-200
 
 
-def with_wrong_rows(table: Table, operation: str, ranks: int) -> Table:  # noqa: ARG001 (see Tool)
+def with_wrong_rows(table: Table) -> Table:
     """The table with the rows marked whose deviation is beyond the limit with which the test itself compared
     it, where the line below does not deny that there are such; and with a finding where it counts some that
     no row shows. The deviations of several threads of a process are added up: then they are not compared.
@@ -224,8 +224,8 @@ def with_wrong_rows(table: Table, operation: str, ranks: int) -> Table:  # noqa:
     out_of_bounds = table.footer.get("out_of_bounds")
     if out_of_bounds == 0:
         return table
-    if table.formulas == "old" and table.header.get("threads", 1) == 1 and ranks > 1:
-        table = replace(table, rows=tuple(_marked(row, ranks) for row in table.rows))
+    if table.formulas == "old" and table.header.get("threads", 1) == 1 and table.world_size > 1:
+        table = replace(table, rows=tuple(_marked(row, table.world_size) for row in table.rows))
     shown = any(side.wrong > 0 for side in table.sides)
     if not out_of_bounds or shown or not table.rows:
         return table

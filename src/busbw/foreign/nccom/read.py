@@ -104,11 +104,11 @@ def interpret(found: Table) -> Table:
     )
 
 
-def with_reduction(table: Table, name: str, ranks: int) -> Table:  # noqa: ARG001 (see Tool)
+def with_reduction(table: Table) -> Table:
     """The table with the reduction that nccom-test has where it does not say one: its check of buffers full
     of ones is that of a sum.
     """
-    if name not in REDUCING or table.words_from.get("op") != NOT_STATED:
+    if table.operation not in REDUCING or table.words_from.get("op") != NOT_STATED:
         return table
     words = {**table.words_from, "op": "assumed: nccom-test's check is that of a sum"}
     return replace(table, rows=tuple(replace(row, redop="sum") for row in table.rows), words_from=words)

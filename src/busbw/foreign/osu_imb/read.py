@@ -196,8 +196,9 @@ _TYPES: Final = {
 _SIZED_TYPE: Final = re.compile(r"MPI_(U?INT\d+)_T")
 
 
-def _with_operation(table: Table, name: str, ranks: int) -> Table:
+def _with_operation(table: Table) -> Table:
     """The table as one of this operation: sizes, type, reduction and root, and where these come from."""
+    name = table.operation
     combines = name in REDUCING or any(word in name for word in _COMBINING)
     op, op_from = "none", "none: the operation reduces nothing"
     if combines and "reduction" in table.header:
@@ -213,7 +214,7 @@ def _with_operation(table: Table, name: str, ranks: int) -> Table:
     said = {"op": op_from, "root": root_from, "dtype": dtype_from, "placement": _ASSUMED_PLACEMENT}
     shares = 1
     if name in SHARES:
-        shares, said["size_bytes"] = ranks, "rows: share of one rank times ranks"
+        shares, said["size_bytes"] = table.world_size, "rows: share of one rank times ranks"
     rows = (replace(row, size=row.size * shares, dtype=dtype, redop=op, root=root) for row in table.rows)
     table = replace(table, rows=tuple(rows), words_from=said)
     return table.with_findings(*foreign(table))

@@ -29,11 +29,6 @@ def test_ranks_are_those_of_the_launcher(line: str, ranks: int | None) -> None:
     assert job_facts(line)["command_program"] == "all_reduce"
 
 
-def test_the_tests_own_n_is_no_number_of_ranks() -> None:
-    with pytest.raises(UndecidedError, match="number of ranks"):
-        imported("+ srun --mpi=pmix broadcast_perf -b 8 -n 100\n" + BROADCAST)
-
-
 def test_a_command_does_not_outlive_its_table() -> None:
     first = PUBLISHED["p4de 25 MiB"].text()
     text = "+ mpirun -np 16 all_reduce_perf -b 25M\n" + first

@@ -114,16 +114,11 @@ def test_old_nccom_tables_are_gib() -> None:
 def test_new_nccom_tables_are_decimal_and_have_percentiles() -> None:
     (record,) = imported(NCCOM_GB)
     assert kinds(record) == []
-    assert (record.plan.cases[0].collective, record.world.size) == ("all_gather", 8)
+    assert (record.plan.cases[0].collective, record.plan.cases[0].op) == ("all_gather", "")
+    assert record.world.size == 8
     assert record.results[3].stats == {"p50": 15000.0, "p99": 17000.0}
     assert record.results[3].mean_ns == 14830.0
     assert record.results[3].busbw_gb_per_s == 30.92  # the time has fewer digits
-
-
-def test_a_reduction_of_nccom_test_is_the_sum_that_its_check_is_of() -> None:
-    (reduced,), (gathered,) = imported(NCCOM_GIB), imported(NCCOM_GB)
-    assert (reduced.plan.cases[0].op, gathered.plan.cases[0].op) == ("sum", "")
-    assert reduced.source.fields["op"].startswith("assumed: ")
 
 
 def test_an_average_of_any_letters() -> None:

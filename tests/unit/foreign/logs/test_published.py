@@ -3,7 +3,8 @@
 import pytest
 from busbw_testing.logs import PUBLISHED, Published, imported, kinds, read
 
-from busbw.foreign.logs.check import Consensus, check, factor, ranks_of
+from busbw.foreign.logs.check import check, factor, ranks_of
+from busbw.foreign.logs.table import Consensus
 from busbw.model.collective import Placement
 
 
@@ -52,7 +53,7 @@ def test_ranks_are_those_of_the_rows(published: Published) -> None:
 def test_many_ranks_are_an_interval() -> None:
     (table,) = read(PUBLISHED["GB200 twenty racks"].text()).tables
     checked = check(table)
-    interval = ranks_of("all_reduce", factor(checked.table, checked.gb))
+    interval = ranks_of("all_reduce", factor(checked, checked.gb))
     assert str(interval) == "1422 to 1470"
     assert interval.only is None
     assert str(ranks_of("all_reduce", Consensus(1.999, 2.0, 1, 1))) == "2000 or more"
