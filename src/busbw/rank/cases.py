@@ -69,6 +69,19 @@ Verdict = tuple[Verified | None, tuple[str, ...]]  # and the case's conditions
 
 
 @dataclass(frozen=True)
+class Task:
+    """What the ranks have to do, and with what, once they are connected. ``observer`` is rank 0's and None
+    elsewhere.
+    """
+
+    plan: Plan
+    backend: Backend
+    given: Conditions
+    deadline: Deadline
+    observer: Lead | None
+
+
+@dataclass(frozen=True)
 class Looked:
     """What is known of a case while it is measured."""
 
@@ -125,18 +138,11 @@ class Session:
     """
 
     def __init__(
-        self,
-        plan: Plan,
-        backend: Backend,
-        given: Conditions,
-        deadline: Deadline,
-        observer: Lead | None,
-        saves: Saves | None = None,
-        looked: Callable[[Looked], None] | None = None,
+        self, task: Task, saves: Saves | None = None, looked: Callable[[Looked], None] | None = None
     ) -> None:
-        self._plan, self._backend, self._given, self._deadline = plan, backend, given, deadline
-        self._observer, self._looked = observer, looked
-        self._keeper = WrongKeeper(given.world, saves or observer) if plan.save_wrong else None
+        self._plan, self._backend, self._given = plan, backend, given = task.plan, task.backend, task.given
+        self._deadline, self._observer, self._looked = task.deadline, task.observer, looked
+        self._keeper = WrongKeeper(given.world, saves or task.observer) if plan.save_wrong else None
         self._open: list[_Open] = []  # of the window, in order
         self._due_s = 0.0  # what the window takes in all
         self._start_s = time.monotonic()

@@ -18,7 +18,7 @@ from busbw.model.result import Status
 from busbw.rank import progress
 from busbw.rank.backends.base import Backend
 from busbw.rank.backends.create import create, is_profiled, preflight
-from busbw.rank.cases import Session, grouping
+from busbw.rank.cases import Session, Task, grouping
 from busbw.rank.describe import describe
 from busbw.rank.measure import SINGLE_CALLS, Conditions
 from busbw.rank.preflight import CheckFirst
@@ -69,18 +69,17 @@ def run(world: World, plan: Plan, observer: Lead | None, deadline: Deadline | No
         checks.go_deep(backend)
         _close(backend, plan, world)
         return ExitCode.OK
-    deadline = deadline or Deadline()
+    task = Task(plan, backend, given, deadline or Deadline(), observer)
     if plan.hunt is not None:
         from busbw.rank.hunt.rounds import go_hunting
 
-        places = info.places if info is not None else ()
-        code = go_hunting(world, plan.hunt, backend, deadline, observer, places)
+        code = go_hunting(task, plan.hunt, info.places if info is not None else ())
         _close(backend, plan, world)
         return code
-    code = _measured(plan, backend, given, deadline, observer, info)
+    code = _measured(task, info)
     progress.phase(Phase.END)
     if "counters" in plan.evidence:
-        for burst in Session(plan, backend, given, deadline, observer).bursts():
+        for burst in Session(task).bursts():
             if observer is not None:  # the others only take part
                 observer.carried(burst)
     memory_bytes = _most(backend.memory_report(), world)
@@ -101,25 +100,17 @@ def _close(backend: Backend, plan: Plan, world: World) -> None:
         backend.close()
 
 
-def _measured(
-    plan: Plan,
-    backend: Backend,
-    given: Conditions,
-    deadline: Deadline,
-    observer: Lead | None,
-    info: WorldInfo | None,
-) -> ExitCode:
+def _measured(task: Task, info: WorldInfo | None) -> ExitCode:
     """All cases, once or as a soak. Collective."""
-    if plan.soak is not None:
+    if task.plan.soak is not None:
         from busbw.rank.soak import go_soaking
 
-        ranks = info.ranks if info is not None else ()
-        return go_soaking(plan, backend, given, deadline, observer, ranks)
+        return go_soaking(task, task.plan.soak, info.ranks if info is not None else ())
     ended = Counter[Status]()
-    for result, kept in Session(plan, backend, given, deadline, observer).results():
+    for result, kept in Session(task).results():
         ended[result.status] += 1
-        if observer is not None:
-            observer.finished(result, kept)
+        if task.observer is not None:
+            task.observer.finished(result, kept)
     if ended[Status.WRONG]:
         return ExitCode.BAD_VERDICT
     # The budget ended before the first case.

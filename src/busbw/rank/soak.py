@@ -16,8 +16,8 @@ import numpy as np
 from busbw.errors import ExitCode
 from busbw.model.result import CaseResult, Status, StopReason
 from busbw.model.sample import DIGEST_DTYPE
-from busbw.rank.cases import Looked, Session
-from busbw.rank.measure import Conditions, Samples
+from busbw.rank.cases import Looked, Session, Task
+from busbw.rank.measure import Samples
 from busbw.rank.retain import Kept, shared_rows
 from busbw.rank.soak_log import SoakLog, State
 from busbw.rank.summarize import summarize
@@ -25,8 +25,7 @@ from busbw.rank.summarize import summarize
 if TYPE_CHECKING:
     from busbw.model.plan import Plan
     from busbw.model.record import RankInfo
-    from busbw.rank.backends.base import Backend
-    from busbw.rank.process import Deadline
+    from busbw.model.soak import Soak
     from busbw.rank.rank0 import Lead
 
 # Sweeps whose wrong tensors are kept: those of the later ones would fill the disk.
@@ -34,17 +33,9 @@ _MOST_SAVED: Final = 4
 _STATE_S: Final = 1.0
 
 
-def go_soaking(
-    plan: Plan,
-    backend: Backend,
-    given: Conditions,
-    deadline: Deadline,
-    observer: Lead | None,
-    ranks: tuple[RankInfo, ...],
-) -> ExitCode:
-    """Window after window. Collective over the world; ``observer`` and ``ranks`` are rank 0's."""
-    soak, world = plan.soak, given.world
-    assert soak is not None, "made for a plan with a soak"
+def go_soaking(task: Task, soak: Soak, ranks: tuple[RankInfo, ...]) -> ExitCode:
+    """Window after window. Collective over the world; ``ranks`` are rank 0's."""
+    plan, observer, world = task.plan, task.observer, task.given.world
     began_s, wrong = time.monotonic(), 0
     ear = None if observer is None else _Ear(observer, plan, SoakLog(plan, ranks, time.time()), began_s)
     looked = None if ear is None else ear.looked
@@ -53,7 +44,7 @@ def go_soaking(
         seed = plan.seed + sweep * len(plan.cases) * max(1, plan.checks)
         own = replace(plan, seed=seed, save_wrong=wrong < _MOST_SAVED)
         measured = 0
-        for result, kept in Session(own, backend, given, deadline, None, ear, looked).results():
+        for result, kept in Session(replace(task, plan=own, observer=None), ear, looked).results():
             measured += result.status is not Status.NOT_APPLICABLE
             wrong += result.status is Status.WRONG
             elapsed_s = float(world.max(np.array([time.monotonic() - began_s]))[0])

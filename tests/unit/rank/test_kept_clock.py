@@ -11,7 +11,7 @@ from busbw_testing.sweeps import plan_of
 
 from busbw.model.plan import Limits, Timing
 from busbw.rank import cases
-from busbw.rank.cases import Session
+from busbw.rank.cases import Session, Task
 from busbw.rank.process import Deadline
 from busbw.rank.world.clock import GlobalClock, Recheck
 from busbw.rank.world.clock_model import Line
@@ -36,7 +36,9 @@ def evidence_of(found: list[Recheck]) -> tuple[list[dict[str, Any]], list[float]
         plan = plan_of("all_reduce", ranks=1, limits=Limits(calls=10))
         given = conditions(world, limits=plan.limits, timing=Timing(mode="latency"), clock=clock(100.0))
         backend = scripted_backend(scripted(lambda call: 1e6), 10.0)
-        return [result.evidence for result, _ in Session(plan, backend, given, Deadline(), None).results()]
+        return [
+            result.evidence for result, _ in Session(Task(plan, backend, given, Deadline(), None)).results()
+        ]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cases, "MpiWorld", ThreadWorld)

@@ -50,6 +50,7 @@ from busbw.rank.hunt.round_time import SMALL_PAUSE_NS, Messages, Pace
 from busbw.rank.world.base import World, of_rank_0
 
 if TYPE_CHECKING:
+    from busbw.rank.cases import Task
     from busbw.rank.process import Deadline
     from busbw.rank.rank0 import Lead
 
@@ -70,19 +71,13 @@ _NO_OTHER: Final = Finding(
 )
 
 
-def go_hunting(
-    world: World,
-    hunt: Hunt,
-    backend: Backend,
-    deadline: Deadline,
-    observer: Lead | None,
-    places: Sequence[HostInfo],
-) -> ExitCode:
-    """All rounds in all fields. Collective over the world; ``observer`` and ``places`` are rank 0's."""
-    tester = _Tester(world, hunt, backend, deadline)
+def go_hunting(task: Task, hunt: Hunt, places: Sequence[HostInfo]) -> ExitCode:
+    """All rounds in all fields. Collective over the world; ``places`` are rank 0's."""
+    world = task.given.world
+    tester = _Tester(world, hunt, task.backend, task.deadline)
     hosts = [member.host for member in world.members]
     go = _go_rails if hunt.kind == "rails" else _go_pairs
-    code = go(tester, hosts, observer, places)
+    code = go(tester, hosts, task.observer, places)
     return ExitCode(int(world.max(np.array([int(code)]))[0]))
 
 
