@@ -81,11 +81,11 @@ def judge(story: Story) -> Verdict:
     if isinstance(found, ExitCode):
         return Verdict(found)
     error = error_event(found) if isinstance(found, BusbwError) else found
-    shown = error if story.connected else with_remedy(error, story.output)
+    shown = error if story.connected else _with_remedy(error, story.output)
     return Verdict(ExitCode(int(error["exit_code"])), shown)
 
 
-def with_remedy(error: Event, output: Sequence[str]) -> Event:
+def _with_remedy(error: Event, output: Sequence[str]) -> Event:
     """The error with what to try where a host lacks what starts the ranks."""
     text = "\n".join(output)
     hints = (hint for words, hint in _REMEDIES.items() if all(word in text for word in words))

@@ -184,7 +184,7 @@ def test_a_pod_that_is_forbidden(message: str, is_final: bool, hint: str) -> Non
     ],
 )
 def test_other_warnings(reason: str, message: str, is_final: bool) -> None:
-    state = seen(events=[warning(reason, message), {"type": "Normal", "reason": "x"}])
+    state = seen(events=[warning(reason, message)])
     assert state.hopeless is is_final
     assert state.why == f"{reason}: {message}"
     assert state.hint == ("correct what it names with --set or --patch" if is_final else "")

@@ -5,6 +5,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -65,16 +66,11 @@ def test_end_takes_the_whole_group(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_end_insists_where_a_process_does_not_listen() -> None:
-    asked = []
-
-    def insisted() -> bool:
-        asked.append(True)
-        return True
-
+    insisted = Mock(return_value=True)
     with Processes(shells("trap '' TERM; echo ready; while :; do sleep 0.05; done"), insisted) as processes:
         assert next(item for item in processes.follow() if item) == Line(0, "ready", False)
         (pid,) = processes.pids
-    assert asked
+    insisted.assert_called()
     assert gone(pid)
 
 

@@ -5,41 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from busbw_testing.compared import record_of
 
 from busbw.launch.repeated import combine
-from busbw.model.plan import Timing
-from busbw.model.record import SCHEMA_VERSION, Method, RunRecord, RunStatus
-from busbw.model.result import CaseResult, Status
-from busbw.plan.flags.run import RunSettings
-from busbw.plan.make import make_plan
+from busbw.model.record import Method, RunRecord
 from busbw.report.columns import result_columns
 
 
-def launch(single_calls: int | None, clock_error_ns: float | None = None, time_ns: float = 1e3) -> RunRecord:
-    plan = make_plan(("barrier",), RunSettings(stats=("p50", "p99.9")), "mpi", 2)
+def launch(single_calls: int | None, clock_error_ns: float | None = None) -> RunRecord:
+    record = record_of({8: 1.0})
     evidence = {} if single_calls is None else {"single_calls": single_calls}
-    result = CaseResult(
-        0,
-        Status.GOOD,
-        time_ns=time_ns,
-        mean_ns=time_ns,
-        samples=20,
-        calls_per_sample=10,
-        stats={"p50": time_ns, "p99.9": None},
-        evidence=evidence,
+    result = replace(
+        record.results[0], calls_per_sample=10, stats={"p50": 1e3, "p99.9": None}, evidence=evidence
     )
-    return RunRecord(
-        schema=SCHEMA_VERSION,
-        run_id="run",
-        busbw_version="1",
-        created="",
-        argv=(),
-        settings={},
-        plan=replace(plan, timing=Timing(mode="latency")),
-        status=RunStatus.COMPLETE,
-        method=Method(time="median", clock_error_ns=clock_error_ns),
-        results=tuple(replace(result, case=case.index) for case in plan.cases),
-    )
+    method = Method(time="median", clock_error_ns=clock_error_ns)
+    return replace(record, method=method, results=(result,))
 
 
 @pytest.mark.parametrize(("calls", "kept"), [((320, 300), 300), ((320, None), None), ((None, None), None)])

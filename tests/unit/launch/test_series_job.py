@@ -66,15 +66,14 @@ def series_of(made: SeriesPlan, home: Path, blocks: int = 2) -> Series:
     return Series(home / "20261122-1-setups-ab", SETUPS, 1, order, tuple(made.counts), {}, ())
 
 
-def task_of(text: str) -> dict[str, Any]:
-    word = max(shlex.split(text.replace("\n", " "), comments=False), key=len)
+def decoded(word: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(zlib.decompress(base64.b64decode(word)))
     return found
 
 
-def in_slurm_script(text: str) -> dict[str, Any]:
+def in_script(text: str) -> dict[str, Any]:
     """The task is the last word before the & that starts the loop."""
-    return task_of(text[text.index("BUSBW_SERIES") :].partition(" &\nloop=$!")[0].rpartition("'")[2])
+    return decoded(text.partition(" &\nloop=$!")[0].rpartition(" ")[2])
 
 
 @pytest.mark.parametrize(
@@ -96,7 +95,7 @@ def test_a_job_of_slurm_has_room_for_every_launch(
 def test_each_launch_on_slurm_is_a_step_with_its_setups_variables(home: Path) -> None:
     made = plan("slurm", (1, 2), SLURM)
     series = series_of(made, home)
-    task = in_slurm_script(series_request(made, series).files["job.sbatch"])
+    task = in_script(series_request(made, series).files["job.sbatch"])
     assert task["mark"] == series.folder.name
     assert [each["number"] for each in task["launches"]] == list(range(1, 9))
     assert [each["setup"] for each in task["launches"][:2]] == ["plain on 1", "tuned on 1"]
@@ -119,7 +118,7 @@ def test_in_an_allocation_of_the_users_nothing_is_submitted(home: Path) -> None:
     request = series_request(made, series_of(made, home))
     (command,) = request.commands
     assert command.argv[0] == "bash"
-    task = in_slurm_script(request.files["job.sbatch"])
+    task = in_script(request.files["job.sbatch"])
     assert "--jobid=17 --overlap --nodes=2 --ntasks=2 " in task["launches"][0]["argv"][2]
     assert "--jobid=17" in task["sweep"]
 
@@ -156,7 +155,7 @@ def test_a_launch_in_an_mpi_job_is_what_its_launcher_would_execute(home: Path, m
     python, option, text, word = (each.replace("$$", "$") for each in container["command"])
     assert (python, option) == ("python3", "-c")
     assert text == Path(job_loop.__file__).read_text()
-    task = json.loads(zlib.decompress(base64.b64decode(word)))
+    task = decoded(word)
     first, last = task["launches"][0], task["launches"][-1]
     assert "head -n 1 /etc/mpi/hostfile" in first["argv"][2]
     assert "head -n 1" not in last["argv"][2]
@@ -196,7 +195,7 @@ def test_each_launch_on_pbs_is_the_launchers_line(
 ) -> None:
     made = plan("pbs", (1, 2), {"python": "/py", "setup": ""}, **fields)
     request = series_request(made, series_of(made, home))
-    task = in_slurm_script(request.files["job.pbs"])
+    task = in_script(request.files["job.pbs"])
     assert starts in task["launches"][-1]["argv"][2]
     assert task["sweep"][: len(sweeps)] == sweeps
     assert "select=2:mpiprocs=1" in request.files["job.pbs"]

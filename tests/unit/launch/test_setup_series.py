@@ -56,25 +56,28 @@ Please see the FAQ page for debugging suggestions
 
 
 class Starts:
-    """A starter that notes its launches; ``failing`` maps a setup to what happens instead of a good run, and
-    ``fields`` are those of its records.
+    """A starter that notes its launches, each a microsecond longer than the last by ``step_us``; ``failing``
+    maps a setup to what happens instead of a good run, ``log`` is what that prints, and ``fields`` are those
+    of the records.
     """
 
     def __init__(
         self,
         failing: dict[str, Callable[[Callable[[Event], None]], ExitCode]] | None = None,
+        log: str = "".join(f"line {i}\n" for i in range(9)),
+        step_us: float = 1.0,
         **fields: Any,
     ) -> None:
-        self.failing, self.fields = failing or {}, fields
+        self.failing, self.log, self.step_us, self.fields = failing or {}, log, step_us, fields
         self.made: list[tuple[str, int]] = []
 
     def __call__(self, setup: Setup, nodes: int, folder: Path, hear: Callable[[Event], None]) -> ExitCode:
         self.made.append((setup.name, nodes))
         if setup.name in self.failing:
-            (folder / LOG_FILE).write_text("\n".join(f"line {i}" for i in range(9)) + "\n\n")
+            (folder / LOG_FILE).write_text(f"{self.log}\n")
             return self.failing[setup.name](hear)
-        record = record_of({1024: 10.0 + len(self.made)}, name=folder.name, **self.fields)
-        write_record(folder, record)
+        time_us = 10.0 + self.step_us * len(self.made)
+        write_record(folder, record_of({1024: time_us}, name=folder.name, **self.fields))
         return ExitCode.OK
 
 
@@ -144,12 +147,7 @@ def test_a_setup_that_fails_twice_is_not_tried_again(how: object, error: str) ->
     [("no lock\n", "no lock"), ("", "Please see the FAQ page for debugging suggestions")],
 )
 def test_a_launchers_banner_is_shown_where_no_rank_said_anything(before: str, word: str) -> None:
-    def start(setup: Setup, nodes: int, folder: Path, hear: Callable[[Event], None]) -> ExitCode:
-        (folder / LOG_FILE).write_text(before + HYDRA_SIGNAL)
-        hear(event(EventKind.ERROR, message="rank 1 was killed by SIGKILL", hint="", exit_code=5))
-        return ExitCode.RANK_FAILED
-
-    series, _ = run(start, count=1)
+    series, _ = run(Starts({setup.name: died for setup in SETUPS}, before + HYDRA_SIGNAL), count=1)
     assert series.outcomes[0].words[-1] == word
 
 
@@ -249,11 +247,7 @@ def test_an_interrupt_is_not_charged_to_the_setup_that_was_running() -> None:
 
 
 def test_a_killed_series_of_equal_setups_does_not_pass_its_gate(capsys: pytest.CaptureFixture[str]) -> None:
-    def same(setup: Setup, nodes: int, folder: Path, hear: Callable[[Event], None]) -> ExitCode:
-        write_record(folder, record_of({1024: 10.0}, name=folder.name))
-        return ExitCode.OK
-
-    series = measure(create_series(SETUPS[:2], 8, 7, (), {}), same, io.StringIO())
+    series = measure(create_series(SETUPS[:2], 8, 7, (), {}), Starts(step_us=0.0), io.StringIO())
     assert main(["compare", str(series.folder), "--gate"]) == 0
     body = json.loads((series.folder / "setups.json").read_text())
     (series.folder / "setups.json").write_text(json.dumps({**body, "outcomes": body["outcomes"][:-2]}))

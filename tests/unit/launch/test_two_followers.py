@@ -17,6 +17,7 @@ from busbw_testing.fronts import (
     needs_mpich,
     record,
     sizes,
+    until,
     wait_for,
 )
 
@@ -81,10 +82,7 @@ def test_ctrl_c_in_a_second_follower_leaves_the_first_one_and_the_job(tmp_path: 
 @pytest.mark.slow
 def test_ctrl_c_in_the_front_ends_a_job_that_another_process_follows(tmp_path: Path) -> None:
     first = front(tmp_path, *LONG, "-N", "1,2")
-    for _ in range(1500):
-        if len(list(tmp_path.glob("*/request/job.json"))) == 2:
-            break
-        time.sleep(0.02)
+    until(lambda: len([*tmp_path.glob("*/request/job.json")]) == 2, "second job")
     jobs = sorted(tmp_path.glob("*/request/job.json"), key=lambda path: path.stat().st_mtime_ns)
     second_folder = jobs[-1].parents[1]
     second = front(tmp_path, "attach", second_folder.name)

@@ -110,16 +110,7 @@ def test_how_a_run_ended(story: Story, verdict: Verdict) -> None:
         ),
         # No name where it is not certain.
         (local(output=HYDRA, someone_ended=True), "a rank on node7 was killed by SIGKILL", None),
-        (
-            local(output=HYDRA, hello={0: "node7"}, someone_ended=True),
-            "a rank on node7 was killed by SIGKILL",
-            None,
-        ),
-        (
-            local(output=HYDRA, places={0: "node7", 1: "node7"}),
-            "a rank on node7 was killed by SIGKILL",
-            None,
-        ),
+        (local(output=HYDRA, places={0: "node7", 1: "node7"}), "a rank on node7 was killed by SIGKILL", None),
         (  # the only one there, and pods have the same process ids
             local(output=HYDRA, places={0: "node6", 1: "node7.example"}),
             "rank 1 on node7.example was killed by SIGKILL",

@@ -160,11 +160,8 @@ class Follower:
             if pod.name not in self._streams and pod.has_started and len(self._streams) < _MOST_STREAMS:
                 self._streams[pod.name] = self._stream(pod)
                 self._streams[pod.name].start()
-        if view.job is None:
-            self._over.update(self._streams)
-        else:
-            # A pod that is gone prints no more.
-            self._over.update(self._streams.keys() - {pod.name for pod in view.pods})
+        # A pod that is gone prints no more.
+        self._over.update(self._streams.keys() - {pod.name for pod in view.pods})
 
     def _stream(self, pod: Pod) -> LogStream:
         path = self._folder / "log" / f"{pod.name}.log"

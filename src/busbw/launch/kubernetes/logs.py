@@ -43,10 +43,10 @@ class Position:
 
     def new(self, lines: Iterable[bytes]) -> Iterator[str]:
         """See the class."""
-        known, resumed = list(self._seen), bool(self._since)
+        known = list(self._seen)  # none at the start
         for line in lines:
             stamp, _, text = line.partition(b" ")
-            if resumed and known and stamp == known[0]:
+            if known and stamp == known[0]:
                 known.pop(0)
                 continue
             match = _STAMP.match(stamp)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import compress
 from typing import Any, Final
 
 from busbw.errors import ExitCode
@@ -153,8 +152,9 @@ def has_failed(job: Fields) -> bool:
 
 def first_pod(kind: Kind, pods: Sequence[Pod]) -> Pod | None:
     """The pod whose output has rank 0's events: the launcher's, or number 0."""
-    is_first = (pod.role == "launcher" if kind == "mpijob" else pod.number == "0" for pod in pods)
-    return next(compress(pods, is_first), None)
+    if kind == "mpijob":
+        return next((pod for pod in pods if pod.role == "launcher"), None)
+    return next((pod for pod in pods if pod.number == "0"), None)
 
 
 def lost_workers(before: Sequence[Pod], kind: Kind, pods: Sequence[Pod]) -> list[Pod]:
@@ -250,8 +250,8 @@ def _first_failure(view: View) -> Pod | None:
 
 def _pending(view: View, conditions: Mapping[str, Fields]) -> JobState:
     """Why a job has not started: what is hopeless first, then the first thing it waits for."""
-    found = [*(_of_event(event) for event in view.events), *(_of_pod(pod) for pod in view.pods)]
-    reasons = [state for state in found if state is not None]
+    reasons = [_of_event(event) for event in view.events]
+    reasons += filter(None, map(_of_pod, view.pods))
     for state in reasons:
         if state.hopeless:
             return state
@@ -271,10 +271,8 @@ def _pending(view: View, conditions: Mapping[str, Fields]) -> JobState:
     return JobState(Phase.PENDING, why="its pods are starting" if view.pods else "")
 
 
-def _of_event(event: Fields) -> JobState | None:
+def _of_event(event: Fields) -> JobState:
     """A Warning about the job itself."""
-    if event.get("type") != "Warning":
-        return None
     reason, message = str(event.get("reason") or ""), str(event.get("message") or "")
     is_refusal = reason == "ValidationError" or bool(_REFUSED.search(message))
     return JobState(
