@@ -6,7 +6,6 @@ import contextlib
 import csv
 import io
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -16,7 +15,7 @@ from busbw.cli.output import as_json, show
 from busbw.cli.run_answer import Ended
 from busbw.errors import BusbwError, ExitCode, NotHome, UsageError
 from busbw.launch import follow, submit
-from busbw.launch.engine import Handle, JobState, Phase, load
+from busbw.launch.engine import Handle, Phase, load
 from busbw.launch.series_job import follow_series, is_series_job
 from busbw.model.record import RunStatus
 from busbw.plan.flags.engines import ENGINES
@@ -43,16 +42,6 @@ _CSV_COLUMNS = {
 }
 
 
-@dataclass(frozen=True)
-class _Row:
-    """One job: run, handle (None where damaged), the engine's word on it, and whether its record is home."""
-
-    folder: Path
-    handle: Handle | None
-    state: JobState | None
-    is_home: bool
-
-
 def jobs(
     *,
     format: Annotated[  # noqa: A002
@@ -61,23 +50,23 @@ def jobs(
     limit: Annotated[int, flag("Show no more than this many.")] = 20,
 ) -> ExitCode:
     """List the jobs that were submitted from here, newest first."""
-    rows = [_row(folder) for folder in _jobs()[:limit]]
-    if not rows and format == "table":
+    found = _jobs()[:limit]
+    if not found and format == "table":
         print("no jobs; submit one: `busbw run all_reduce --on slurm -N 2`", file=sys.stderr)
         return ExitCode.OK
-    told = [_fields(row) for row in rows]
+    told = list(map(_fields, found))
     lines = aligned([_TITLES, *([fields[name] for name in _TITLES] for fields in told)])
-    show(format, lines, json=lambda: as_json(told), csv=lambda: _csv_text(rows, told))
+    show(format, lines, json=lambda: as_json(told), csv=lambda: _csv_text(found, told))
     return ExitCode.OK
 
 
-def _csv_text(rows: list[_Row], told: list[dict[str, str]]) -> str:
+def _csv_text(found: list[Path], told: list[dict[str, str]]) -> str:
     """The list that scripts for batches of jobs keep, under its columns' names, and what became of each."""
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(_CSV_COLUMNS)
-    for row, own in zip(rows, told, strict=True):
-        fields = {**submit.read_submission(row.folder), **own}
+    for folder, own in zip(found, told, strict=True):
+        fields = {**submit.read_submission(folder), **own}
         table.writerow([fields[name] for name in _CSV_COLUMNS.values()])
     return text.getvalue()
 
@@ -86,35 +75,29 @@ def _jobs() -> list[Path]:
     return list(filter(folders.is_job, folders.run_folders(folders.environ_home())))
 
 
-def _row(folder: Path) -> _Row:
-    handle, state, is_home = None, None, _is_closed(folder)
-    with contextlib.suppress(BusbwError):  # a file that a full disk or a hand damaged, an engine that is away
-        handle = submit.read_handle(folder)
-        if not is_home:  # what has ended here needs no question to the engine
-            state = load(handle.engine).state(handle)
-    return _Row(folder, handle, state, is_home)
-
-
 def _is_closed(folder: Path) -> bool:
     if is_series_job(folder):
         return folders.read_ended(folder) is not None
     return close.read_status(folder) not in (None, RunStatus.RUNNING)
 
 
-def _fields(row: _Row) -> dict[str, str]:
-    if row.is_home:
-        state, record = Phase.ENDED.value, str(getattr(close.read_status(row.folder), "value", ""))
-        if is_series_job(row.folder):
-            record = f"busbw compare {row.folder.name}"
-    else:
-        state = "unknown" if row.state is None else row.state.phase.value
-        record = "busbw attach fetches it" if row.handle is not None else f"{folders.JOB_FILE} cannot be read"
-        if row.state is not None and row.state.why:
-            state += f" ({row.state.why})"
+def _fields(folder: Path) -> dict[str, str]:
+    """One job: its handle (empty where damaged), the engine's word on it, and where its record is."""
+    handle, state, is_home = None, "unknown", _is_closed(folder)
+    with contextlib.suppress(BusbwError):  # a file that a full disk or a hand damaged, an engine that is away
+        handle = submit.read_handle(folder)
+        if not is_home:  # what has ended here needs no question to the engine
+            seen = load(handle.engine).state(handle)
+            state = seen.phase.value + (f" ({seen.why})" if seen.why else "")
+    record = "busbw attach fetches it" if handle is not None else f"{folders.JOB_FILE} cannot be read"
+    if is_home:
+        state, record = Phase.ENDED.value, str(getattr(close.read_status(folder), "value", ""))
+        if is_series_job(folder):
+            record = f"busbw compare {folder.name}"
     return {
-        "run": row.folder.name,
-        "engine": row.handle.engine if row.handle is not None else "",
-        "job": row.handle.id if row.handle is not None else "",
+        "run": folder.name,
+        "engine": handle.engine if handle is not None else "",
+        "job": handle.id if handle is not None else "",
         "state": state,
         "record": record,
     }

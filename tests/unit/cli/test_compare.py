@@ -209,9 +209,9 @@ def test_a_series_says_on_how_many_nodes_it_is(launch: dict[str, Any], nodes: tu
 
 
 def test_a_log_that_is_there_twice_is_one_launch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    log = write(tmp_path / "x.log", nccl_tests_log({2**20: 30.0}, 8))
-    copy = write(tmp_path / "copy" / "y.log", log.read_text())
-    other = write(tmp_path / "z.log", nccl_tests_log({2**20: 33.0}, 8))
+    log = write(tmp_path / "x.log", nccl_tests_log({MiB: 30.0, 2 * MiB: 31.0}, 8))
+    copy = write(tmp_path / "copy" / "y.log", f"\n{log.read_text()}")  # known by its rows
+    other = write(tmp_path / "z.log", nccl_tests_log({MiB: 33.0, 2 * MiB: 34.0}, 8))
     assert main(["compare", f"A={log},{log},{copy}", f"B={other}", "--format", "json"]) == 0
     out, err = capsys.readouterr()
     assert {row["baseline_launches"] for row in json.loads(out)["rows"]} == {1}

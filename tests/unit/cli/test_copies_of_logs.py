@@ -22,15 +22,6 @@ def test_a_log_is_not_confirmed_against_itself(tmp_path: Path, capsys: pytest.Ca
     assert "# against  mine:" not in told
 
 
-def test_a_copy_with_another_line_is_no_second_launch(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    text = nccl_tests_log({MiB: 10.0, 2 * MiB: 11.0}, 8)
-    one, other = write(tmp_path / "a.log", text), write(tmp_path / "b.log", f"\n{text}")
-    assert main(["compare", f"a={one},{other}", f"b={one}"]) in (0, 3)
-    assert "b.log is" in capsys.readouterr().err
-
-
 def test_a_gate_fails_where_data_were_wrong_and_names_or_counts_every_case(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

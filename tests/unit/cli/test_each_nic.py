@@ -22,10 +22,12 @@ CODES = dict(zip(("eth0", "eth1", "eth2", "bad0"), KINDS, strict=True))
 
 
 class Launches:
-    """In place of runs: each ends with the code of its NIC. ``loses``: by this one h2 is lost, once."""
+    """In place of runs: each ends with the code of its NIC. ``loses``: by this one h2 is lost, once; ``met``:
+    ranks come as far as to know each other.
+    """
 
-    def __init__(self, loses: str = "", *, met: bool = True) -> None:
-        self.loses, self.met = loses, met
+    def __init__(self) -> None:
+        self.loses, self.met = "", True
         self.seen: list[tuple[str, str, dict[str, str], int]] = []
 
     def __call__(self, command: RunCommand) -> ExitCode:
@@ -45,6 +47,13 @@ class Launches:
         return ExitCode.BAD_VERDICT if before else CODES[nic]
 
 
+@pytest.fixture
+def launches(monkeypatch: pytest.MonkeyPatch) -> Launches:
+    found = Launches()
+    monkeypatch.setattr("busbw.cli.isolate.run", found)
+    return found
+
+
 @pytest.mark.parametrize(
     ("nics", "code"),
     [
@@ -54,18 +63,12 @@ class Launches:
         ("bad0,eth1", ExitCode.ENVIRONMENT),
     ],
 )
-def test_the_worst_verdict_is_the_exit_code(
-    monkeypatch: pytest.MonkeyPatch, nics: str, code: ExitCode
-) -> None:
-    launches = Launches()
-    monkeypatch.setattr("busbw.cli.isolate.run", launches)
+def test_the_worst_verdict_is_the_exit_code(launches: Launches, nics: str, code: ExitCode) -> None:
     assert main([*OPERANDS, "--each-nic", nics]) == code
     assert [nic for nic, *_ in launches.seen] == nics.split(",")
 
 
-def test_every_launch_has_the_variables_of_its_nic(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    launches = Launches()
-    monkeypatch.setattr("busbw.cli.isolate.run", launches)
+def test_every_launch_has_the_variables_of_its_nic(launches: Launches, capsys: Any) -> None:
     words = [*OPERANDS, "--env", "UCX_TLS=tcp", "--env", "UCX_NET_DEVICES=eth7", "--each-nic", "eth0,eth1"]
     assert main(words) == ExitCode.BAD_VERDICT
     for nic, _, variables, _ in launches.seen:
@@ -76,8 +79,8 @@ def test_every_launch_has_the_variables_of_its_nic(monkeypatch: pytest.MonkeyPat
     assert capsys.readouterr().out.splitlines() == ["# hunt by eth0", "# hunt by eth1", *table]
 
 
-def test_a_program_gets_one_document(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    monkeypatch.setattr("busbw.cli.isolate.run", Launches())
+@pytest.mark.usefixtures("launches")
+def test_a_program_gets_one_document(capsys: Any) -> None:
     assert main([*OPERANDS, "--each-nic", "eth0,eth1", "--format", "json"]) == ExitCode.BAD_VERDICT
     told = json.loads(capsys.readouterr().out)["each_nic"]
     assert [(each["nic"], each["exit_code"], each["record"]["run_id"]) for each in told] == [
@@ -86,9 +89,8 @@ def test_a_program_gets_one_document(monkeypatch: pytest.MonkeyPatch, capsys: An
     ]
 
 
-def test_who_is_lost_by_one_nic_is_left_out_of_the_next(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    launches = Launches("eth0")
-    monkeypatch.setattr("busbw.cli.isolate.run", launches)
+def test_who_is_lost_by_one_nic_is_left_out_of_the_next(launches: Launches, capsys: Any) -> None:
+    launches.loses = "eth0"
     assert main([*OPERANDS, "--each-nic", "eth0,eth2"]) == ExitCode.BAD_VERDICT
     assert [(nic, hosts, lost) for nic, hosts, _, lost in launches.seen] == [
         ("eth0", "h1,h2,h3,h4", 0),
@@ -98,9 +100,8 @@ def test_who_is_lost_by_one_nic_is_left_out_of_the_next(monkeypatch: pytest.Monk
     assert "# eth0  host lost  h2 (lost)" in capsys.readouterr().out
 
 
-def test_ranks_that_do_not_meet_by_a_nic_are_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    launches = Launches("eth0", met=False)
-    monkeypatch.setattr("busbw.cli.isolate.run", launches)
+def test_ranks_that_do_not_meet_by_a_nic_are_not_lost(launches: Launches) -> None:
+    launches.loses, launches.met = "eth0", False
     assert main([*OPERANDS, "--each-nic", "eth0"]) == ExitCode.RANK_FAILED
     assert len(launches.seen) == 1
 
@@ -112,7 +113,6 @@ def test_ranks_that_do_not_meet_by_a_nic_are_not_lost(monkeypatch: pytest.Monkey
         (["isolate", "--on", "hosts", "--hosts", "h1:4", "--each-nic", "eth0"], "do not use a NIC"),
         (["isolate", "--on", "slurm", "-N", "1", "--each-nic", "eth0"], "do not use a NIC"),
         ([*OPERANDS, "--detach", "--each-nic", "eth0"], "cannot run detached"),
-        ([*OPERANDS, "--each-nic", "all"], "give their names"),
         (["pairs", "--each-nic", "eth0"], "unknown flag '--each-nic'"),
     ],
 )

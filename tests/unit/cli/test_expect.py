@@ -157,6 +157,9 @@ def test_the_list_says_what_is_not_used_and_why(capsys: pytest.CaptureFixture[st
         (("nobody",), "no run 'nobody'"),
         (("run", "--reference", "nobody"), "no reference 'nobody'"),
         (("run", "--least", "1M"), "is not SIZE=GB/s"),
+        (("run", "--least", "1M=nan"), "is not SIZE=GB/s"),
+        (("run", "--least", "1M=0"), "is not SIZE=GB/s"),
+        (("run", "--least", "nothing:1M=3"), "unknown operation 'nothing'"),
         (("run", "--topology", "none.xml"), "cannot read none.xml"),
     ],
 )

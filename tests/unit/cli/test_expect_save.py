@@ -48,14 +48,6 @@ def test_the_reference_of_several_logs_is_their_median(
     assert (code, set(found)) == (1, {"below"})
 
 
-def test_cycles_of_one_launch_are_one_launch(home: Path) -> None:
-    words = ["all_reduce", "-b", "1K", "-e", "1K", "-n", "20", "--cycles", "6"]
-    assert main(["run", *words, "--backend", "null", "--world", "nccl", "--ranks", "2"]) == 0
-    assert main(["expect", "last", "--save", "six"]) == 0
-    (made,) = read(home / "references" / "six.json")
-    assert {len(point.times_us) for point in made.points} == {1}
-
-
 def test_several_kinds_are_no_reference(
     tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -92,12 +84,6 @@ def test_a_log_that_was_timed_otherwise_is_not_below_at_small_sizes(
     assert sum("timed otherwise" in each and words in each for each in why) == 2
     assert main(["expect", str(odd), "--reference", "plain"]) == 1
     assert f"# note     timed otherwise: the run {words}; plain back to back" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("least", ["1M=nan", "1M=0", "1M", "nothing:1M=3"])
-def test_a_minimum_is_a_number(tmp_path: Path, least: str) -> None:
-    (log,) = logs(tmp_path, 300.0)
-    assert main(["expect", log, "--least", least]) == 2
 
 
 def test_a_minimum_of_one_operation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,14 +34,21 @@ def test_the_null_backend_has_nothing_to_check() -> None:
     assert make_plan(OPERATIONS, settings(check=3), "null", 2).checks == 0
 
 
-def test_a_precision_holds_for_small_times_too() -> None:
-    limits = make_plan(OPERATIONS, settings(precision="0.5%"), "mpi", 2).limits
-    assert (limits.precision, limits.small_precision) == (0.005, 0.005)
-
-
-def test_fixed_calls_and_warmup() -> None:
-    limits = make_plan(OPERATIONS, settings(iters=20, warmup_iters=0, case_time="2s"), "mpi", 2).limits
-    assert (limits.calls, limits.warmup_calls, limits.case_seconds) == (20, 0, 2.0)
+@pytest.mark.parametrize(
+    ("changed", "limits"),
+    [
+        ({"precision": "0.5%"}, {"precision": 0.005, "small_precision": 0.005}),
+        (
+            {"iters": 20, "warmup_iters": 0, "case_time": "2s"},
+            {"calls": 20, "warmup_calls": 0, "case_seconds": 2.0},
+        ),
+        ({"iters": 20, "warmup_iters": 5, "agg_iters": 4}, {"calls": 80, "warmup_calls": 20}),
+        ({"agg_iters": 4}, {}),  # until it is known well enough
+        ({"iters": 10**13}, {"calls": 10**13}),  # more than any count of elements
+    ],
+)
+def test_limits(changed: dict[str, object], limits: dict[str, Any]) -> None:
+    assert make_plan(OPERATIONS, settings(**changed), "nccl", 2).limits == replace(Limits(), **limits)
 
 
 @pytest.mark.parametrize(
@@ -186,13 +194,6 @@ def test_all_is_a_word_for_itself() -> None:
 # ---- how it is timed ----------------------------------------------------------------------------------
 
 
-def test_groups_multiply_calls_and_warm_up() -> None:
-    plan = make_plan(OPERATIONS, settings(iters=20, warmup_iters=5, agg_iters=4), "nccl", 2)
-    assert (plan.limits.calls, plan.limits.warmup_calls, plan.options.aggregate) == (80, 20, 4)
-    adaptive = make_plan(OPERATIONS, settings(agg_iters=4), "nccl", 2)
-    assert (adaptive.limits.calls, adaptive.limits.warmup_calls) == (None, None)
-
-
 @pytest.mark.parametrize(
     ("blocking", "mode", "barrier"),
     [(0, "throughput", True), (1, "latency", True), (2, "latency", False), (3, "latency", True)],
@@ -298,7 +299,3 @@ def test_roots_need_the_ranks_that_there_will_be() -> None:
         check_settings(("broadcast",), settings(root="3", ranks=3))
     check_settings(("broadcast",), settings(root="3", ranks=4))
     check_settings(("broadcast",), settings(root="3"))
-
-
-def test_calls_may_be_more_than_any_count_of_elements() -> None:
-    assert make_plan(OPERATIONS, settings(iters=10**13), "mpi", 2).limits.calls == 10**13

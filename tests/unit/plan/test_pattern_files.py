@@ -140,11 +140,6 @@ def test_what_is_wrong_with_a_file_is_said_by_place(
     assert said in refused.value.message
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="No such file"):
-        read_groups(str(tmp_path / "none.json"), 2)
-
-
 def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path)

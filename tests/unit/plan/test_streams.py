@@ -153,12 +153,6 @@ def test_a_stream_is_a_plan_of_its_own(plans: Plans, tmp_path: Path) -> None:
     assert [plan.rank_bytes(case, 2, RANKS) for case in plan.cases] == [(0, 0), (32, 64)]
 
 
-def test_one_placement_is_measured_the_only_one_where_there_is_one(plans: Plans) -> None:
-    plan = plans([{"operation": "broadcast", "maxbytes": 64}, ALL_GATHER], backend="mpi")
-    assert [case.in_place for case in plan.cases] == [True, False]
-    assert all(case.applicable for case in plan.cases)
-
-
 def test_one_stream_alone_is_a_stream(plans: Plans) -> None:
     plan = plans([ALL_REDUCE])
     assert [case.stream for case in plan.cases] == [0, 0, 0]

@@ -236,10 +236,3 @@ def test_what_a_preset_expects_of_a_node_is_its_later_word(
     few = "few: {node: {gpus: 8, nics: 2}, expects: [net=ib, nics=4]}"
     file.write_text(f"family: x\npresets: {{{few}, a: {{{body}}}}}\n")
     assert read_preset("x/a", (file,)).expects == expects
-
-
-def test_trainium_has_the_kit_s_sweep_and_names_its_tool() -> None:
-    preset = read_preset("aws/trn2.48xlarge")
-    assert preset.tool == "nccom-test"
-    swept = {key: preset.run_values("slurm")[key] for key in ("minbytes", "maxbytes", "iters")}
-    assert swept == {"minbytes": "8", "maxbytes": "512K", "iters": "5"}
