@@ -97,7 +97,7 @@ kubernetes-tools: core ## the Kubernetes control plane of its tests, built once 
 	PYTHONPATH=tests/support nice -n 19 $(BIN)/python -m busbw_testing.kubernetes_tools
 
 test-kubernetes: kubernetes-tools ## runs on a real Kubernetes control plane; root, else skipped
-	$(PYTEST) -m kubernetes --timeout 300 tests/kubernetes
+	$(PYTEST) -m kubernetes --timeout 300 -n 2 --dist loadfile tests/kubernetes  # a control plane for each
 
 wheels: $(READY) ## release wheels for x86-64 and aarch64, and the sdist, into a new dist/
 	rm -rf dist

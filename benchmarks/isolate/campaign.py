@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "support"))
 from busbw_testing.environ import clean_environ
 from busbw_testing.namespaces import Hosts
 from busbw_testing.shaping import NOMINAL_MBIT, clear, lose, send_at, why_no_shaping
+from busbw_testing.started import completed
 
 FAULTS: dict[str, Callable[[Hosts, str], None]] = {
     "none": lambda hosts, name: None,
@@ -38,17 +39,9 @@ def hunt(hosts: Hosts, home: Path, size: str) -> dict[str, Any]:
     """One hunt: what it concluded, and how long it took."""
     words = ["isolate", "--on", "hosts", "--hosts", ",".join(hosts.names), "--ranks-per-node", "1"]
     words += ["--backend", "mpi", "--rank-wait", "sleep", "-b", size, "--format", "json", "--no-preflight"]
-    environ = clean_environ(BUSBW_HOME=str(home))
     start_s = time.monotonic()
-    done = subprocess.run(
-        hosts.command(hosts.names[0], [sys.executable, "-m", "busbw", *words]),
-        env=environ,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    command = hosts.command(hosts.names[0], [sys.executable, "-m", "busbw", *words])
+    done = completed(command, clean_environ(BUSBW_HOME=str(home)), 300)
     return concluded(done, time.monotonic() - start_s)
 
 

@@ -34,6 +34,7 @@ from busbw_testing.environ import clean_environ  # noqa: E402
 from busbw_testing.host_cluster import ENVIRON  # noqa: E402
 from busbw_testing.mpi_ranks import YIELDING  # noqa: E402
 from busbw_testing.namespaces import Hosts, seen_of_tmp  # noqa: E402
+from busbw_testing.started import completed  # noqa: E402
 
 from busbw.plan.setup_file import read_knobs  # noqa: E402
 
@@ -59,14 +60,7 @@ class Place:
         """What a command printed."""
         sent = [word for name, value in environ.items() for word in ("--env", f"{name}={value}")]
         command = [self.python, "-m", "busbw", *words, *WORDS, *self.where, *sent]
-        done = subprocess.run(
-            self.front(command),
-            env=clean_environ(BUSBW_HOME=str(self.home)),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = completed(self.front(command), clean_environ(BUSBW_HOME=str(self.home)), 3600)
         if done.returncode not in (0, 1):
             raise SystemExit(done.stdout + done.stderr)
         return done.stdout

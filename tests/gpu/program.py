@@ -148,22 +148,13 @@ def pattern_parts(ranks: int) -> Iterator[Part]:
         *(skew_table(skew, name, ranks) for name in VARIABLE for skew in ((1 + ranks) / 2, float(ranks))),
     ):
         cases = cases_of(ranks, sizes, rows=[collective(table.collective)], roots=(0,), tables=(table,))
-        yield Part(f"{table.collective}, {table.origin}", cases, counts=(table,))
-        yield Part(
-            f"{table.collective}, {table.origin}, graph",
-            cases,
-            CallOptions(graph=1),
-            calls=CALLS,
-            counts=(table,),
-        )
+        name = f"{table.collective}, {table.origin}"
+        yield Part(name, cases, counts=(table,))
+        yield Part(f"{name}, graph", cases, CallOptions(graph=1), calls=CALLS, counts=(table,))
     permute = cases_of(ranks, sizes, rows=[collective("permute")], roots=(0,))
-    reverse = tuple((rank, (rank - 1) % ranks) for rank in range(ranks))
-    for name, pairs in (
-        ("reverse", reverse),
-        ("self", tuple((r, r) for r in range(ranks))),
-        ("one", ((0, ranks - 1),)),
-    ):
-        yield Part(f"permute, {name}", permute, pairs=pairs)
+    yield Part("permute, reverse", permute, pairs=tuple((rank, (rank - 1) % ranks) for rank in range(ranks)))
+    yield Part("permute, self", permute, pairs=tuple((rank, rank) for rank in range(ranks)))
+    yield Part("permute, one", permute, pairs=((0, ranks - 1),))
     half = max(1, ranks // 2)
     few = cases_of(half, (SIZE_BYTES, LONG_SIZE_BYTES), types=FEW_TYPES, roots=(0,))
     groups = tuple(
@@ -179,19 +170,8 @@ def pattern_parts(ranks: int) -> Iterator[Part]:
 def connected(world: World, local_rank: int, part: Part) -> NcclBackend:
     """Raises SiteError, on all ranks alike, where one of them lacks what the part needs."""
     options = replace(part.options, timeout_s=float(os.environ.get(TIMEOUT, TIMEOUT_S)))
-    plan = Plan(
-        "nccl",
-        tuple(part.cases),
-        BUFFER_BYTES,
-        Limits(),
-        1,
-        SEED,
-        options=options,
-        groups=part.groups,
-        counts=part.counts,
-        pairs=part.pairs,
-        data=part.data,
-    )
+    shape: dict[str, Any] = {name: getattr(part, name) for name in ("groups", "counts", "pairs", "data")}
+    plan = Plan("nccl", tuple(part.cases), BUFFER_BYTES, Limits(), 1, SEED, options=options, **shape)
     made: list[NcclBackend] = []
     reason = failure_of(world, lambda: made.append(NcclBackend(plan, local_rank, grouped=part.grouped)))
     if not reason:
@@ -427,19 +407,11 @@ def start_ranks(ranks: int, *, one_gpu: bool = False) -> int:
         root = f"127.0.0.1:{probe.getsockname()[1]}"
     shared = {"BUSBW_LAUNCHER": "busbw", "BUSBW_ROOT": root, "BUSBW_TOKEN": secrets.token_hex(16)}
     sizes = {"BUSBW_WORLD_SIZE": str(ranks), "BUSBW_LOCAL_SIZE": str(1 if one_gpu else ranks)}
-    processes = [
-        subprocess.Popen(
-            [*(as_host(rank) if one_gpu else ()), sys.executable, __file__],
-            env={
-                **os.environ,
-                **shared,
-                **sizes,
-                "BUSBW_RANK": str(rank),
-                "BUSBW_LOCAL_RANK": str(0 if one_gpu else rank),
-            },
-        )
-        for rank in range(ranks)
-    ]
+    processes = []
+    for rank in range(ranks):
+        own = {"BUSBW_RANK": str(rank), "BUSBW_LOCAL_RANK": str(0 if one_gpu else rank)}
+        words = [*(as_host(rank) if one_gpu else ()), sys.executable, __file__]
+        processes.append(subprocess.Popen(words, env={**os.environ, **shared, **sizes, **own}))
     return max(abs(process.wait()) for process in processes)
 
 
@@ -450,15 +422,10 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--ranks", type=int, help="by default one for each visible GPU")
-    parser.add_argument(
-        "--only", default="", help="only parts whose names begin with what this pattern matches"
-    )
+    parser.add_argument("--only", default="", help="a pattern of parts' names, from their beginning")
     parser.add_argument("--timeout", type=float, default=TIMEOUT_S, help="of a wait for the GPU, in seconds")
-    parser.add_argument(
-        "--one-gpu",
-        action="store_true",
-        help="all ranks on the first GPU, each as a host of its own (as root)",
-    )
+    one_gpu = "all ranks on the first GPU, each as a host of its own (as root)"
+    parser.add_argument("--one-gpu", action="store_true", help=one_gpu)
     options = parser.parse_args()
     os.environ.update({ONLY: options.only, TIMEOUT: str(options.timeout)})
     ranks = options.ranks

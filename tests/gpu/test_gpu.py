@@ -12,6 +12,7 @@ from typing import Any, Final
 import pytest
 from busbw_testing.environ import clean_environ
 from busbw_testing.shared_libraries import stand_in
+from busbw_testing.started import completed
 
 from busbw.machine.gpus import gpu_presence
 
@@ -45,15 +46,8 @@ def kinds(ranks: int) -> int:
 
 def start(*words: str, timeout_s: float, **variables: str) -> subprocess.CompletedProcess[str]:
     own = {"BUSBW_NCCL": os.environ["BUSBW_NCCL"]} if "BUSBW_NCCL" in os.environ else {}
-    return subprocess.run(
-        [sys.executable, str(PROGRAM), *words],
-        env=clean_environ(**{**own, **variables}),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=timeout_s,
-        check=False,
-    )
+    words = (sys.executable, str(PROGRAM), *words)
+    return completed(words, clean_environ(**{**own, **variables}), timeout_s)
 
 
 def result_of(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:

@@ -9,10 +9,6 @@ import pytest
 from busbw_testing.shared_libraries import stand_in
 
 import busbw
-from busbw.plan.flags.ranks import Asked
-from busbw.plan.flags.run import RunSettings
-from busbw.plan.flags.values import Size
-from busbw.plan.request import rank_words
 
 pytestmark = [pytest.mark.hosts, pytest.mark.timeout(600)]
 
@@ -23,13 +19,6 @@ RUN = ("run", "all_reduce", "-b", "8", "-e", "1K", "-f", "128", *NULL, *ON)
 
 def findings(cluster: Any, check: str = "") -> list[dict[str, Any]]:
     return [found for found in cluster.record()["findings"] if check in ("", found["check"])]
-
-
-def test_four_healthy_hosts(cluster: Any) -> None:
-    front = cluster.run("preflight", *NULL, *ON, "--strict")
-    assert "on 4 hosts" in front.out
-    assert "# result   nothing found" in front.out
-    assert cluster.record()["status"] == "complete"
 
 
 def test_a_host_with_another_busbw(fresh_cluster: Any, tmp_path: Path) -> None:
@@ -75,17 +64,6 @@ def test_a_variable_that_one_host_lacks(cluster: Any) -> None:
     record = cluster.record()
     assert record["status"] == "failed"
     assert {result["status"] for result in record["results"]} == {"not-run"}
-
-
-def test_one_rank_too_few(cluster: Any) -> None:
-    """The words that a front process writes into its job, and a launcher that leaves one host out."""
-    settings = RunSettings(minbytes=Size(8), maxbytes=Size(8), backend="mpi", asked=Asked(4, 4))
-    words = rank_words(("all_reduce",), settings, "/nowhere")
-    launcher = ("exec", "--on", "hosts", "--hosts", "h1,h2,h3", "--mpi", "mpich")
-    front = cluster.run(*launcher, "--", cluster.python, "-m", "busbw", *words, code=4)
-    text = front.out + front.err
-    assert "3 ranks take part, but 4 were requested (and 1 more error)" in text
-    assert "ranks on each host: h1 1, h2 1, h3 1" in text
 
 
 def with_second_nic(cluster: Any, *, down: str) -> None:

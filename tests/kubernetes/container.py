@@ -52,11 +52,9 @@ class Spec:
 
 
 class Sandbox:
-    """The network of a pod: an address on the bridge, and a host name. It sends no faster than ``mbit`` says,
-    where that is not empty.
-    """
+    """The network of a pod: an address on the bridge, and a host name."""
 
-    def __init__(self, name: str, address: str, bridge: str, mbit: str = "") -> None:
+    def __init__(self, name: str, address: str, bridge: str) -> None:
         self.address = address
         script = f"hostname {name} && ip link set lo up && echo ready && exec sleep 1000000"
         self._holder = subprocess.Popen(
@@ -77,11 +75,6 @@ class Sandbox:
         _call("ip", "link", "set", port, "master", bridge, "up")
         _call(*self.entered("n"), "ip", "addr", "add", f"{address}/16", "dev", "eth0")
         _call(*self.entered("n"), "ip", "link", "set", "eth0", "up")
-        if mbit:
-            tc = (*self.entered("n"), "tc")
-            _call(*tc, "qdisc", "add", "dev", "eth0", "root", "handle", "1:", "htb", "default", "1")
-            rate = ("htb", "rate", f"{mbit}mbit", "burst", "16k")
-            _call(*tc, "class", "add", "dev", "eth0", "parent", "1:", "classid", "1:1", *rate)
 
     def entered(self, kinds: str = "nui") -> list[str]:
         """Words before a command that is to run in here."""

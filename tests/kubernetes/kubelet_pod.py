@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from minikubelet import Kubelet
 
 LOOK_SECONDS = 0.1
-RATE_LABEL = "lab/mbit"  # of a node: how fast the pods on it send, each of them
-# A name that is not in the table is asked for again after this long, as kubelets do (after 10 s and more).
-_PULL_AGAIN_SECONDS = 1.0
 
 
 def now() -> str:
@@ -74,10 +71,8 @@ class Pod:
         volumes = self._volumes()
         if volumes is None:
             return
-        node = self.kubelet.core.read_node(self.pod.spec.node_name)
-        mbit = (node.metadata.labels or {}).get(RATE_LABEL, "")
         name = self.pod.spec.hostname or self.name
-        self.sandbox = Sandbox(name, self.address, self.kubelet.settings.bridge, mbit)
+        self.sandbox = Sandbox(name, self.address, self.kubelet.settings.bridge)
         self.kubelet.write_names()
         for container in self.pod.spec.init_containers or []:
             code = self._execute(container, volumes, last=False)
@@ -91,9 +86,9 @@ class Pod:
 
     def _execute(self, container: Any, volumes: Mapping[str, Path], *, last: bool) -> int | None:
         """Run a container to its end; its exit code, None where the pod was deleted before it started."""
-        image = self._pull(container)
-        environ = self._environ(container, image) if image is not None else None
-        if image is None or environ is None:
+        image = self.kubelet.settings.images[container.image]
+        environ = self._environ(container, image)
+        if environ is None:
             return None
         words = [expand(word, environ) for word in [*(container.command or []), *(container.args or [])]]
         spec = Spec(
@@ -133,22 +128,6 @@ class Pod:
                 self.report("Running", ready=True)
                 return
             time.sleep(LOOK_SECONDS)
-
-    def _pull(self, container: Any) -> Mapping[str, Any] | None:
-        while not self.stopping.is_set():
-            image = self.kubelet.settings.images.get(container.image)
-            if image is not None:
-                return image
-            words = f'Failed to pull image "{container.image}": not found'
-            self._state(container, {"waiting": {"reason": "ErrImagePull", "message": words}}, ready=False)
-            self.report("Pending", ready=False)
-            self.kubelet.warn(self.pod, "Failed", words)
-            self.stopping.wait(_PULL_AGAIN_SECONDS)
-            words = f'Back-off pulling image "{container.image}"'
-            self._state(container, {"waiting": {"reason": "ImagePullBackOff", "message": words}}, ready=False)
-            self.report("Pending", ready=False)
-            self.stopping.wait(_PULL_AGAIN_SECONDS)
-        return None
 
     def _environ(self, container: Any, image: Mapping[str, Any]) -> dict[str, str] | None:
         environ = {"PATH": image["path"], "HOSTNAME": self.pod.spec.hostname or self.name, "HOME": "/root"}

@@ -75,29 +75,6 @@ class Kubelet:
         path = pods[0].folder / f"{container}.log"
         return path, lambda: "terminated" in states.get(container, {}).get("state", ())
 
-    def warn(self, pod: Any, reason: str, message: str) -> None:
-        """A Warning event about a pod."""
-        involved = client.V1ObjectReference(
-            kind="Pod",
-            name=pod.metadata.name,
-            namespace=pod.metadata.namespace,
-            uid=pod.metadata.uid,
-            api_version="v1",
-        )
-        event = client.CoreV1Event(
-            metadata=client.V1ObjectMeta(generate_name=f"{pod.metadata.name}."),
-            involved_object=involved,
-            reason=reason,
-            message=message,
-            type="Warning",
-            first_timestamp=now(),
-            last_timestamp=now(),
-            count=1,
-            source=client.V1EventSource(component="kubelet", host=pod.spec.node_name),
-        )
-        with contextlib.suppress(client.ApiException):
-            self.core.create_namespaced_event(pod.metadata.namespace, event)
-
     def forget(self, pod: Pod) -> None:
         with self._lock:
             self.pods.pop(pod.uid, None)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import time
 from typing import Any
 
 import pytest
+from busbw_testing.mpi_ranks import YIELDING_WORDS
 
 pytestmark = pytest.mark.kubernetes
 
 IMAGE = ("--image", "lab/busbw")
 NULL = ("--backend", "null", "--world", "nccl")
 # Long enough to be interrupted; ranks that are ended early never get through it.
-LONG = ("run", "all_reduce", "-b", "1K", "-e", "1G", "--case-time", "2s", "-N", "2", *IMAGE)
+LONG = ("run", "all_reduce", "-b", "1K", "-e", "1G", "--case-time", "2s", "-N", "2", *IMAGE, *YIELDING_WORDS)
 SHORT = ("run", "all_reduce", "-b", "1K", "-e", "4K", "-N", "2", *IMAGE)
 HOLD = ("exec", "-N", "2", *IMAGE)
 
@@ -57,20 +57,6 @@ def test_clean_brings_an_ended_job_home(busbw: Any, cluster: Any, namespace: str
     assert busbw("attach", busbw.run_folder.name).code == 0
 
 
-def test_detach_and_attach(busbw: Any) -> None:
-    done = busbw(*SHORT, *NULL, "--set", "kind=jobset", "--detach")
-    assert done.code == 0, done
-    name = busbw.run_folder.name
-    assert f"busbw attach {name}" in done.hint
-    (listed,) = json.loads(busbw("jobs", "--format", "json").out)
-    assert (listed["run"], listed["engine"]) == (name, "kubernetes")
-    attached = busbw("attach", name)
-    assert attached.code == 0, attached
-    assert busbw.record()["status"] == "complete"
-    assert len(busbw.record()["results"]) == 6
-    assert busbw("attach", name).code == 0  # shows what is home
-
-
 def test_a_job_outlives_those_who_follow_it(busbw: Any) -> None:
     """Its front process is killed, an attached one leaves; who never attached ends it, and has its cases."""
     running = busbw.start(*LONG)
@@ -107,22 +93,8 @@ def test_a_killed_rank_is_named(busbw: Any) -> None:
 
 
 def test_a_stopped_rank_is_named(busbw: Any) -> None:
-    words = (
-        "run",
-        "all_reduce",
-        "-b",
-        "1K",
-        "-e",
-        "4M",
-        "-i",
-        "1K",
-        "-N",
-        "2",
-        "--stall",
-        "1s",
-        *IMAGE,
-        *NULL,
-    )
+    sizes = ("-b", "1K", "-e", "4M", "-i", "1K")
+    words = ("run", "all_reduce", *sizes, "-N", "2", "--stall", "1s", *IMAGE, *NULL)
     running = busbw.start(*words)
     running.until(lambda: running.rows)
     (victim,) = (pid for pid, pod in busbw.rank_processes().items() if pod.endswith("-1"))

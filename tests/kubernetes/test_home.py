@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from busbw_testing.mpi_ranks import YIELDING_WORDS
 
 if TYPE_CHECKING:
     from busbw_testing.kubernetes_cluster import Cluster
@@ -15,7 +16,7 @@ pytestmark = pytest.mark.kubernetes
 
 IMAGE = ("--image", "lab/busbw")
 NULL = ("--backend", "null", "--world", "nccl")
-RUN = ("run", "all_reduce", "-b", "1K", "-e", "8K", "--case-time", "1s", "-N", "2", *IMAGE)
+RUN = ("run", "all_reduce", "-b", "1K", "-e", "8K", "--case-time", "1s", "-N", "2", *IMAGE, *YIELDING_WORDS)
 
 
 def test_output_that_cannot_be_read_is_not_deleted(busbw: Any, cluster: Cluster, namespace: str) -> None:
@@ -41,6 +42,7 @@ def test_a_detached_command_ends_as_it_would_have_in_the_foreground(busbw: Any) 
         done = busbw("attach")
         assert done.code == 3, done
         assert "hello" in done.out
+        assert "exited with code 3" in done.error
     assert busbw.record()["status"] == "failed"
 
 

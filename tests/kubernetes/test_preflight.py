@@ -26,14 +26,6 @@ def preflight(busbw: Any, namespace: str) -> Any:
     return run
 
 
-def test_a_healthy_cluster(preflight: Any, busbw: Any) -> None:
-    done = preflight("-N", "2", "-e", "64K")
-    assert done.code == 0, done
-    assert "2 on 2 hosts" in done.out
-    assert "# result   nothing found" in done.out
-    assert busbw.record()["status"] == "complete"
-
-
 def test_a_quota_and_a_policy(preflight: Any, cluster: Cluster, namespace: str) -> None:
     """In the server's own words, before anything is created. Folders of the host are not allowed either."""
     quota = {"metadata": {"name": "few"}, "spec": {"hard": {"requests.nvidia.com/gpu": "4", "services": "0"}}}

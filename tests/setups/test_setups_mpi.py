@@ -12,6 +12,7 @@ from busbw_testing.compared import write
 from busbw_testing.environ import clean_environ
 from busbw_testing.fronts import FRONT, needs_mpich
 from busbw_testing.marked import marked
+from busbw_testing.started import completed
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), needs_mpich]
 
@@ -19,15 +20,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), needs_mpich]
 def compare(home: Path, spec: str, *words: str) -> subprocess.CompletedProcess[str]:
     path = home / "spec.yaml"
     path.write_text(spec)
-    return subprocess.run(
-        [sys.executable, "-c", FRONT, "compare", str(path), "--ops", "all_reduce", "-c", "0", *words],
-        env=clean_environ(BUSBW_HOME=str(home / "runs")),
-        capture_output=True,
-        text=True,
-        timeout=850,
-        check=False,
-        stdin=subprocess.DEVNULL,
-    )
+    words = (sys.executable, "-c", FRONT, "compare", str(path), "--ops", "all_reduce", "-c", "0", *words)
+    return completed(words, clean_environ(BUSBW_HOME=str(home / "runs")), 850)
 
 
 def test_a_slower_setup_is_ranked_right_and_an_equal_one_is_never_called(tmp_path: Path) -> None:

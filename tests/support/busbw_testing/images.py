@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from busbw_testing.started import Done
+from busbw_testing.started import Done, completed
 
 ROOT: Final = Path(__file__).parents[3]
 PROGRAMS: Final = ("buildah", "mmdebstrap")
@@ -37,15 +37,7 @@ class Images:
 
     def call(self, *words: str | Path, timeout: float = 900, **environ: str) -> Done:
         """Run a command to its end."""
-        done = subprocess.run(
-            list(map(str, words)),
-            env={**self.environ, **environ},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-        )
+        done = completed(words, {**self.environ, **environ}, timeout)
         return Done(done.returncode, done.stdout, done.stderr)
 
     def good(self, *words: str | Path, timeout: float = 900, **environ: str) -> str:

@@ -29,6 +29,7 @@ from kubernetes import client, config
 
 from busbw_testing import namespaces
 from busbw_testing.kubernetes_tools import Tools
+from busbw_testing.started import completed
 
 _CLONE_NEWNET: Final = 0x40000000
 _START_SECONDS: Final = 120.0
@@ -368,7 +369,7 @@ def _system(name: str, *arguments: int) -> None:
 
 
 def _call(*words: str) -> None:
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    done = completed(words)
     if done.returncode:
         raise OSError(f"{' '.join(words[:2])}: {done.stderr.strip()}")
 

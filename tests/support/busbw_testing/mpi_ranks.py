@@ -14,6 +14,7 @@ from typing import Any, Final
 import pytest
 
 from busbw_testing.environ import clean_environ
+from busbw_testing.started import completed
 
 MPIEXEC: Final = shutil.which("mpiexec", path=str(Path(sys.executable).parent))
 needs_mpiexec = pytest.mark.skipif(MPIEXEC is None, reason="the bundled mpich is not installed here")
@@ -39,15 +40,8 @@ def said_by_ranks(
     """What rank 0 of a program printed, which is JSON. ``launcher`` are the words before the program, of the
     bundled MPI where there are none.
     """
-    done = subprocess.run(
-        [*(launcher or (str(MPIEXEC), "-n", str(ranks), sys.executable)), str(program), *words],
-        env=clean_environ(**variables),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=timeout_s,
-        check=False,
-    )
+    launcher = launcher or (str(MPIEXEC), "-n", str(ranks), sys.executable)
+    done = completed([*launcher, program, *words], clean_environ(**variables), timeout_s)
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(done.stdout)
 

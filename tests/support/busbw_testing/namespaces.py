@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Final, Self
 
 import busbw
+from busbw_testing.started import completed
 
 _SSHD: Final = "/usr/sbin/sshd"
 # Long enough for a loaded machine.
@@ -65,12 +66,8 @@ def why_not(*, sshd: bool = True) -> str:
     if missing:
         packages = "iproute2 util-linux openssh-server openssh-client"
         return f"no {', '.join(missing)} here (apt-get install {packages})"
-    done = subprocess.run(
-        ["unshare", "--net", "--mount", "--uts", "--ipc", "--pid", "--fork", "ip", "link", "set", "lo", "up"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    spaces = ("--net", "--mount", "--uts", "--ipc", "--pid", "--fork")
+    done = completed(["unshare", *spaces, "ip", "link", "set", "lo", "up"])
     return f"no namespaces here: {done.stderr.strip()}" if done.returncode else ""
 
 
@@ -312,15 +309,7 @@ class Hosts:
 def _to_its_end(
     words: Sequence[str], what: str, env: Mapping[str, str] | None, timeout: float, check: bool
 ) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        words,
-        env=None if env is None else dict(env),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
-    )
+    done = completed(words, env, timeout)
     if check and done.returncode:
         raise OSError(f"{what}: {done.returncode}: {done.stderr}{done.stdout}")
     return done
@@ -356,8 +345,6 @@ def _ready(holder: subprocess.Popen[str]) -> int:
 
 
 def _call(*argv: str) -> None:
-    done = subprocess.run(
-        argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False
-    )
+    done = completed(argv)
     if done.returncode:
         raise OSError(f"{shlex.join(argv)}: {done.stderr.strip() or done.stdout.strip()}")

@@ -22,6 +22,7 @@ import pytest
 
 from busbw_testing.environ import clean_environ
 from busbw_testing.namespaces import Hosts, seen_of_tmp, why_not
+from busbw_testing.started import completed
 
 PROGRAMS: Final = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scontrol", "squeue", "scancel")
 _PATIENCE_S: Final = 30.0
@@ -148,15 +149,7 @@ class SlurmCluster:
 
     def run(self, *words: str | Path, host: str = "", timeout_s: float = 30.0) -> str:
         """A command's output; it must succeed."""
-        done = subprocess.run(
-            self.command(*words, host=host),
-            env=self.environ(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            check=False,
-        )
+        done = completed(self.command(*words, host=host), self.environ(), timeout_s)
         assert done.returncode == 0, (words, done.returncode, done.stdout, done.stderr)
         return done.stdout
 
@@ -189,14 +182,8 @@ class SlurmCluster:
         self.wait_until(self._is_idle)
 
     def _is_idle(self) -> bool:
-        done = subprocess.run(
-            self.command("sinfo", "--noheader", "--partition=debug", "--format=%T %D"),
-            env=self.environ(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=30,
-            check=False,
+        done = completed(
+            self.command("sinfo", "--noheader", "--partition=debug", "--format=%T %D"), self.environ()
         )
         return done.stdout.split() == ["idle", str(len(self.nodes) - len(self.gpus))]
 

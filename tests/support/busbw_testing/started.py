@@ -40,6 +40,21 @@ class Done:
         return hints[-1].removeprefix("hint: ")
 
 
+def completed(
+    words: Sequence[str | Path], environ: Mapping[str, str] | None = None, timeout_s: float = 60.0
+) -> subprocess.CompletedProcess[str]:
+    """A command to its end, without standard input; a test says what its exit code has to be."""
+    return subprocess.run(
+        list(map(str, words)),
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+
+
 class Started:
     """What it prints goes into files in ``folder``; ``process`` is it, or what takes it to its host."""
 
