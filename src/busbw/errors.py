@@ -15,7 +15,8 @@ Foreign exceptions are translated once, at the edge where they occur, keeping th
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from enum import IntEnum
 from typing import Final
@@ -60,6 +61,17 @@ class UsageError(BusbwError):
     """The request is wrong, whatever the machine."""
 
     exit_code = ExitCode.USAGE
+
+
+@contextmanager
+def refused_in(place: str) -> Iterator[None]:
+    """What is refused in a part of a file or of a request says in which."""
+    try:
+        yield
+    except UsageError as error:
+        error.message = f"{place}: {error.message}"
+        error.args = (error.message,)
+        raise
 
 
 class UnknownWord(UsageError):

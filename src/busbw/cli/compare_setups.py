@@ -7,6 +7,7 @@ import secrets
 import shlex
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
@@ -15,7 +16,7 @@ from busbw.cli.app import RunCommand, command_line
 from busbw.cli.compare_series import show_series
 from busbw.cli.on import node_counts, settled
 from busbw.cli.run import refuse_without_engine
-from busbw.errors import ExitCode, SiteError, UsageError
+from busbw.errors import ExitCode, SiteError, UsageError, refused_in
 from busbw.launch import series as setup_series
 from busbw.launch.base import Command
 from busbw.launch.engine import JobRequest
@@ -196,13 +197,8 @@ def counts_of_nodes(launch: LaunchSettings) -> tuple[int, ...]:
 
 def _check_flags(setup: Setup, operations: tuple[str, ...], settings: RunSettings) -> None:
     """Raises UsageError for what no launch of a setup could be: it must not end a series in the middle."""
-    own = replace(settings, **setup.flags)
-    try:
-        check_settings(operations, own)
-    except UsageError as error:
-        if not setup.flags:
-            raise
-        raise UsageError(f"setup {setup.name}: {error.message}", hint=error.hint) from error
+    with refused_in(f"setup {setup.name}") if setup.flags else nullcontext():
+        check_settings(operations, replace(settings, **setup.flags))
 
 
 def _print_dry_run(plan: SeriesPlan, count: int, seed: int, job: tuple[JobRequest, Command] | None) -> None:

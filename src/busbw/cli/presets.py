@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -15,7 +14,7 @@ from busbw.cli.app import CleanApp, TextOrJson, examples, positional
 from busbw.cli.output import as_json
 from busbw.cli.preset_values import user_files
 from busbw.cli.run_answer import check_references
-from busbw.errors import ExitCode, UsageError
+from busbw.errors import ExitCode, UsageError, refused_in
 from busbw.judge.references.load import find
 from busbw.launch.hosts.list import read_places
 from busbw.launch.topology.order import SLURM, read_topology
@@ -122,11 +121,11 @@ def check(file: Annotated[Path, positional("A preset file of your own.")], /) ->
         now = read_preset(full, (*others, path))
         count += not body.get("abstract")
         for preset in (now, *(read_preset(f"{full}@{date}", (*others, path)) for date in now.versions)):
-            with _named(f"{path}: preset {preset.name}: references"):
+            with refused_in(f"{path}: preset {preset.name}: references"):
                 for reference in preset.references:
                     find(reference, environ_home())
             for engine in _engines(preset, body):
-                with _named(f"{path}: preset {preset.name}" + (f" on {engine}" if engine else "")):
+                with refused_in(f"{path}: preset {preset.name}" + (f" on {engine}" if engine else "")):
                     _check_values(preset, engine, (*others, path))
     if not head.get("source") or not head.get("date"):
         print(f"note: {path} does not state the source of its values (source:, date:)", file=sys.stderr)
@@ -146,15 +145,6 @@ def _engines(preset: Preset, own: Mapping[str, Any]) -> Iterator[str]:
         is_said = engine in body.get("engines", ()) or any(body.get(section) for section in sections)
         if is_said and engine != preset.engine:
             yield engine
-
-
-@contextmanager
-def _named(place: str) -> Iterator[None]:
-    """An error says where in the file it is."""
-    try:
-        yield
-    except UsageError as error:
-        raise UsageError(f"{place}: {error.message}", hint=error.hint) from error
 
 
 def _check_values(preset: Preset, engine: str, files: tuple[Path, ...]) -> None:

@@ -8,12 +8,11 @@ leaves out. Each step of the run takes one size of every stream; one at its last
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from busbw.errors import UsageError
+from busbw.errors import UsageError, refused_in
 from busbw.model.case import Case
 from busbw.model.counts import most_tables
 from busbw.model.plan import Stream
@@ -72,7 +71,7 @@ def make_streams(
     """
     streams, sweeps = [], []
     for number, entry in enumerate(_entries(operations, settings)):
-        with _named(number):
+        with refused_in(f"--streams: stream {number}"):
             stream, cases = _stream(entry, number, operations, settings, backend, ranks)
         streams.append(stream)
         sweeps.append(cases)
@@ -85,7 +84,7 @@ def make_streams(
 def check_streams(operations: tuple[str, ...], settings: RunSettings) -> None:
     """Raises UsageError for what can be refused before machine and ranks are known."""
     for number, entry in enumerate(_entries(operations, settings)):
-        with _named(number):
+        with refused_in(f"--streams: stream {number}"):
             check_sweep(_operation(entry, operations), _settings(entry, settings))
 
 
@@ -97,17 +96,6 @@ def _entries(operations: tuple[str, ...], settings: RunSettings) -> list[dict[st
             hint="name one operation (the default of the streams) or none",
         )
     return read_streams(settings.streams)
-
-
-@contextmanager
-def _named(number: int) -> Iterator[None]:
-    """An error of a stream says of which."""
-    try:
-        yield
-    except UsageError as error:
-        if not error.message.startswith("--streams"):
-            error.message = f"--streams: stream {number}: {error.message}"
-        raise
 
 
 def _operation(entry: Mapping[str, Any], operations: tuple[str, ...]) -> tuple[str, ...]:
