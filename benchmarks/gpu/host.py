@@ -54,25 +54,12 @@ def pairs(job: Job) -> Iterator[Found]:
 def groups(job: Job) -> Iterator[Found]:
     """All groups at once, then each one alone."""
     ranks = job.options.ranks
-    run = (
-        "run",
-        "all_reduce",
-        "-b",
-        job.size("1M"),
-        "-e",
-        job.size("256M"),
-        "-f",
-        "16",
-        "--case-time",
-        "200ms",
-    )
+    sizes = ("-b", job.size("1M"), "-e", job.size("256M"), "-f", "16")
+    run = ("run", "all_reduce", *sizes, "--case-time", "200ms")
     file = job.home / "group.json"
     for size in (size for size in range(2, ranks + 1) if ranks % size == 0):
-        yield {
-            "size": size,
-            "alone": None,
-            "rows": tables.group_rows(job.launch(*run, "--group-size", str(size))),
-        }
+        at_once = tables.group_rows(job.launch(*run, "--group-size", str(size)))
+        yield {"size": size, "alone": None, "rows": at_once}
         for first in range(0, ranks, size) if size < ranks else ():
             file.write_text(json.dumps({"replica_groups": [[list(range(first, first + size))]]}))
             alone = tables.group_rows(job.launch(*run, "--groups", str(file)))

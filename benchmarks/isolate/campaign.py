@@ -115,15 +115,8 @@ def report(rows: dict[str, list[dict[str, Any]]]) -> None:
         middle = [
             sorted(each[key] for each in ran)[len(ran) // 2] for key in ("rounds", "hunt_seconds", "seconds")
         ]
-        cells = [
-            len(hunts),
-            right if fault != "none" else "",
-            first if fault != "none" else "",
-            wrong,
-            undecided,
-            len(hunts) - len(ran),
-            *middle,
-        ]
+        planted = (right, first) if fault != "none" else ("", "")
+        cells = [len(hunts), *planted, wrong, undecided, len(hunts) - len(ran), *middle]
         print(f"| {fault} | {' | '.join(map(str, cells))} |")
     healthy = [each for each in rows.get("none", ()) if "named" in each]
     if healthy and not any(each["named"] for each in healthy):

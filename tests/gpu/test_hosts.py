@@ -52,23 +52,6 @@ def test_preflight_names_the_shared_gpu(gpu_hosts: Any) -> None:
     assert re.search(said, front.err), front.err
 
 
-@pytest.mark.parametrize("skew", ["1", "4"])
-def test_variable_counts(gpu_hosts: Any, skew: str) -> None:
-    words = ("alltoallv", "all_gatherv", "--skew", skew, "-b", "1M", "-e", "1M", *FEW)
-    gpu_hosts.cluster.run("run", *words, *gpu_hosts.words())
-    assert {result["status"] for _, result in results(gpu_hosts)} == {"good"}
-
-
-@pytest.mark.parametrize("group_size", [2, 4, 8])
-def test_groups_at_once(gpu_hosts: Any, group_size: int) -> None:
-    words = ("all_reduce", "alltoall", "--group-size", str(group_size), "-b", "64K", "-e", "1M", "-f", "16")
-    gpu_hosts.cluster.run("run", *words, *FEW, *gpu_hosts.words())
-    told = results(gpu_hosts)
-    assert {result["status"] for _, result in told} == {"good"}
-    groups = 8 // group_size
-    assert {len(result["groups"]) or 1 for _, result in told} == {groups}
-
-
 def test_streams_at_once(gpu_hosts: Any) -> None:
     streams = gpu_hosts.cluster.folder / "streams.json"
     own = (("all_reduce", "1M"), ("alltoall", "256K"))

@@ -12,17 +12,8 @@ from busbw_testing.shaping import NOMINAL_MBIT, clear, lose, require_named, send
 pytestmark = [pytest.mark.hosts, pytest.mark.timeout(900)]
 
 HOSTS = ("h1", "h2", "h3", "h4", "h5", "h6")
-ON = (
-    "--on",
-    "hosts",
-    "--hosts",
-    ",".join(HOSTS),
-    "--backend",
-    "mpi",
-    "--rank-wait",
-    "sleep",
-    "--no-preflight",
-)
+MPI = ("--backend", "mpi", "--rank-wait", "sleep", "--no-preflight")
+ON = ("--on", "hosts", "--hosts", ",".join(HOSTS), *MPI)
 
 
 def shape(cluster: Any, slow: str = "", share: float = 1.0) -> None:
@@ -128,7 +119,7 @@ def test_a_hunt_by_each_nic_tells_which_one_is_slow(two_nics_cluster: Any) -> No
     for name in names:
         send_at(cluster.hosts, name)
         send_at(cluster.hosts, name, NOMINAL_MBIT * (0.4 if name == "h3" else 1.0), "eth1")
-    on = ("--on", "hosts", "--hosts", ",".join(names), *ON[4:])
+    on = ("--on", "hosts", "--hosts", ",".join(names), *MPI)
     front = cluster.start(
         "isolate", *on, "-b", "512K", "--rounds", "3", "--loss", "30%", "--each-nic", "eth0,eth1"
     )

@@ -130,6 +130,12 @@ class Front:
         fields: dict[str, Any] = json.loads((self.folder() / "run.json").read_text())
         return fields
 
+    def hosts(self) -> list[str]:
+        """Those of the ranks of the newest run, which is complete."""
+        record = self.record()
+        assert record["status"] == "complete", record
+        return [rank["host"] for rank in record["world"]["ranks"]]
+
     def job_ids(self) -> list[str]:
         """The jobs of all runs."""
         home = self.cluster.seen_from(self.cluster.login, self.home)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -28,18 +27,12 @@ def allocation(cluster: SlurmCluster) -> Iterator[str]:
     cluster.run("scancel", job)
 
 
-def hosts_of(folder: Any) -> list[str]:
-    record = json.loads((folder / "run.json").read_text())
-    assert record["status"] == "complete"
-    return [rank["host"] for rank in record["world"]["ranks"]]
-
-
 def test_an_allocation_serves_many_runs(front: Any, allocation: str, cluster: SlurmCluster) -> None:
     mpi = ("run", "all_reduce", "-b", "8", "-e", "16", "-n", "8", "--on", "slurm", *YIELDING_WORDS)
     for words, hosts in (mpi, ["h1", "h2", "h3", "h4"]), ((*NULL, "-N", "2"), ["h1", "h2"]):
         done = front.run(*words, "--job-id", allocation)
         assert done.code == 0, done
-        assert hosts_of(front.folder()) == hosts
+        assert front.hosts() == hosts
     assert set(front.job_ids()) == {allocation}
     assert cluster.jobs() == [allocation]
 

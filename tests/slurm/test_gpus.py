@@ -30,7 +30,7 @@ def test_a_partition_has_its_own(front: Any) -> None:
     for variables, host, ranks in ({}, "h1", 1), ({"SBATCH_PARTITION": "gpus"}, "h2", GPUS):
         done = front.run(*NULL, **variables)
         assert done.code == 0, done
-        assert [rank["host"] for rank in front.record()["world"]["ranks"]] == [host] * ranks
+        assert front.hosts() == [host] * ranks
     for words, count in ((), 0), (("--partition=gpus",), GPUS):
         plain = front.run("run", "all_reduce", "--on", "slurm", "-N", "1", "--dry-run", *words)
         assert ("--gpus-per-node" in plain.out) == (count > 0)
@@ -45,4 +45,4 @@ def test_an_allocation_has_what_it_was_given(front: Any, cluster: SlurmCluster) 
         finally:
             cluster.run("scancel", job)
         assert done.code == 0, done
-        assert len(front.record()["world"]["ranks"]) == ranks
+        assert len(front.hosts()) == ranks

@@ -29,10 +29,6 @@ def rows(text: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text)))
 
 
-def hosts_of(record: dict[str, Any]) -> list[str]:
-    return [rank["host"] for rank in record["world"]["ranks"]]
-
-
 @pytest.mark.parametrize("where", ["front", "far_front"])
 def test_the_bundled_mpi(where: str, request: pytest.FixtureRequest) -> None:
     front = request.getfixturevalue(where)
@@ -42,7 +38,7 @@ def test_the_bundled_mpi(where: str, request: pytest.FixtureRequest) -> None:
     assert len(rows(done.out)) == 8
     record = front.record()
     assert (record["status"], record["world"]["kind"]) == ("complete", "mpi")
-    assert hosts_of(record) == NODES
+    assert front.hosts() == NODES
     assert len(record["results"]) == 8
     assert (front.folder() / "samples/samples.bin").is_file()
     logs = {path.name for path in (front.folder() / "log").iterdir()}
@@ -58,7 +54,7 @@ def test_a_record_with_many_ranks_and_cases_comes_home_through_srun(far_front: A
     done = far_front.run(*words, "--ranks-per-node", "2", "--format", "csv")
     assert done.code == 0, done
     assert far_front.record()["world"]["kind"] == "nccl"
-    assert hosts_of(far_front.record()) == [host for host in NODES for _ in range(2)]
+    assert far_front.hosts() == [host for host in NODES for _ in range(2)]
     assert len(rows(done.out)) == len(far_front.record()["results"]) == 48
     stream = (far_front.folder() / "log/stream.jsonl").read_text().splitlines()
     assert max(map(len, stream)) > 10_000
@@ -73,7 +69,7 @@ def test_open_mpi(front: Any, open_mpi_python: Path) -> None:
     assert {row["wrong"] for row in rows(done.out)} == {"0"}
     record = front.record()
     assert "Open MPI" in record["world"]["ranks"][0]["library_version"]
-    assert hosts_of(record) == NODES
+    assert front.hosts() == NODES
     assert "--mpi=pmix" in front.script()
 
 

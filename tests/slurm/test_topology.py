@@ -35,18 +35,13 @@ def two_leaves(cluster: SlurmCluster) -> Iterator[None]:
             yield
 
 
-def hosts_of(record: dict[str, Any]) -> list[str]:
-    assert record["status"] == "complete", record
-    return [rank["host"] for rank in record["world"]["ranks"]]
-
-
 @pytest.mark.usefixtures("two_leaves")
 def test_what_slurm_itself_says(front: Any, cluster: SlurmCluster) -> None:
     done = front.run(*NULL, "-N", "4", "--ranks", "6", "--topology", "slurm")
     assert done.code == 0, done
     assert "rank order by slurm (slurm): 4 hosts at 2 lowest switches" in done.err
     record = front.record()
-    assert hosts_of(record) == ["h1", "h1", "h3", "h3", "h2", "h4"]
+    assert front.hosts() == ["h1", "h1", "h3", "h3", "h2", "h4"]
     assert [rank["local_rank"] for rank in record["world"]["ranks"]] == [0, 1, 0, 1, 0, 0]
     order = record["settings"]["rank_order"]
     assert order["by"] == "slurm (slurm)"
@@ -80,7 +75,7 @@ def test_a_command_and_a_step_have_the_same_order(front: Any, cluster: SlurmClus
     try:
         done = front.run(*NULL, "--job-id", job, "-N", "2", "--topology", "slurm")
         assert done.code == 0, done
-        assert hosts_of(front.record()) == ["h1", "h3"]
+        assert front.hosts() == ["h1", "h3"]
         assert cluster.left_in_tmp(cluster.login) == []
     finally:
         cluster.run("scancel", job)

@@ -6,9 +6,16 @@ python -m busbw_testing.ras_server ANSWER_FILE PORT
 from __future__ import annotations
 
 import socket
+import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from busbw_testing.namespaces import Hosts
 
 ANSWERS = Path(__file__).parents[2] / "data" / "nccl_ras"
 COMMANDS = b"CLIENT PROTOCOL 2\nTIMEOUT 3\nSET FORMAT json\nVERBOSE STATUS\n"
@@ -70,6 +77,25 @@ def answer_of(kind: str, pid: int, host: str = "127.0.0.1", version: str = "2.28
         text = text.replace(f'"pid": {old}', f'"pid": {pid}').replace(f"process {old} ", f"process {pid} ")
         text = text.replace(f"Process {old} ", f"Process {pid} ")
     return text.replace("192.0.2.2", host).encode()
+
+
+@contextmanager
+def stopped_job(hosts: Hosts, first: str, late: str, folder: Path) -> Iterator[tuple[int, str]]:
+    """NCCL's RAS on the host ``first`` tells of a job whose other rank is a stopped process of ``late``: its
+    id and address. ``folder`` is seen by all hosts.
+    """
+    stopped = "sleep 300 >/dev/null 2>&1 & sleep 1; kill -STOP $!; echo $!"
+    pid, address = int(hosts.run(late, "bash", "-c", stopped).stdout), hosts.address(late)
+    answer = folder / "answer.json"
+    answer.write_bytes(answer_of("stop", pid, address))
+    words = [sys.executable, __file__, answer, "28028"]
+    with subprocess.Popen(hosts.command(first, words), start_new_session=True) as server:
+        try:
+            yield pid, address
+        finally:
+            hosts.run(first, "pkill", "-f", "ras_server.py")
+            hosts.run(late, "kill", "-KILL", str(pid))
+            server.wait(20)
 
 
 if __name__ == "__main__":
