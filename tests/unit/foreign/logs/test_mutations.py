@@ -9,7 +9,7 @@ import random
 import time
 
 import pytest
-from busbw_testing.damaged_logs import INSIDE, MUTATIONS, TOLD, WIDE, break_line
+from busbw_testing.damaged_logs import INSIDE, MUTATIONS, TOLD, WIDE, break_line, write_into_line
 from busbw_testing.logs import PUBLISHED, TOOL_TABLES, imported, read, rows_of
 
 from busbw.errors import UndecidedError
@@ -42,7 +42,7 @@ def test_a_changed_digit_is_found_where_the_bandwidths_have_digits() -> None:
 
 
 # The end of a row of OSU that begins inside its size is a row too, which nothing in the table contradicts.
-UNSEEN = {"osu": {break_line}}
+UNSEEN = {"osu": {break_line, write_into_line}}
 PREFIXES = (
     "",
     "0: ",
