@@ -40,9 +40,7 @@ def next_round(
     if screens < first:
         pairs: list[Pair] = []
         for group in (each for each in groups if len(each) > 1):
-            place = screens % _tested_turns(
-                rules, len(group)
-            )  # where its turns are over, again from the first
+            place = screens % _tested_turns(rules, len(group))  # where they are over, again from the first
             turn = next(itertools.islice(matchings(len(group), f"{rules.seed} {group[0]}"), place, None))
             pairs += [(group[one], group[other]) for one, other in turn]
         return Round(len(history), Stage.SCREEN, tuple(pairs))
