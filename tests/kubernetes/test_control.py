@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from busbw_testing.mpi_ranks import YIELDING_WORDS
+from busbw_testing.started import until
 
 pytestmark = pytest.mark.kubernetes
 
@@ -45,10 +46,7 @@ def test_ctrl_c_twice_ends_a_command_that_does_not_listen(busbw: Any) -> None:
 
 def test_clean_brings_an_ended_job_home(busbw: Any, cluster: Any, namespace: str) -> None:
     busbw(*SHORT, *NULL, "--detach")
-    deadline = time.monotonic() + 90.0
-    while not cluster.batch.list_namespaced_job(namespace).items[0].status.completion_time:
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
+    until(lambda: cluster.batch.list_namespaced_job(namespace).items[0].status.completion_time)
     assert "ended" in busbw("jobs").out
     cleaned = busbw("clean")
     assert "fetched its record (complete)" in cleaned.err

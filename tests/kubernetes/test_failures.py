@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from busbw_testing.started import until
 
 from busbw.launch.kubernetes.api import Api
 
@@ -133,10 +133,7 @@ def test_logs_through_cuts(cluster: Any, namespace: str, monkeypatch: pytest.Mon
     pod = {"metadata": {"name": "talker"}, "spec": {"restartPolicy": "Never", "containers": [container]}}
     cluster.core.create_namespaced_pod(namespace, pod)
     api = Api("", namespace)
-    deadline = time.monotonic() + PATIENCE_S
-    while cluster.core.read_namespaced_pod("talker", namespace).status.phase == "Pending":
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    until(lambda: cluster.core.read_namespaced_pod("talker", namespace).status.phase != "Pending")
     whole = api.stream
 
     class Cut:

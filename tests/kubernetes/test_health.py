@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from busbw_testing.started import until
 
 from busbw.launch.kubernetes.yaml import from_yaml
 
 pytestmark = pytest.mark.kubernetes
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "health" / "kubernetes-cronjob.yaml"
-SECONDS = 90.0
 
 
 def test_the_cron_job_is_accepted_and_its_job_checks(cluster: Any, namespace: str, tmp_path: Path) -> None:
@@ -33,14 +32,7 @@ def test_the_cron_job_is_accepted_and_its_job_checks(cluster: Any, namespace: st
         "spec": cron["spec"]["jobTemplate"]["spec"],
     }
     cluster.batch.create_namespaced_job(namespace, job, field_validation="Strict")
-    deadline = time.monotonic() + SECONDS
-    while True:
-        status = cluster.batch.read_namespaced_job(name, namespace).status
-        assert not status.failed
-        if status.completion_time:
-            break
-        assert time.monotonic() < deadline, status
-        time.sleep(0.2)
+    until(lambda: cluster.batch.read_namespaced_job(name, namespace).status.completion_time)
     pods = cluster.core.list_namespaced_pod(namespace, label_selector=f"job-name={name}").items
     log = cluster.core.read_namespaced_pod_log(pods[0].metadata.name, namespace)
     assert "OK busbw: all_reduce" in log

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import signal
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from busbw_testing.mpi_ranks import YIELDING_WORDS
+from busbw_testing.started import until
 
 if TYPE_CHECKING:
     from busbw_testing.kubernetes_cluster import Cluster
@@ -55,10 +55,7 @@ def test_an_api_that_is_away_has_cancelled_nothing(busbw: Any, cluster: Cluster)
     done = running.finish()  # asked again, and taken
     assert done.code == 130, done
     assert busbw.record()["status"] == "interrupted"
-    deadline = time.monotonic() + 30.0
-    while busbw.rank_processes():
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
+    until(lambda: not busbw.rank_processes())
 
 
 def test_a_run_that_takes_too_long(busbw: Any) -> None:

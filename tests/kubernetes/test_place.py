@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import copy
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from busbw_testing.golden import whole
+from busbw_testing.started import until
 from kubernetes import client
 
 from busbw.launch.kubernetes.words import WORDS
@@ -68,12 +68,12 @@ def compute_domains(cluster: Any) -> Iterator[None]:
     }
     api = client.ApiextensionsV1Api(cluster.api)
     api.create_custom_resource_definition(body, _preload_content=False)
-    deadline = time.monotonic() + 30.0
-    while time.monotonic() < deadline:
-        found = api.read_custom_resource_definition(f"computedomains.{group}")
-        if any(one.type == "Established" and one.status == "True" for one in found.status.conditions or []):
-            break
-        time.sleep(0.1)
+
+    def established() -> bool:
+        found = api.read_custom_resource_definition(f"computedomains.{group}").status.conditions or []
+        return any(one.type == "Established" and one.status == "True" for one in found)
+
+    until(established)
     yield
     api.delete_custom_resource_definition(f"computedomains.{group}")
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from busbw_testing.started import until
 
 if TYPE_CHECKING:
     from busbw_testing.kubernetes_cluster import Cluster
@@ -30,8 +30,8 @@ def test_a_quota_and_a_policy(preflight: Any, cluster: Cluster, namespace: str) 
     """In the server's own words, before anything is created. Folders of the host are not allowed either."""
     quota = {"metadata": {"name": "few"}, "spec": {"hard": {"requests.nvidia.com/gpu": "4", "services": "0"}}}
     cluster.core.create_namespaced_resource_quota(namespace, quota)
-    while not cluster.core.read_namespaced_resource_quota("few", namespace).status.hard:
-        time.sleep(0.1)  # before it is counted, the server refuses everything
+    # Before it is counted, the server refuses everything.
+    until(lambda: cluster.core.read_namespaced_resource_quota("few", namespace).status.hard)
     done = preflight("-N", "2", "--mpi", "none", "--set", "gpu=8")
     assert done.code == 4, done
     assert "exceeded quota: few, requested: services=1" in done.out

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from busbw_testing.exec_programs import FACTS, facts_of
+from busbw_testing.started import until
 
 from busbw.launch.kubernetes.yaml import from_yaml
 
@@ -59,11 +59,7 @@ def test_what_is_printed_can_be_submitted_by_hand(busbw: Any, cluster: Any, name
     cluster.core.create_namespaced_service(namespace, service)
     cluster.batch.create_namespaced_job(namespace, job, field_validation="Strict")
     name = job["metadata"]["name"]
-    deadline = time.monotonic() + 90.0
-    while not (ended := cluster.batch.read_namespaced_job(name, namespace).status.completion_time):
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
-    assert ended
+    until(lambda: cluster.batch.read_namespaced_job(name, namespace).status.completion_time)
     cluster.batch.delete_namespaced_job(name, namespace, propagation_policy="Foreground")
     cluster.core.delete_namespaced_service(name, namespace)
 
@@ -118,9 +114,8 @@ def test_resources_node_and_patch_reach_the_pods(
     given += ["--patch", str(tmp_path / "patch.yaml"), "--ranks-per-node", "1"]
     done = busbw("run", "--detach", "all_reduce", "-N", "2", *IMAGE, *NULL, *given)
     assert done.code == 0, done
-    deadline = time.monotonic() + 60.0
-    while len(pods := cluster.core.list_namespaced_pod(namespace).items) < 2 and time.monotonic() < deadline:
-        time.sleep(0.1)
+    until(lambda: len(cluster.core.list_namespaced_pod(namespace).items) == 2)
+    pods = cluster.core.list_namespaced_pod(namespace).items
     wanted = {"nvidia.com/gpu": "8", "vpc.amazonaws.com/efa": "4", "cpu": "2", "memory": "1Gi"}
     for pod in pods:
         container = pod.spec.containers[0]

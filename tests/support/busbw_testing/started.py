@@ -55,6 +55,15 @@ def completed(
     )
 
 
+def until(what: Callable[[], Any], patience_s: float = 90.0) -> Any:
+    """Wait until ``what`` gives something, and give it."""
+    deadline = time.monotonic() + patience_s
+    while not (found := what()):
+        assert time.monotonic() < deadline, f"not within {patience_s:g} s"
+        time.sleep(0.1)
+    return found
+
+
 class Started:
     """What it prints goes into files in ``folder``; ``process`` is it, or what takes it to its host."""
 
