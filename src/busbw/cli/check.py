@@ -1,7 +1,5 @@
 """``busbw check``: is this machine as it was? A short run, judged, in one line."""
 
-# ruff: noqa: B008 (the defaults are frozen settings)
-
 from __future__ import annotations
 
 import io

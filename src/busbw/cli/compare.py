@@ -1,7 +1,5 @@
 """``busbw compare``: runs, logs and series of setups side by side."""
 
-# ruff: noqa: B008 (the defaults are frozen settings)
-
 from __future__ import annotations
 
 import contextlib

@@ -1,7 +1,5 @@
 """``busbw expect``: is a run as it should be?"""
 
-# ruff: noqa: B008 (the defaults are frozen settings)
-
 from __future__ import annotations
 
 import math

@@ -1,7 +1,5 @@
 """``busbw hang``: who a job waits for that does not go on; any job over NCCL or PyTorch, not only ours."""
 
-# ruff: noqa: B008 (the defaults are frozen settings)
-
 from __future__ import annotations
 
 import contextlib

@@ -1,7 +1,5 @@
 """``busbw history``: the series of this home, one of them, and what the user says of a run."""
 
-# ruff: noqa: B008 (the defaults are frozen settings)
-
 from __future__ import annotations
 
 import sys

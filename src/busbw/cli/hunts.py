@@ -1,7 +1,5 @@
 """``busbw isolate``, ``pairs`` and ``rails``: their flags."""
 
-# ruff: noqa: B008 (the defaults are frozen settings)
-
 from __future__ import annotations
 
 from busbw.cli.app import RunCommand, command_line

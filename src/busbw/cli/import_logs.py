@@ -1,7 +1,5 @@
 """``busbw import``: logs of other tools into run folders."""
 
-# ruff: noqa: B008 (the defaults are frozen settings)
-
 from __future__ import annotations
 
 import os

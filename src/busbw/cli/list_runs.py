@@ -1,7 +1,5 @@
 """``busbw list``: earlier runs, newest first."""
 
-# ruff: noqa: B008 (the defaults are frozen settings)
-
 from __future__ import annotations
 
 import json

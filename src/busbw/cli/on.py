@@ -1,7 +1,5 @@
 """``busbw run --on ENGINE`` and ``busbw exec --on ENGINE``: the same command, somewhere else."""
 
-# ruff: noqa: B008 (the defaults are frozen settings)
-
 from __future__ import annotations
 
 import contextlib

@@ -4,8 +4,6 @@ It starts ranks on this host, is rank 0 of another launcher, submits a job to an
 a job (``run_delivered``, whose words are no flags).
 """
 
-# ruff: noqa: B008 (the defaults are frozen settings)
-
 from __future__ import annotations
 
 import contextlib

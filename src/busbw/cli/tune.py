@@ -1,7 +1,5 @@
 """``busbw tune``: race NCCL's ways of doing a collective in one launch, confirm winners in fresh ones."""
 
-# ruff: noqa: B008 (the defaults are frozen settings)
-
 from __future__ import annotations
 
 import io
