@@ -67,7 +67,11 @@ def nvlink_domain(gpu_uuid: str, library: str = LIBRARY) -> str:
 
 def read_image(file: Path = IMAGE_FILE) -> dict[str, Any]:
     """``recipe``, ``image``, ``base``, ``versions`` and ``packages``; empty outside such an image."""
-    return dict(json.loads(read_text(file) or "{}"))
+    try:
+        told = json.loads(read_text(file) or "{}")
+    except ValueError:
+        return {}
+    return told if isinstance(told, dict) else {}
 
 
 def image_name(file: Path = IMAGE_FILE) -> str:

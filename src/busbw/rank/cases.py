@@ -142,7 +142,7 @@ class Session:
     ) -> None:
         self._plan, self._backend, self._given = plan, backend, given = task.plan, task.backend, task.given
         self._deadline, self._observer, self._looked = task.deadline, task.observer, looked
-        self._keeper = WrongKeeper(given.world, saves or task.observer) if plan.save_wrong else None
+        self._keeper = WrongKeeper(given.world, saves or task.observer)
         self._open: list[_Open] = []  # of the window, in order
         self._due_s = 0.0  # what the window takes in all
         self._start_s = time.monotonic()
@@ -447,7 +447,8 @@ class Session:
 
     def _checks(self, case: Case, prepared: PreparedCase, issue: Issue) -> Checks:
         plan = self._plan.of_case(case)
-        return Checks(case, prepared, self._given.world, plan.seed, plan.groups, self._keeper, issue)
+        keeper = self._keeper if plan.save_wrong else None
+        return Checks(case, prepared, self._given.world, plan.seed, plan.groups, keeper, issue)
 
     def _verdict_after(
         self,

@@ -7,7 +7,7 @@ import pytest
 from busbw_testing.ranks import case, on_ranks, scripted, scripted_backend
 from busbw_testing.sweeps import Notes, plan_of
 
-from busbw.model.plan import Limits
+from busbw.model.plan import Limits, Plan
 from busbw.model.result import WrongData
 from busbw.rank import main
 from busbw.rank import verify as checking
@@ -116,9 +116,11 @@ def test_of_many_checks_the_first_ones_are_kept() -> None:
     assert len(kept([1, -1], checks=checking.KEPT_CHECKS + 5)) == checking.KEPT_CHECKS
 
 
-@pytest.mark.parametrize("save_wrong", [True, False])
-def test_a_run_saves_where_it_was_asked_to(monkeypatch: pytest.MonkeyPatch, save_wrong: bool) -> None:
-    """Of the second case's two checks the second fails, on rank 1."""
+@pytest.mark.parametrize(("of_run", "of_stream"), [(True, None), (False, None), (False, True), (True, False)])
+def test_a_run_saves_where_it_was_asked_to(
+    monkeypatch: pytest.MonkeyPatch, of_run: bool, of_stream: bool | None
+) -> None:
+    """Of the second case's two checks the second fails, on rank 1. A stream's own word is above the run's."""
     folder = Folder()
     # Two checks of the first case and one after its calls; the first check of the second case.
     cases = [
@@ -128,7 +130,9 @@ def test_a_run_saves_where_it_was_asked_to(monkeypatch: pytest.MonkeyPatch, save
     for rank, own in enumerate(cases):
         monkeypatch.setattr(own, "tensors", Tensors(rank).tensors, raising=False)
     monkeypatch.setattr(main, "create", lambda plan, world: scripted_backend(cases[world.rank], 10.0))
-    plan = replace(plan_of("all_reduce", checks=2, limits=Limits(calls=8)), save_wrong=save_wrong)
+    plan = replace(plan_of("all_reduce", checks=2, limits=Limits(calls=8)), save_wrong=of_run)
+    save_wrong = of_run if of_stream is None else of_stream
+    monkeypatch.setattr(Plan, "of_case", lambda plan, _: replace(plan, save_wrong=save_wrong))
     notes = Notes()
     monkeypatch.setattr(notes, "saved", folder.saved, raising=False)
     on_ranks(2, lambda world: main.run(world, plan, notes if world.rank == 0 else None))

@@ -8,7 +8,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import filterfalse
 from typing import Final
 
 from busbw.machine.preflight.environment import setting
@@ -147,7 +146,7 @@ def _means_sockets(gathered: Gathered, rank: RankFacts) -> bool:
 def asked_for(gathered: Gathered) -> Iterator[Finding]:
     """Of what a variable names, something is up on every host, and each whole name is."""
     # NCCL passes over prefixes of which nothing is up, so that one list of them can serve unlike hosts.
-    without: dict[tuple[str, str], list[str]] = defaultdict(list)  # hosts by variable and whole name
+    without: dict[tuple[str, str, bool], dict[str, bool]] = defaultdict(dict)  # word -> host -> is up
     for host, nics, variable, names in _lists(gathered):
         there = [nic for nic in nics if nic.kind in _NAMING[variable]]
         words = [word for word in names.words if word != "lo"]  # every host has it, and no list of NICs does
@@ -157,13 +156,16 @@ def asked_for(gathered: Gathered) -> Iterator[Finding]:
         }
         if not any(is_up.values()) and not ("lo" in names.words and len(gathered.nodes) == 1):
             yield _nothing_named(variable, words, host, there, names)
-        elif names.exactly:
-            for word in filterfalse(is_up.get, words):
-                without[variable, word].append(host)
-    for (variable, word), hosts in without.items():
-        claim = f"{variable} names {word}, but no such interface is up on {few(hosts)}"
-        hint = f"correct {variable}, or bring the interface up"
-        yield Finding(Severity.WARNING, claim, hint=hint, host=only(hosts))
+            continue
+        for word, is_one in is_up.items():
+            without[variable, word, names.exactly][host] = is_one
+    for (variable, word, exactly), by_host in without.items():
+        lacking = [host for host, is_one in by_host.items() if not is_one]
+        if lacking and (exactly or len(lacking) == len(by_host)):
+            claim = f"{variable} names {word}, but no such interface is up on {few(lacking)}"
+            hint = f"correct {variable}, or bring the interface up"
+            severity = Severity.WARNING if exactly else Severity.INFO
+            yield Finding(severity, claim, hint=hint, host=only(lacking))
 
 
 def _lists(gathered: Gathered) -> Iterator[tuple[str, Sequence[NicFacts], str, NicList]]:

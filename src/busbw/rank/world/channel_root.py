@@ -43,7 +43,7 @@ class Hub:
     def contribute(self, rank: int, op: Op, call: int, body: bytes) -> Message | None:
         """Add a contribution; the outcome if it was the last one missing. Raises ``OutOfStep``."""
         theirs, parts = self._rounds.setdefault(call, (op, {}))
-        same_length = op not in _REDUCTIONS or all(len(body) == len(own) for own in parts.values())
+        same_length = op not in _REDUCTIONS or len(body) == len(next(iter(parts.values()), body))
         if call <= self._last_finished or theirs is not op or not same_length:
             raise OutOfStep(f"called {op.name} with {len(body)} bytes (call {call}), as no other rank did")
         parts[rank] = body
