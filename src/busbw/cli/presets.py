@@ -127,6 +127,8 @@ def check(file: Annotated[Path, positional("A preset file of your own.")], /) ->
             for engine in _engines(preset, body):
                 with refused_in(f"{path}: preset {preset.name}" + (f" on {engine}" if engine else "")):
                     _check_values(preset, engine, (*others, path))
+    if not count:
+        raise UsageError(f"{path} has no usable preset", hint="remove `abstract: true` from one")
     if not head.get("source") or not head.get("date"):
         print(f"note: {path} does not state the source of its values (source:, date:)", file=sys.stderr)
     formed = "preset of family {} is" if count == 1 else "presets of family {} are"

@@ -7,6 +7,7 @@ of the same cases, since each log is a launch of its own.
 from __future__ import annotations
 
 import re
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -163,10 +164,13 @@ def kind_words(operation: str, dtype: str, op: str, root: int, placement: str) -
 
 @dataclass(frozen=True)
 class Failure:
-    """Why there is nothing of an operation. ``cases`` are those that were asked for; None: not known, any."""
+    """Why there is nothing of an operation. ``cases`` or ``sizes`` (from, to) are what was asked for, where
+    that is known.
+    """
 
     why: str
     cases: frozenset[CaseKey] | None = None
+    sizes: tuple[int, int] = (0, sys.maxsize)
 
 
 @dataclass(frozen=True)
@@ -203,9 +207,11 @@ class Arm:
         asked for.
         """
         failure = self.failures.get(key.collective, self.failures.get("all"))
-        if failure is None or (failure.cases is not None and key not in failure.cases):
+        if failure is None:
             return ""
-        return failure.why
+        first, last = failure.sizes
+        is_asked = first <= key.size_bytes <= last if failure.cases is None else key in failure.cases
+        return failure.why if is_asked else ""
 
     @property
     def on_device(self) -> bool:
@@ -447,7 +453,10 @@ def failures(records: Sequence[RunRecord]) -> dict[str, Failure]:
         if record.source is not None:
             # A log without rows is of the operation that the user or its path names.
             named: str = record.settings.get("import", {}).get("op", "") or _label(record, "test")
-            found[named.removesuffix("_perf") or "all"] = Failure(why)
+            first, last = (record.source.header.get(name) for name in ("min_bytes", "max_bytes"))
+            if not isinstance(first, int) or not isinstance(last, int):
+                first, last = Failure.sizes
+            found[named.removesuffix("_perf") or "all"] = Failure(why, sizes=(first, last))
         elif not record.plan.cases:
             found["all"] = Failure(why)
     return found

@@ -78,6 +78,6 @@ def conditions_of(found: Iterable[tuple[Case, CaseResult]]) -> tuple[str, ...]:
             subjects.setdefault(name, {})[subject] = None
     return tuple(
         f"{name}{f' ({listed})' if (listed := ', '.join(filter(None, each))) else ''}:"
-        f" {meaning(name) or 'a word of a newer busbw'}"
+        f" {meaning(name) or 'a word of another version'}"
         for name, each in subjects.items()
     )

@@ -14,8 +14,8 @@ from busbw.launch.series import Series, create_series, measure
 from busbw.model.event import Event, EventKind, event
 from busbw.model.hunt import BANDWIDTH, BOTH_WAYS, LATENCY, Hunt
 from busbw.plan.setups import Setup
-from busbw.record.folder import LOG_FILE, create
-from busbw.record.results import append_round
+from busbw.record.folder import LOG_FILE, ROUNDS_FILE, create
+from busbw.record.results import append_line
 from busbw.record.write import write_record
 from busbw_testing.compared import record_of
 
@@ -41,7 +41,7 @@ def pairs_folder(home: Path, name: str, *, parts: int = 8, slow: Mapping[tuple[i
     folder = create(home, name)
     write_record(folder, record)
     for number in range(turns(parts)):
-        append_round(folder, _round(number, parts, turn(parts, number), slow))
+        append_line(folder / ROUNDS_FILE, _round(number, parts, turn(parts, number), slow))
     return folder
 
 

@@ -52,6 +52,8 @@ def check(body: str, folder: Path) -> int:
         ("run: {expect: [u/a]}", "preset u/a: preset u/a has no reference"),
         ("kubernetes: {np: 0}", "preset u/a on kubernetes: --ranks 0 is too small"),
         ("slurm: {time_limit: 30m}", "preset u/a on slurm: --time-limit '30m' is not a time"),
+        ("abstract: true", "u.yaml has no usable preset"),
+        ("since: 2026-02, versions: {2025-01: {}}", "has a version 2025-01, before its start"),
     ],
 )
 def test_check_reads_values_as_flags_would(

@@ -218,11 +218,11 @@ def failed_run(*sizes: int) -> Arm:
     return make_arm("broken", [replace(record, results=(), status=RunStatus.FAILED, error="died")])
 
 
-def failed_log() -> Arm:
+def failed_log(header: dict[str, int]) -> Arm:
     record = record_of({1024: 1.0}, name="broken")
     return make_arm("broken", [replace(
         record, plan=replace(record.plan, cases=()), results=(), status=RunStatus.FAILED, error="died",
-        source=ImportSource("broken.log", "nccl-tests", labels={"test": "all_reduce"}),
+        source=ImportSource("broken.log", "nccl-tests", header=header, labels={"test": "all_reduce"}),
     )])  # fmt: skip
 
 
@@ -231,7 +231,8 @@ def failed_log() -> Arm:
     [
         (failed_run(1024, 2048), [1024, 2048]),
         (failed_run(2048), [2048]),
-        (failed_log(), [1024, 2048, 4096]),  # nobody knows what it was asked for
+        (failed_log({"min_bytes": 2000, "max_bytes": 4096}), [2048, 4096]),
+        (failed_log({}), [1024, 2048, 4096]),  # nobody knows what it was asked for
     ],
 )
 def test_only_cases_that_were_asked_for_failed(broken: Arm, failed: list[int]) -> None:

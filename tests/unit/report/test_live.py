@@ -181,7 +181,7 @@ def test_conditions_are_said_once_above_the_rows_that_have_them(events: list[Eve
     rows = [at for at, line in enumerate(lines) if not line.startswith("#")]
     assert [lines[at] for at in notes] == [
         f"# note     contended: {meaning('contended')}",
-        "# note     unheard-of: a word of a newer busbw",
+        "# note     unheard-of: a word of another version",
     ]
     assert notes[0] < rows[0] < notes[1] < rows[1]
     assert not any("contended" in lines[at] for at in rows)

@@ -111,7 +111,7 @@ def condition_and_mark_words(measured: Sequence[tuple[Case, CaseResult]]) -> lis
     return [
         *conditions_of(measured),
         *(
-            f"marked {mark}, {count} of {len(measured)} cases: {meaning(mark) or 'a word of a newer busbw'}"
+            f"marked {mark}, {count} of {len(measured)} cases: {meaning(mark) or 'a word of another version'}"
             for mark, count in marks.items()
         ),
     ]

@@ -199,6 +199,9 @@ def _unread(subject: Subject) -> Conclusion:
     alone = subject.nodes == 1 and subject.record.plan.backend == "mpi"
     if alone:
         return concluded(_ALONE, check="links.used")
+    cases = subject.record.plan.cases
+    if cases and not any(case.size_bytes for case in cases):  # a barrier
+        return concluded("no operation of the run moves data", check="links.used")
     hint = "measure with --evidence counters; a log of another tool has none"
     if "counters" in subject.record.plan.evidence:
         hint = "counters are read after the last case that moves data: let the run finish"

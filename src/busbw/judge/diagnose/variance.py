@@ -47,11 +47,11 @@ def _without_spread(subject: Subject) -> Conclusion:
     """Of a run or log without samples."""
     source = subject.record.source
     if source is None:  # busbw keeps samples of whatever it times
-        return concluded(
-            "no case has a time, or the samples are not in the run's folder",
-            hint="`busbw show RUN` says how cases ended; bring the folder `samples` here, or measure again",
-            check="variance.precision",
-        )
+        claim, hint = "no case has a time", "`busbw show RUN` says how each case ended"
+        if any(result.samples for _, result in subject.busy):
+            claim = "the samples are not in the run's folder"
+            hint = "bring its folder `samples` here; where it is lost, measure again"
+        return concluded(claim, hint=hint, check="variance.precision")
     cvs = [(cv, case) for case, result in subject.busy if (cv := result.stats.get("cv")) is not None]
     ends = [(*found, case) for case, result in subject.busy if (found := _percentiles(result)) is not None]
     if cvs:

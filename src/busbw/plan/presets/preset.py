@@ -205,9 +205,18 @@ def _line_of(name: str, known: _Known) -> list[str]:
 
 
 def _versions(line: Sequence[str], known: _Known) -> tuple[str, ...]:
-    """Dates that a preset or any it extends has values for, newest first; none before it existed."""
+    """Dates that a preset or any it extends has values for, newest first; none before it existed. Raises
+    UsageError for one of its own that nobody could ask for.
+    """
     found = {str(date) for name in line for date in known[name].body.get("versions", {})}
     since = max(str(known[name].body.get("since", "")) for name in line)
+    own = known[line[-1]]
+    for date in map(str, own.body.get("versions", {})):
+        if date < since:
+            raise UsageError(
+                f"preset {line[-1]} ({own.place}) has a version {date}, before its start ({since})",
+                hint="take the version out, or correct `since:`",
+            )
     return tuple(sorted((date for date in found if date >= since), reverse=True))
 
 

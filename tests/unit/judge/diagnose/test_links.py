@@ -150,6 +150,7 @@ def test_a_case_without_a_payload_says_nothing_of_links() -> None:
         case = replace(record.plan.cases[0], collective=operation, size_bytes=0, count=0)
         found = conclusions(replace(record, plan=replace(record.plan, cases=(case,))), wires=P4DE)
         assert found["links.used"].answer is Answer.NOT_OBSERVABLE
+        assert found["links.used"].hint == ""
         assert [check for check in found if check.startswith("links.")] == ["links.used"]
 
 
