@@ -5,7 +5,7 @@ a whole run, operation or type and is said once, above the rows.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from busbw.model.case import Case
@@ -60,6 +60,10 @@ CONDITIONS: Final = (
     Condition("unchecked", "no check data can show wrong results of it", ("collective", "dtype", "op")),
 )
 
+# Words of older records.
+_NOW: Final = {"bimodal": "unstable", "clock-error": "clock", "clock-step": "clock"}
+_HOST_BOUND: Final = "host-bound"
+
 
 def meaning(name: str) -> str:
     """What a mark or condition says; empty for one of a newer version."""
@@ -81,3 +85,14 @@ def conditions_of(found: Iterable[tuple[Case, CaseResult]]) -> tuple[str, ...]:
         f" {meaning(name) or 'a word of another version'}"
         for name, each in subjects.items()
     )
+
+
+def in_todays_words(result: CaseResult) -> CaseResult:
+    """The result of an older record, whose marks had the conditions among them, with today's words."""
+    names = [each.name for each in CONDITIONS]
+    if not {*names, *_NOW, _HOST_BOUND} & set(result.marks):
+        return result
+    marks = dict.fromkeys(_NOW.get(mark, mark) for mark in result.marks if mark not in (*names, _HOST_BOUND))
+    conditions = (*result.conditions, *(mark for mark in result.marks if mark in names))
+    bound = {"host_bound": True} if _HOST_BOUND in result.marks else {}
+    return replace(result, marks=tuple(marks), conditions=conditions, evidence={**result.evidence, **bound})

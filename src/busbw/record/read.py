@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from busbw.errors import UsageError
+from busbw.model.mark import in_todays_words
 from busbw.model.record import READABLE_SCHEMAS, RunRecord
 from busbw.model.sample import DIGEST_DTYPE, HEADLINE, SAMPLE_DTYPE
 from busbw.record.checked import adapter, validated
@@ -52,7 +54,7 @@ def read_record(folder: Path) -> RunRecord:
     record: RunRecord = validated(adapter(RunRecord), text, str(path), DAMAGED_HINT)
     check_record(text, str(path))
     check_sense(record, str(path))
-    return record
+    return replace(record, results=tuple(map(in_todays_words, record.results)))
 
 
 def read_rounds(folder: Path) -> Sequence[dict[str, Any]]:

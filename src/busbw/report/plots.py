@@ -37,7 +37,7 @@ _LETTER: Final = 6.4  # of a cell's number, in pixels
 _NAME: Final = 8.3  # of a column's name
 _SLANT: Final = -60  # degrees, of names that are wider than their columns
 _WIDEST: Final = 90  # a cell with a short name
-_MOST_TICKS: Final = 10
+_MOST_TICKS: Final = 5
 _BEYOND: Final = 2.0
 _FEW: Final = 1500  # times the least: between powers of ten there is room for labels
 # A reader's fonts may be wider than those that the layout was made with.
@@ -221,10 +221,23 @@ def _spec(plot: Plot, colour: Colour, scale: str) -> Spec:
 # ---- axes -------------------------------------------------------------------------------------------------
 
 
+def size_ticks(sizes: Sequence[int]) -> list[int]:
+    """Sizes that are powers of two at equal steps: 8 B, 1 KiB, 1 MiB; the sizes themselves where none is
+    between them.
+    """
+    least, most = math.log2(min(sizes)), math.log2(max(sizes))
+    step = next(step for step in (1, 2, 5, 10, 20) if most - least < step * _MOST_TICKS)
+    found = [power for power in range(0, 64, step) if least <= power <= most]
+    if len(found) < 2:
+        return sorted(set(sizes))[:_MOST_TICKS]
+    ends = [least] if found[0] - least >= 0.6 * step and least.is_integer() else []
+    return [2 ** int(power) for power in (*ends, *found)]
+
+
 def value_ticks(low: float, high: float) -> list[float]:
     """For a logarithmic axis: powers of ten, with 2 and 5 between few of them, and all between two."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    every = 2 if last - first > _MOST_TICKS else 1
+    every = 2 if last - first > 2 * _MOST_TICKS else 1
     for steps in ((1, 2, 5) if high <= _FEW * low else (1,), range(1, 10)):
         found = [step * 10.0**power for power in range(first, last + 1, every) for step in steps]
         kept = [tick for tick in found if low * 0.999 <= tick <= high * 1.001]
@@ -366,7 +379,8 @@ def _series(kinds: Mapping[str, str], colour: Colour) -> tuple[Spec, Spec, Spec,
 
 
 def _across(plot: Plot) -> Spec:
-    ticks = sorted({row["x"] for row in plot.rows})
+    values = sorted({row["x"] for row in plot.rows})
+    ticks = size_ticks(values) if plot.words["x"] == "size" else values
     words = map(format_size, ticks) if plot.words["x"] == "size" else map(str, ticks)
     return _axis(ticks, list(words), grid=False)
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from busbw.report.fields import aligned, attributes
 from busbw.units import decimals, format_age, format_flag_size
 
-_WIDEST: Final = 24  # of a terminal's cells
+_WIDEST: Final = (24, 16)  # cells of a terminal, and of one in which these do not fit
 _STAMP: Final = 15  # the time in a run's id
 _BETWEEN: Final = 2  # columns
 _CUT: Final = "..."
@@ -66,14 +66,15 @@ def table(rows: Sequence[Listed], now: datetime, columns: int | None) -> list[st
     empty = "-" if columns is None else ""
     cells = {title: [cell(row, now, columns) or empty for row in rows] for title, cell in _COLUMNS.items()}
     if columns is not None:
-        cells = {
-            title: texts if title == "run" else [_cut(text, _WIDEST) for text in texts]  # to be copied
-            for title, texts in cells.items()
-            if any(texts)
-        }
-        for title in _LEFT_OUT:
-            if _width(cells) > columns:
-                cells.pop(title, None)
+        whole = {title: texts for title, texts in cells.items() if any(texts)}
+        for widest in _WIDEST:
+            cells = {title: [_cut(text, widest) for text in texts] for title, texts in whole.items()}
+            cells["run"] = whole["run"]  # to be copied
+            for title in _LEFT_OUT:
+                if _width(cells) > columns:
+                    cells.pop(title, None)
+            if _width(cells) <= columns:
+                break
     right = [at for at, title in enumerate(cells) if title in _RIGHT]
     lines = aligned([list(cells), *map(list, zip(*cells.values(), strict=True))], right)
     return lines if columns is None else [_cut(line, columns) for line in lines]

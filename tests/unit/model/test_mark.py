@@ -8,7 +8,7 @@ import pytest
 import busbw
 from busbw.model.case import Case
 from busbw.model.collective import Placement
-from busbw.model.mark import CONDITIONS, MARKS, conditions_of, meaning
+from busbw.model.mark import CONDITIONS, MARKS, conditions_of, in_todays_words, meaning
 from busbw.model.result import FIELD_WORDS, CaseResult, Status
 from busbw.stats.statistic import WORDS
 
@@ -52,3 +52,12 @@ def test_a_condition_is_said_once_with_what_it_is_of() -> None:
 
 def collective_plan(names: tuple[str, ...]) -> list[Case]:
     return [Case(at, name, "float", "", -1, 8, 8, 2, Placement.OUT_OF_PLACE) for at, name in enumerate(names)]
+
+
+def test_marks_of_older_records_are_read_in_todays_words() -> None:
+    old = ("contended", "bimodal", "stopped", "clock-step", "unstable", "host-bound", "clock-error")
+    now = in_todays_words(CaseResult(0, Status.GOOD, marks=old, evidence={"tau": 1.0}))
+    assert now.marks == ("unstable", "stopped", "clock")
+    assert now.conditions == ("contended",)
+    assert now.evidence == {"tau": 1.0, "host_bound": True}
+    assert in_todays_words(now) is now

@@ -9,10 +9,10 @@ from busbw_testing.compared import record_of
 
 from busbw.model.result import Status
 from busbw.report import curves
-from busbw.report.plots import Table, value_ends, value_label, value_ticks
+from busbw.report.plots import Table, size_ticks, value_ends, value_label, value_ticks
 
 NO_TABLE = Table(("size",), ())
-KIB = 2**10
+KIB, MIB, GIB = 2**10, 2**20, 2**30
 Ends = tuple[float, float]
 
 
@@ -44,6 +44,20 @@ def test_no_line_goes_over_a_size_without_a_number() -> None:
     found[1] = (found[1][0], replace(found[1][1], status=Status.WRONG, busbw_gb_per_s=None))
     plot = next(curves.curves((), "B", {"run": curves.points(found)}, NO_TABLE))
     assert [(row["x"], row["part"]) for row in plot.rows] == [(1024, 0), (4096, 1), (8192, 1)]
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "ticks"),
+    [
+        (8, 2 * GIB, [8, KIB, MIB, GIB]),
+        (KIB, MIB, [KIB, 32 * KIB, MIB]),
+        (KIB, 8 * KIB, [KIB, 2 * KIB, 4 * KIB, 8 * KIB]),
+        (25 * MIB, 25 * MIB, [25 * MIB]),
+    ],
+)
+def test_sizes_have_ticks_at_powers(least: int, most: int, ticks: list[int]) -> None:
+    sizes = [least << power for power in range(40) if least << power <= most]
+    assert size_ticks(sizes) == ticks
 
 
 @pytest.mark.parametrize(

@@ -170,6 +170,8 @@ def test_csv_has_marks_and_the_statistics_that_were_asked_for(events: list[Event
     first, second = list(csv.DictReader(io.StringIO(out)))[:2]
     got = [first[name] for name in ("marks", "excluded", "first_call_ns", "stop", "cv", "p99", "imbalance")]
     assert got == ["stopped throttled", "3", "7000000.0", "budget", "", "1500.0", "20.0"]
+    got = [first[name] for name in ("issue_ns", "skew_ns", "finished")]
+    assert got == ["12.5", "40.0", "2026-01-02T03:04:05.678+00:00"]
     assert (second["error"], second["p99"], second["marks"]) == ("no such form, on mpi", "", "")
 
 

@@ -67,6 +67,7 @@ def check(table: Table, assumed: str = "") -> Table:
         ("a time is not positive", [place for place, row in rows if not all(map(_is_timed, row.sides))]),
         *((f"its {side} time is not a number", places) for side, places in untimed if side not in lost),
         ("algbw is not size / time", () if is_uneven else _against(scales, scale)),
+        ("the row is shorter than the others", _shorter(table)),
         ("busbw / algbw is not that of the other rows", _against(factors, _usual_factor(factors))),
     ]
     reasons: dict[int, str] = {}
@@ -140,6 +141,18 @@ def _untimed(table: Table) -> list[tuple[Placement, list[int]]]:
         (side, [place for place, row in enumerate(table.rows) if math.isnan(row.sides[index].time_us.value)])
         for index, side in enumerate(table.placements)
     ]
+
+
+def _shorter(table: Table) -> list[int]:
+    """Rows whose beginning is lost, and with it digits of the size, where no count contradicts that: in a
+    table with aligned columns, rows of unlike sizes are equally long.
+    """
+    widths = Counter(line.width for line in table.lines)
+    usual = max(widths, key=widths.__getitem__, default=0)
+    is_aligned = len({len(line.words[0]) for line in table.lines if line.width == usual}) > 1
+    if "count" in table.layout.names or not is_aligned or widths[usual] < ENOUGH * len(table.lines):
+        return []
+    return [place for place, line in enumerate(table.lines) if 0 < line.width < usual]
 
 
 # ---- rows together -----------------------------------------------------------------------------------------

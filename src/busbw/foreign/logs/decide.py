@@ -119,10 +119,12 @@ def _has_factor(name: str, agreed: Consensus | None) -> bool:
 
 def _against_flag(table: Table, fits: Sequence[str], against: str, name: str) -> _Findings:
     """Findings if busbw does not know the operation that the user gave, or the log contradicts it. Raises
-    UndecidedError where the title of a table, whose rows do not say what was run, names another test.
+    UndecidedError where the title of a table, whose rows do not say what was run, names another test. One
+    that busbw does not have may be taken as its kin: persistent_allreduce as all_reduce.
     """
     said = table.operation
-    if said not in ("", name) and table.operation_from == "header" and not fits:
+    is_kin = said not in KNOWN and name.replace("_", "") in said.replace("_", "")
+    if said not in ("", name) and table.operation_from == "header" and not fits and not is_kin:
         raise UndecidedError(
             f"--op {name} contradicts the title of {_place(table)}, which says {said}",
             hint=f"leave --op out, or read the table of {name} with --table",

@@ -107,6 +107,15 @@ def _plain_letter(letter: str) -> str:
     return " " if letter.isspace() and letter not in _LINE_ENDS else "" if letter == "\ufeff" else "\ufffd"
 
 
+_STRING: Final = re.compile(r"(\s*)([\"'])(.*)\2,?\s*")
+
+
+def _unquoted(line: str) -> str:
+    """A line out of a list of lines, as Ansible prints them."""
+    quoted = _STRING.fullmatch(line) if line.rstrip(", \t")[-1:] in ("'", '"') else None
+    return quoted[1] + quoted[3] if quoted else line
+
+
 # Docker and Fluentd, most loggers, Google Cloud.
 _TEXT_OF_JSON: Final = ("log", "message", "msg", "textPayload")
 
@@ -126,7 +135,7 @@ def split_lines(data: bytes, start: Start) -> list[Line]:
     begins what a reader knows, else -1.
     """
     raw = data.removesuffix(b"\n").split(b"\n") if data else []
-    texts = [plain(_logged(each.decode("utf-8", "replace"))) for each in raw]
+    texts = [_unquoted(plain(_logged(each.decode("utf-8", "replace")))) for each in raw]
     return without_prefixes(["" if len(text) > LONGEST_LINE else text for text in texts], start)
 
 

@@ -68,10 +68,11 @@ def printed(word: str) -> Number:
 
 
 class PrintedRow(NamedTuple):
-    """A row by its words."""
+    """A row by its words. ``width`` is the length of its line; 0 where it is not that of one line."""
 
     line: int
     words: list[str]
+    width: int = 0
 
 
 class Kind(Enum):

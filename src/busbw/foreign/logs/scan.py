@@ -190,7 +190,7 @@ class _Scanner:
         words = filled(table.layout, words, line, count)
         if len(words) != count or not line.isascii() or not table.layout.fits(words):
             return False
-        self._take_row(stream, table, PrintedRow(self._number, words))
+        self._take_row(stream, table, PrintedRow(self._number, words, len(line.rstrip())))
         return True
 
     def _take_row(self, stream: Stream, table: Table, row: PrintedRow, joined: str = "") -> None:

@@ -56,3 +56,18 @@ def test_a_whole_row_before_other_output_is_kept() -> None:
     cut = [*lines[:at], lines[at][:-1] + INFO, "", *lines[at + 1 :]]
     (record,) = imported("\n".join(cut) + "\n", op="all_reduce", ranks=16)
     assert rows_of([record]) < rows_of([whole])
+
+
+# ---- blanks and quotes around a line -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tool", TOOL_TABLES)
+@pytest.mark.parametrize(
+    "change", [str.strip, lambda line: line.replace("  ", "\t"), lambda line: f'        "{line}", ']
+)
+def test_rows_without_padding_are_read(tool: str, change: Callable[[str], str]) -> None:
+    """An editor, or Ansible's list of a command's lines."""
+    text = TOOL_TABLES[tool](1)
+    changed = "".join(f"{change(line)}\n" for line in text.splitlines())
+    (wanted,), (found,) = (imported(each, op="all_reduce", ranks=16) for each in (text, changed))
+    assert (found.results, damaged(found)) == (wanted.results, damaged(wanted))

@@ -8,6 +8,9 @@ def test_a_persistent_collective_is_not_the_plain_one() -> None:
     (record,) = imported(text, ranks=4)
     assert record.plan.cases[0].collective == "allreduce_persistent"
     assert record.results[0].busbw_gb_per_s is None
+    (kin,) = imported(text, op="all_reduce", ranks=4)
+    assert kin.plan.cases[0].collective == "all_reduce"
+    assert kin.results[0].busbw_gb_per_s is not None
 
 
 def test_programs_built_for_mpi_have_a_suffix() -> None:
