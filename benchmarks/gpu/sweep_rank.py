@@ -88,7 +88,7 @@ def rank() -> int:
 def note_all(steps: Steps) -> None:
     """Called where a rank imports what measures, after its first words."""
     from busbw.machine.native import core
-    from busbw.rank import cases, main, measure
+    from busbw.rank import cases, main, measure, verify
     from busbw.rank.rank0 import Lead
     from busbw.rank.world.mpi import MpiWorld
     from busbw.rank.world.nccl import NcclWorld
@@ -100,7 +100,8 @@ def note_all(steps: Steps) -> None:
     steps.note(measure, "single calls", "_with_singles")
     steps.note(measure.Sampling, "samples", "add")
     steps.note(cases, "decisions", "measure", "measure_again")
-    steps.note(cases, "checks", "verify", "verify_after", "_guard")
+    steps.note(verify.Checks, "checks", "before", "after")
+    steps.note(cases, "checks", "_guard")
     steps.note(cases, "result", "summarize", "retain")
     steps.note(Lead, "record, events", "passed", "finished")
     steps.note(cases.Session, "visits", "_checked_and_measured", "_measured_again")
