@@ -233,7 +233,7 @@ def _histogram_lines(record: RunRecord, spread: Distribution, digests: Rows) -> 
 
 
 def _detail_lines(record: RunRecord, told: Detail) -> Iterator[str]:
-    from busbw.report.table import describe_case
+    from busbw.report.header_footer import describe_case
 
     yield f"# case     {told.case}: {describe_case(record.plan.cases[told.case])}"
     width = max(len(fact.name) for fact in (*told.stored, *told.sampled))

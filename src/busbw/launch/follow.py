@@ -19,7 +19,7 @@ from busbw.errors import BusbwError, ExitCode, SiteError
 from busbw.launch.engine import Handle, JobState, Output, Phase, load, optional
 from busbw.launch.here import close_record, show_end
 from busbw.launch.interrupt import Interrupt
-from busbw.launch.story import NOT_SHOWN, Listener, Story
+from busbw.launch.observed import NOT_SHOWN, Listener, Story
 from busbw.launch.submit import is_command, read_handle
 from busbw.launch.verdict import Verdict, judge
 from busbw.model.event import Emit, Event, EventKind, event, now_utc

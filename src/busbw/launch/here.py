@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Final, TextIO
 from busbw.errors import ExitCode
 from busbw.launch.interrupt import Interrupt
 from busbw.launch.leftovers import remove_leftovers
+from busbw.launch.observed import NOT_SHOWN, Listener, Story
 from busbw.launch.processes import Exit, Line, Processes
-from busbw.launch.story import NOT_SHOWN, Listener, Story
 from busbw.launch.witness import Witness
 from busbw.model.event import Emit, Event, EventKind, error_words, event, now_utc
 from busbw.model.record import RunStatus

@@ -22,7 +22,7 @@ from busbw.judge.compare_setups import LaunchOutcome
 from busbw.judge.matching import differences
 from busbw.launch.job_loop import MOST_FAILURES
 from busbw.launch.launcher_words import words_of_ranks
-from busbw.launch.story import LAST_LINES
+from busbw.launch.observed import LAST_LINES
 from busbw.model.event import Event, EventKind, error_event, error_words
 from busbw.model.record import RunRecord
 from busbw.plan.flags.ranks import NameSettings

@@ -25,8 +25,8 @@ from busbw.launch.launcher_words import (
     srun_deaths,
     survivors,
 )
+from busbw.launch.observed import Story
 from busbw.launch.stall import differing_event, rank_numbers, stalled_event
-from busbw.launch.story import Story
 from busbw.model.event import Event, error_event
 from busbw.model.record import RunStatus
 

@@ -17,7 +17,7 @@ from typing import Final
 
 from busbw.errors import BusbwError
 from busbw.launch.agent import Watch
-from busbw.launch.story import Story
+from busbw.launch.observed import Story
 from busbw.machine import processes
 from busbw.rank.world.identity import identify
 

@@ -21,7 +21,7 @@ from busbw.model.plan import Plan
 from busbw.model.record import Method, WorldInfo
 from busbw.model.result import FIELD_WORDS, CaseResult, not_run
 from busbw.model.soak import SOAK_CHECK
-from busbw.report import rows, table
+from busbw.report import header_footer, rows
 from busbw.report.console import CleanConsole, columns, print_lines
 from busbw.report.display import Display, who_lines
 from busbw.report.events import SEVERITY_WORDS, finding_lines, read_result
@@ -115,8 +115,10 @@ class TableDisplay(Display):
         self._passed: dict[int, CaseResult] = {}  # cases that are not final
 
     def _begin(self, header: Event, plan: Plan, world: WorldInfo, method: Method) -> None:
-        self._print(table.header(world, method, plan, str(header["busbw_version"]), header.get("source")))
-        self._print(f"# {line}" for line in table.stream_words(plan, world.size))
+        self._print(
+            header_footer.header(world, method, plan, str(header["busbw_version"]), header.get("source"))
+        )
+        self._print(f"# {line}" for line in header_footer.stream_words(plan, world.size))
         self._start(plan)
 
     def _start(self, plan: Plan) -> None:
@@ -148,7 +150,7 @@ class TableDisplay(Display):
         if self._screen is not None:
             self._print(_scatter_lines(folder, plan, self._results))
         all_columns = self._screen is None or self._wide or rows.shows_statistics(plan)
-        self._print(table.footer(plan, self._results, folder, most, statistics=all_columns))
+        self._print(header_footer.footer(plan, self._results, folder, most, statistics=all_columns))
         if any(case.even for case in plan.cases):
             from busbw.report import uneven  # ranks have no part that judges
 
@@ -175,7 +177,7 @@ class TableDisplay(Display):
                 self._row(plan)
         if self._progress is not None and self._passed:
             done = sum(len(each.pass_samples) / each.passes for each in self._passed.values())
-            words = f"{table.describe_case(plan.cases[result.case])}, pass {len(result.pass_samples)}"
+            words = f"{header_footer.describe_case(plan.cases[result.case])}, pass {len(result.pass_samples)}"
             changing = self._rows_so_far(plan) if self._out.isatty() else []
             self._progress.step(len(self._results) + done, words, rows=changing)
 
@@ -192,7 +194,9 @@ class TableDisplay(Display):
         return lines
 
     def _under_way(self, plan: Plan, done: int) -> str:
-        return table.describe_case(plan.cases[done]) if done < len(plan.cases) else "closing the record"
+        return (
+            header_footer.describe_case(plan.cases[done]) if done < len(plan.cases) else "closing the record"
+        )
 
     def _ends_row(self, plan: Plan, result: CaseResult) -> bool:
         """Whether it is the second of a pair, or alone: what nccom-test measures does not come in place."""

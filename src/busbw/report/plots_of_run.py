@@ -22,11 +22,11 @@ from busbw.model.result import CaseResult, Status
 from busbw.report import curves, history
 from busbw.report.beside import plot_beside
 from busbw.report.columns import NOT_APPLICABLE, without_interval
+from busbw.report.header_footer import explanations
 from busbw.report.plots import LINEAR, LOG, Plot, Table
 from busbw.report.ranks import flagged_words
 from busbw.report.reported import Kind, Reported
 from busbw.report.rows import marks_of
-from busbw.report.table import explanations
 from busbw.units import (
     NS_PER_US,
     counted,

@@ -12,7 +12,7 @@ from busbw.model.collective import VARIABLE
 from busbw.model.plan import Plan
 from busbw.report.columns import NOT_APPLICABLE, time_us
 from busbw.report.fields import Field, fact, table_lines
-from busbw.report.table import describe_case
+from busbw.report.header_footer import describe_case
 from busbw.units import format_share
 
 

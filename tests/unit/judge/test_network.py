@@ -19,7 +19,7 @@ from busbw.model.finding import Severity
 from busbw.model.network import FACT
 from busbw.model.record import ImportSource, RankInfo, RunRecord, WorldInfo
 from busbw.model.result import Status
-from busbw.report.table import header
+from busbw.report.header_footer import header
 
 SIZE = 2**20
 

@@ -21,7 +21,7 @@ from busbw.launch.engine import Handle, Item, JobRequest, JobState, Output, Phas
 from busbw.launch.hosts import engine
 from busbw.launch.hosts.job import AgentSpec, JobSpec, Task
 from busbw.launch.hosts.ssh import agent_command, probe
-from busbw.launch.story import Story
+from busbw.launch.observed import Story
 from busbw.launch.verdict import judge
 from busbw.rank.world.watched import watch_address
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from busbw.launch.story import Listener
+from busbw.launch.observed import Listener
 from busbw.model.event import EventKind, event
 
 

@@ -10,8 +10,8 @@ import pytest
 from busbw_testing.ras_server import answer_of
 
 from busbw.errors import ExitCode, RankFailed
+from busbw.launch.observed import Listener, Story
 from busbw.launch.stall import State, explain, stalled_event
-from busbw.launch.story import Listener, Story
 from busbw.launch.verdict import judge
 from busbw.model.event import Event, EventKind, decode, encode, error_event, event, stall_event
 from busbw.model.hang import HangAnswer, LinkSeen, ProcessSeen

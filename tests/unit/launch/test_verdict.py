@@ -10,7 +10,7 @@ import pytest
 from busbw.errors import ExitCode, RankFailed, SiteError, UndecidedError
 from busbw.launch.engine import JobState, Phase, SeenRanks
 from busbw.launch.launcher_words import Death
-from busbw.launch.story import Story
+from busbw.launch.observed import Story
 from busbw.launch.verdict import Verdict, first_of_srun, judge
 from busbw.model.event import Event, EventKind, error_event, event
 
@@ -364,6 +364,11 @@ def test_the_exit_code_of_a_job(story: Story, code: ExitCode) -> None:
         (ended(code=3), "the command failed: exit code 3", ""),
         (ended(code=127), "the command failed: exit code 127", "name a program that the nodes have"),
         (ended("node h2 failed"), "the command's exit code is not known: node h2 failed", ""),
+        (
+            ended("it reached its time limit", hint="give --time-limit more", out_of_time=True),
+            "the command's exit code is not known: it reached its time limit",
+            "give --time-limit more",
+        ),
     ],
 )
 def test_the_end_of_a_users_command(state: JobState, message: str, hint: str) -> None:

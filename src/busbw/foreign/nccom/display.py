@@ -27,7 +27,7 @@ from busbw.model.result import CaseResult, Status
 from busbw.record.folder import LOG_FILE
 from busbw.record.read import read_samples
 from busbw.report.events import read_result
-from busbw.report.table import stream_words
+from busbw.report.header_footer import stream_words
 from busbw.stats.percentile import nearest_rank
 from busbw.units import counted
 

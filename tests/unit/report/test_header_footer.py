@@ -11,7 +11,7 @@ from busbw.model.mark import meaning
 from busbw.model.plan import Limits, Plan
 from busbw.model.record import Method, RankInfo, WorldInfo
 from busbw.model.result import CaseResult, Status, StopReason
-from busbw.report import table
+from busbw.report import header_footer
 
 GOOD = CaseResult(
     0, Status.GOOD, 12345.6, 12000.0, 12600.0, 12400.0, 84.934, 148.635, 8, 4, 20, StopReason.PRECISION, 0
@@ -31,13 +31,16 @@ def test_columns_of_single_calls_are_said_with_what_timing_them_adds(stats: Any,
     slower = replace(single, evidence={**evidence, "timing_overhead_ns": 4_500.0})
     said = f"{words}: from 320 single calls, since a sample holds several"
     adds = "timing overhead: timing calls one by one adds {} us"
-    assert table.explanations([single]) == [said, adds.format("3.50")]
-    assert table.explanations([single, slower, GOOD]) == [said, adds.format("4.00") + " (median of 2 cases)"]
+    assert header_footer.explanations([single]) == [said, adds.format("3.50")]
+    assert header_footer.explanations([single, slower, GOOD]) == [
+        said,
+        adds.format("4.00") + " (median of 2 cases)",
+    ]
 
 
 def test_the_header(world: WorldInfo, plan: Plan) -> None:
     method = Method(buffers="one place (hot)")
-    assert table.header(world, method, plan, "0.1.0") == [
+    assert header_footer.header(world, method, plan, "0.1.0") == [
         "# busbw 0.1.0: backend nccl, NCCL 2.30.4",
         "# library  /opt/libnccl.so.2",
         "# ranks    2 on 2 hosts (node0, node1), world nccl, started by torchrun",
@@ -52,26 +55,26 @@ def test_the_header(world: WorldInfo, plan: Plan) -> None:
 
 def test_the_header_of_a_large_mixed_world_stays_short(plan: Plan) -> None:
     ranks = tuple(RankInfo(i, f"n{i}", 1, 0, device="A" if i < 6 else "B") for i in range(8))
-    lines = table.header(WorldInfo("mpi", "slurm", 8, ranks), Method(), plan, "1")
+    lines = header_footer.header(WorldInfo("mpi", "slurm", 8, ranks), Method(), plan, "1")
     assert "# ranks    8 on 8 hosts (n[0-7]), world mpi, started by slurm" in lines
     assert "# devices  6 x A, 2 x B" in lines
     assert "# library  none" in lines
     # A GPU of several ranks is counted once.
     ranks = tuple(RankInfo(i, f"n{i}", 1, 0, device="H200", device_uuid=f"GPU-{i // 2}") for i in range(4))
-    lines = table.header(WorldInfo("nccl", "slurm", 4, ranks), Method(), plan, "1")
+    lines = header_footer.header(WorldInfo("nccl", "slurm", 4, ranks), Method(), plan, "1")
     assert "# devices  2 x H200, for 4 ranks" in lines
 
 
 def test_the_footer_names_wrong_data_and_what_is_missing(plan: Plan, results: list[CaseResult]) -> None:
-    assert table.footer(plan, results, "/runs/id") == [
+    assert header_footer.footer(plan, results, "/runs/id") == [
         "# WRONG all_reduce sum float 2048 B in-place: 17 elements",
         "#       rank 1 on node1: 17 wrong, first at element 5",
         "# 3 of 8 cases were not measured",
         "# record   /runs/id",
     ]
     good = [results[0]] * len(plan.cases)
-    assert table.footer(plan, good, "/r") == ["# no wrong data", "# record   /r"]
-    assert table.footer(plan, good[:7], "/r")[:2] == [
+    assert header_footer.footer(plan, good, "/r") == ["# no wrong data", "# record   /r"]
+    assert header_footer.footer(plan, good[:7], "/r")[:2] == [
         "# 1 of 8 cases was not measured",
         "# no wrong data in the finished cases",
     ]
@@ -81,7 +84,7 @@ def test_marks_are_explained_once_and_in_the_order_of_their_rows(
     plan: Plan, results: list[CaseResult]
 ) -> None:
     marked = [replace(results[0], marks=marks) for marks in (("stopped",), ("unstable", "stopped"), ("new",))]
-    lines = table.footer(plan, marked * 2, "/r")
+    lines = header_footer.footer(plan, marked * 2, "/r")
     # A mark of a newer busbw stays without words rather than being left out.
     assert [line.split(":")[0] for line in lines if ": " in line or line.endswith(":")] == [
         "# stopped",
@@ -98,7 +101,7 @@ def test_why_cases_do_not_apply_failed_or_were_not_run_is_said_once(plan: Plan) 
     ended = (Status.NOT_RUN, "the budget of 2 s ended before")
     ends = enumerate((form, form, power, bench, bench, ended, ended, ended))
     results = [CaseResult(at, status, error=error) for at, (status, error) in ends]
-    assert table.footer(plan, results, "/r") == [
+    assert header_footer.footer(plan, results, "/r") == [
         "# n/a: sendrecv has no in-place form on mpi",
         "# n/a: 3 ranks: hypercube needs a power of two",
         "# failed: Failure running neuron-bench - log file /tmp/a.log",
@@ -111,7 +114,7 @@ def test_why_cases_do_not_apply_failed_or_were_not_run_is_said_once(plan: Plan) 
 def test_why_rows_of_n_0_have_no_numbers(plan: Plan, checks: int) -> None:
     wrong = 0 if checks else None
     results = [CaseResult(i, Status.GOOD, stop=StopReason.CHECK_ONLY, wrong=wrong) for i in range(8)]
-    assert table.footer(replace(plan, checks=checks), results, "/r") == [
+    assert header_footer.footer(replace(plan, checks=checks), results, "/r") == [
         "# n/a: nothing was timed (-n 0)",
         "# no wrong data" if checks else "# N/A: nothing was checked (-c 0)",
         "# record   /r",
@@ -121,12 +124,12 @@ def test_why_rows_of_n_0_have_no_numbers(plan: Plan, checks: int) -> None:
 def test_memory_is_shown_where_it_was_asked_for(plan: Plan, results: list[CaseResult]) -> None:
     used = {"buffers": 2 * 2**20, "communicator": 3 * 2**29}
     asked = replace(plan, show=("p99", "memory"))
-    assert table.footer(asked, results, "/r", used)[-2:] == [
+    assert header_footer.footer(asked, results, "/r", used)[-2:] == [
         "# memory   buffers 2.0 MiB, communicator 1.5 GiB (the most of any rank)",
         "# record   /r",
     ]
-    assert not any("memory" in line for line in table.footer(plan, results, "/r", used))
-    assert not any("memory" in line for line in table.footer(asked, results, "/r", {}))
+    assert not any("memory" in line for line in header_footer.footer(plan, results, "/r", used))
+    assert not any("memory" in line for line in header_footer.footer(asked, results, "/r", {}))
 
 
 @pytest.mark.parametrize(
@@ -145,8 +148,10 @@ def test_memory_is_shown_where_it_was_asked_for(plan: Plan, results: list[CaseRe
 )
 def test_the_header_says_how_it_was_sampled(world: WorldInfo, plan: Plan, limits: Limits, words: str) -> None:
     sampled = Plan(plan.backend, plan.cases, plan.buffer_bytes, limits, 0, 1)
-    assert table.header(world, Method(), sampled, "1")[4].endswith(words)
-    assert table.header(world, Method(), sampled, "1")[5].endswith("; unchecked")
+    assert header_footer.header(world, Method(), sampled, "1")[4].endswith(words)
+    assert header_footer.header(world, Method(), sampled, "1")[5].endswith("; unchecked")
     clocks = {0.0: "; the ranks share their host's clock", 1500.0: "; the ranks' clocks agree within 3.00 us"}
     for error_ns, said in clocks.items():
-        assert table.header(world, Method(clock_error_ns=error_ns), sampled, "1")[4].endswith(words + said)
+        assert header_footer.header(world, Method(clock_error_ns=error_ns), sampled, "1")[4].endswith(
+            words + said
+        )
