@@ -182,8 +182,8 @@ def shoot(case: Case, place: Place, folder: Path, shim: Path, stall_s: float) ->
         outcome = f"left {left} processes"
     elif outcome == "right" and seconds > limit_s(said, stall_s) + ALLOWED_S:
         outcome = "late"
-    elif outcome == "right" and kept_cases(place) < finished:
-        outcome = "lost finished cases"
+    elif outcome == "right":
+        outcome = judge_record(case, place, finished)
     if outcome == "right":
         said = "\n".join(re.findall(r"^error: .*|^# evidence no rank .*", said, re.MULTILINE))
     return Shot(case, round(seconds, 1), outcome, said, finished)
@@ -240,11 +240,16 @@ def end_marked(mark: str) -> int:
     return len(left)
 
 
-def kept_cases(place: Place) -> int:
-    """The cases that the newest record has finished."""
+def judge_record(case: Case, place: Place, finished: int) -> str:
+    """Whether the newest record has the cases that had finished, and says what the error says."""
     newest = max(place.home.glob("2*/run.json"), key=lambda path: path.stat().st_mtime)
-    results = json.loads(newest.read_text()).get("results", [])
-    return sum(result.get("status") in ("good", "wrong") for result in results)
+    record = json.loads(newest.read_text())
+    kept = sum(result.get("status") in ("good", "wrong") for result in record.get("results", []))
+    if kept < finished:
+        return "lost finished cases"
+    if case.fault == "before" and record["hang"]["states"][0]["state"] != "not entered":
+        return "other class in the record"
+    return "right"
 
 
 def limit_s(said: str, stall_s: float) -> float:

@@ -50,15 +50,17 @@ def test_the_record_has_rounds_and_verdict(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("command", "ranks", "said"),
     [
-        ("isolate", "3", "could not decide: 3 parts: it takes 4"),
-        ("pairs", "1", "nothing was tested: one rank has no partner to test"),
-        ("rails", "1", "nothing was tested: one rank has no partner to test"),
+        ("isolate", "3", ("could not decide: 3 parts: it takes 4", "`busbw pairs` shows every pair")),
+        ("pairs", "1", ("nothing was tested: one rank has no partner to test",)),
+        ("rails", "1", ("nothing was tested: one rank has no partner to test",)),
     ],
 )
-def test_too_few_ranks_decide_nothing(tmp_path: Path, command: str, ranks: str, said: str) -> None:
+def test_too_few_ranks_decide_nothing(
+    tmp_path: Path, command: str, ranks: str, said: tuple[str, ...]
+) -> None:
     done = start(tmp_path, command, "--backend", "null", "--world", "nccl", "--ranks", ranks)
     assert done.returncode == 3
-    assert said in done.stdout
+    assert all(words in done.stdout for words in said)
     assert "round 1" not in done.stderr  # nothing is measured that cannot tell
 
 

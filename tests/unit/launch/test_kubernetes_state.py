@@ -64,6 +64,7 @@ OUT_OF_TIME = {
     "why": "DeadlineExceeded: Job was active longer than specified deadline",
     "hint": "give --time-limit more",
     "out_of_time": True,
+    "code": None,  # its pods were ended by it
 }
 
 
@@ -152,6 +153,7 @@ def test_no_node() -> None:
     state = seen(pod("j-0", {}, {INDEX: "0"}, conditions=[waits]))
     assert not state.hopeless  # a node may come
     assert state.why == "pod j-0: 0/4 nodes are available: 4 Insufficient nvidia.com/gpu."
+    assert "ask for less" in state.hint
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from busbw_testing.stand_ins import stand_in
 
 from busbw.errors import SiteError, UsageError
 from busbw.launch import engine as contract
+from busbw.launch.batch import END_MARK
 from busbw.launch.engine import Handle, Job, JobState, Output, Phase, Work
 from busbw.launch.pbs import engine as pbs
 from busbw.plan.flags.launch import LaunchSettings
@@ -61,9 +62,27 @@ def test_the_whole_request_has_a_script_that_bash_understands(name: str) -> None
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_path_of_the_user_s_is_the_ranks_alone() -> None:
-    (script,) = pbs.request(job(environ={"PATH": "/nope"}), FACTS).files.values()
-    assert "mpiexec -n 2 -ppn 1 \\\n  /usr/bin/env PATH=/nope /env/bin/python" in script
+def test_a_variable_of_the_ranks_is_none_of_the_scripts(tmp_path: Path) -> None:
+    """Whatever it is called; the script is executed with a stand-in for mpiexec."""
+    stand_in(tmp_path, "mpiexec", 'env -0 >"${0%/*}/ranks"\nexec "$@"')
+    for folder in ("request", "log"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "nodes").write_text("h1\n")
+    (tmp_path / "request/ticket").write_text(tmp_path.name)
+    names = ("run_folder", "job", "log", "code", "PBS_NODEFILE", "BUSBW_ROOT", "RANDOM")
+    made = job(str(tmp_path), environ={**dict.fromkeys(names, "mine"), "PATH": "/nope"}, set=())
+    (text,) = pbs.request(made, FACTS).files.values()
+    given = {
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "PBS_JOBID": "7.x",
+        "PBS_NODEFILE": f"{tmp_path}/nodes",
+    }
+    subprocess.run(["bash", "-s"], input=text, env=given, text=True, check=False)
+    assert END_MARK in (tmp_path / "log/pbs-7.out").read_text()
+    seen = dict(item.split("=", 1) for item in (tmp_path / "ranks").read_text().split("\0") if item)
+    assert {name: seen[name] for name in names} == dict.fromkeys(names, "mine")
+    assert "/usr/bin/env PATH=/nope /env/bin/python" in text
+    assert seen["PATH"] == given["PATH"]
 
 
 @pytest.mark.parametrize(

@@ -64,19 +64,24 @@ def sampled_nics(
     counted: Callable[[int, str], float],
     counter: str = "rdma_read_bytes",
     nics: tuple[str, ...] = NICS,
+    **others: float,
 ) -> Profile:
-    """24 samples of a host's NICs at 10 Hz, of which each has so many B/s or B."""
+    """24 samples of a host's NICs at 10 Hz, of which each has so many B/s or B, and ``others`` always."""
     recorded = Recorded(host="h1")
     for at in range(24):
         for nic in nics:
-            recorded.generic({"Device": nic, counter: counted(at, nic)}, at * 100_000_000)
+            recorded.generic({"Device": nic, counter: counted(at, nic), **others}, at * 100_000_000)
     (tmp_path / "nics.sqlite").unlink(missing_ok=True)
     return read_profile(recorded.write(tmp_path / "nics.sqlite"))
 
 
 def published(tmp_path: Path) -> Profile:
-    """The published pair of nodes: each of four NICs reads 3.35 GB/s."""
-    return sampled_nics(tmp_path, lambda at, _: 0.0 if at < 5 else 3.35e9 + at * (-1) ** at * 1e6)
+    """The published pair of nodes: each of four NICs reads 3.35 GB/s, and writes nothing."""
+
+    def counted(at: int, _: str) -> float:
+        return 0.0 if at < 5 else 3.35e9 + at * (-1) ** at * 1e6
+
+    return sampled_nics(tmp_path, counted, rdma_write_bytes=0)
 
 
 def of_rank(tmp_path: Path, rank: int, durations_us: list[float]) -> Profile:

@@ -49,19 +49,6 @@ def test_every_preset_says_where_it_is_from_and_reads_in_every_version(name: str
             {"SHARP_COLL_ENABLE_PCI_RELAXED_ORDERING": "1", "NCCL_COLLNET_ENABLE": "0"},
             ["NCCL_NET_PLUGIN", "UCX_TLS"],
         ),
-        # README of argonne-lcf/alcf-nccl-tests at 385be33: what it recommends, and adds where jobs hang.
-        (
-            "alcf/polaris-recommended",
-            "",
-            {"NCCL_NET": "AWS Libfabric", "NCCL_NET_GDR_LEVEL": "PHB", "FI_CXI_DEFAULT_CQ_SIZE": "131072"},
-            ["FI_CXI_RDZV_PROTO"],
-        ),
-        (
-            "alcf/polaris-recommended-hang",
-            "",
-            {"NCCL_NET": "AWS Libfabric", "FI_CXI_RDZV_PROTO": "alt_read", "FI_CXI_REQ_BUF_SIZE": "16MB"},
-            [],
-        ),
     ],
 )
 def test_environments_are_those_of_the_source(
@@ -236,3 +223,36 @@ def test_what_a_preset_expects_of_a_node_is_its_later_word(
     few = "few: {node: {gpus: 8, nics: 2}, expects: [net=ib, nics=4]}"
     file.write_text(f"family: x\npresets: {{{few}, a: {{{body}}}}}\n")
     assert read_preset("x/a", (file,)).expects == expects
+
+
+def test_trainium_has_the_kit_s_sweep_and_names_its_tool() -> None:
+    preset = read_preset("aws/trn2.48xlarge")
+    assert preset.tool == "nccom-test"
+    swept = {key: preset.run_values("slurm")[key] for key in ("minbytes", "maxbytes", "iters")}
+    assert swept == {"minbytes": "8", "maxbytes": "512K", "iters": "5"}
+
+
+# README of argonne-lcf/alcf-nccl-tests at 385be33: what it recommends, and adds for applications that hang.
+POLARIS = {
+    "NCCL_NET_GDR_LEVEL": "PHB",
+    "NCCL_CROSS_NIC": "1",
+    "NCCL_COLLNET_ENABLE": "1",
+    "NCCL_NET": "AWS Libfabric",
+    "FI_CXI_DISABLE_HOST_REGISTER": "1",
+    "FI_MR_CACHE_MONITOR": "userfaultfd",
+    "FI_CXI_DEFAULT_CQ_SIZE": "131072",
+}
+FOR_HANGS = {
+    "FI_CXI_DEFAULT_TX_SIZE": "131072",
+    "FI_CXI_RDZV_PROTO": "alt_read",
+    "FI_CXI_RX_MATCH_MODE": "software",
+    "FI_CXI_REQ_BUF_SIZE": "16MB",
+    "FI_CXI_RDZV_GET_MIN": "0",
+    "FI_CXI_SAFE_DEVMEM_COPY_THRESHOLD": "16000",
+    "FI_CXI_RDZV_THRESHOLD": "2000",
+}
+
+
+def test_a_preset_has_what_its_source_has_and_no_more() -> None:
+    assert read_preset("alcf/polaris-recommended").body["env"] == POLARIS
+    assert read_preset("alcf/polaris-recommended-hang").body["env"] == POLARIS | FOR_HANGS
