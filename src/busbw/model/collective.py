@@ -1,4 +1,5 @@
-"""The catalogue: one row per collective says everything that differs between collectives.
+"""The catalogue: one row per collective says all that differs between them but the calls: these are in
+``native/*_calls.cpp`` and, of MPI, in ``rank/backends/mpi_handles.py``.
 
 Sizes and factors follow nccl-tests, whose users these numbers must make sense to: *size* is the larger of
 the bytes a rank sends and receives, algbw = size / time, busbw = algbw x factor. (The bandwidth table of the

@@ -43,9 +43,9 @@ def close(
             return False
         write_record(folder, requested(folder))
         fields = read_fields(folder)
-    results = fields["results"]
+    results, cases = fields["results"], (fields.get("plan") or {}).get("cases", ())
     fields.update(
-        results=[*results, *not_run(len(fields["plan"]["cases"]), len(results))],
+        results=[*results, *not_run(len(cases), len(results))],
         status=status.value,
         ended=fields["ended"] or ended,
         error=redact_text(error),
